@@ -1,0 +1,2 @@
+//! The broker.
+fn main() {}

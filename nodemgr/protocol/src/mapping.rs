@@ -1,0 +1,191 @@
+//! The one place where the bytes of a shared mapping become a typed page.
+//!
+//! The node manager makes a page as a memfd of its exact size, seals it against growing and shrinking, and maps
+//! it; a tenant maps the fd that came with its welcome. Both hold a [`Mapped`], which unmaps on drop.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::pages::{BucketPage, GrantPage, Header, PageError, PageKind, UsagePage};
+
+/// A page type: how large it is follows from the type, what it is from its kind.
+///
+/// # Safety
+/// Implementors are `repr(C)`, consist of atomics and reserved integers only, and accept any bytes.
+pub unsafe trait SharedPage {
+    /// The magic that its header must show.
+    const KIND: PageKind;
+    /// Its header.
+    fn header(&self) -> &Header;
+}
+
+// SAFETY: atomics and integers only; zerocopy's derives on the types prove that any bytes are valid.
+unsafe impl SharedPage for GrantPage {
+    const KIND: PageKind = PageKind::Grant;
+    fn header(&self) -> &Header {
+        self.header()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl SharedPage for BucketPage {
+    const KIND: PageKind = PageKind::Bucket;
+    fn header(&self) -> &Header {
+        self.header()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl SharedPage for UsagePage {
+    const KIND: PageKind = PageKind::Usage;
+    fn header(&self) -> &Header {
+        self.header()
+    }
+}
+
+/// Whether a mapping may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Loads only: a wild store of the application faults instead of changing its grant.
+    ReadOnly,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+/// Why a page could not be made or mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// A system call failed.
+    #[error("cannot {what} a shared page: {source}")]
+    System {
+        /// The step, as a verb.
+        what: &'static str,
+        /// The system's answer.
+        source: rustix::io::Errno,
+    },
+    /// The bytes are no such page.
+    #[error(transparent)]
+    Page(#[from] PageError),
+}
+
+/// A page of type `P`, mapped shared.
+#[derive(Debug)]
+pub struct Mapped<P> {
+    address: NonNull<P>,
+    _page: PhantomData<P>,
+}
+
+// SAFETY: a page consists of atomics; every access through `&P` is safe from any thread.
+unsafe impl<P> Send for Mapped<P> {}
+// SAFETY: as above.
+unsafe impl<P> Sync for Mapped<P> {}
+
+impl<P: SharedPage> Mapped<P> {
+    /// Maps the page behind `fd` and checks its header.
+    ///
+    /// # Errors
+    /// [`MapError`] if the file is too small, the mapping fails, or it is not a ready page of this kind.
+    pub fn open(fd: impl AsFd, access: Access) -> Result<Self, MapError> {
+        let mapped = Self::map(fd.as_fd(), access)?;
+        mapped.header().check(P::KIND, size_of::<P>())?;
+        Ok(mapped)
+    }
+
+    /// Makes a zeroed, sealed, pre-touched memfd with room for one page, and maps it for writing. The caller
+    /// initialises the page, which marks it as ready.
+    ///
+    /// # Errors
+    /// [`MapError::System`] names the step that failed.
+    pub fn create(name: &str) -> Result<(OwnedFd, Self), MapError> {
+        let system = |what| move |source| MapError::System { what, source };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(name, flags).map_err(system("create"))?;
+        // 0600: any uid could reopen a 0777 inode for writing through /proc.
+        rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR).map_err(system("restrict"))?;
+        rustix::fs::ftruncate(&fd, size_of::<P>() as u64).map_err(system("size"))?;
+        // No FUTURE_WRITE: a restarted manager must be able to map the page again.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&fd, seals).map_err(system("seal"))?;
+        let mapped = Self::map(fd.as_fd(), Access::ReadWrite)?;
+        Ok((fd, mapped))
+    }
+
+    fn map(fd: std::os::fd::BorrowedFd<'_>, access: Access) -> Result<Self, MapError> {
+        let system = |what| move |source| MapError::System { what, source };
+        let needed = size_of::<P>();
+        let got = rustix::fs::fstat(fd).map_err(system("inspect"))?.st_size;
+        let got = usize::try_from(got).unwrap_or(0);
+        if got < needed {
+            return Err(PageError::TooSmall { got, needed }.into());
+        }
+        let prot = match access {
+            Access::ReadOnly => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // Populated at once, so that whoever makes the page pays for it, and no launch ever faults on it.
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), needed, prot, flags, fd, 0) };
+        let address = NonNull::new(address.map_err(system("map"))?.cast::<P>())
+            .ok_or(MapError::System { what: "map", source: rustix::io::Errno::NOMEM })?;
+        Ok(Self { address, _page: PhantomData })
+    }
+}
+
+impl<P> Deref for Mapped<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        // SAFETY: `map` checked that the file holds at least `size_of::<P>()` bytes and mappings are aligned to a
+        // system page; the file is sealed against shrinking; `P` accepts any bytes and is all atomics, so that
+        // writes of other processes are no data race; the mapping lives as long as `self`.
+        unsafe { self.address.as_ref() }
+    }
+}
+
+impl<P> Drop for Mapped<P> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with exactly this length, and no reference outlives `self`.
+        // A failure leaves a mapping behind and harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), size_of::<P>()) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::pages::Grant;
+
+    #[test]
+    fn a_page_made_by_one_side_opens_on_the_other() {
+        let (fd, ours) = Mapped::<GrantPage>::create("grant").unwrap();
+        ours.init(&Grant::default());
+        let theirs = Mapped::<GrantPage>::open(&fd, Access::ReadOnly).unwrap();
+        ours.tick();
+        assert_eq!(theirs.epoch(), 1);
+    }
+
+    #[test]
+    fn a_page_that_is_not_ready_or_another_is_told_apart() {
+        let (fd, page) = Mapped::<BucketPage>::create("bucket").unwrap();
+        let open = || Mapped::<BucketPage>::open(&fd, Access::ReadWrite).map(drop);
+        assert!(matches!(open(), Err(MapError::Page(PageError::NotReady))));
+        page.init();
+        assert!(open().is_ok());
+        let other = Mapped::<GrantPage>::open(&fd, Access::ReadOnly).map(drop);
+        assert!(matches!(other, Err(MapError::Page(PageError::NotOurs(PageKind::Grant)))));
+        let larger = Mapped::<UsagePage>::open(&fd, Access::ReadOnly).map(drop);
+        assert!(matches!(larger, Err(MapError::Page(PageError::TooSmall { .. }))));
+    }
+
+    #[test]
+    fn a_tenant_cannot_shrink_the_page_under_the_manager() {
+        let (fd, _page) = Mapped::<BucketPage>::create("bucket").unwrap();
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! What a tenant's process and the node manager say to each other over the tenant's socket.
+//!
+//! ```text
+//!   process                                     node manager
+//!   Hello { protocol, build }            --->
+//!                                        <---   Welcome { slot, gpus, .. } + 3 memfds for each GPU
+//!                                               or Refused { reason }
+//!   (the connection then stays open: its end means that the process is gone, or has called exec)
+//! ```
+//!
+//! Who a process is comes from the socket it reached and from its peer credentials, never from what it says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::price::PriceRow;
+use crate::units::Bytes;
+
+/// A process's first and only message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) of the interposer.
+    pub protocol: u32,
+    /// Version of `libweir.so`, for people.
+    pub build: String,
+    /// The driver library that the process loaded, for people.
+    pub driver: String,
+}
+
+/// The manager's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The process belongs to the tenant; three memfds for each of `gpus` come with the message: grant, bucket,
+    /// usage, in the order of `gpus`.
+    Welcome(Welcome),
+    /// The process cannot be served.
+    Refused {
+        /// Why, and what to do about it.
+        reason: String,
+    },
+}
+
+/// All that a process needs to enforce its tenant's budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) of the manager.
+    pub protocol: u32,
+    /// The tenant's name, for messages to people.
+    pub tenant: String,
+    /// How the tenant fails (`faults`: standalone, managed or strict).
+    pub mode: FailMode,
+    /// The process's slot on each usage page.
+    pub slot: u32,
+    /// The GPUs granted; others are not the tenant's.
+    pub gpus: Vec<GpuGrant>,
+    /// What kernels cost before they are measured.
+    pub prices: Vec<PriceRow>,
+}
+
+/// One GPU of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuGrant {
+    /// The driver's UUID of the device.
+    pub uuid: [u8; 16],
+    /// The card's own memory.
+    pub memory_total: Bytes,
+}
+
+/// What happens when no manager can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailMode {
+    /// `weir run` is the manager, of one tenant.
+    Standalone,
+    /// A daemon manages the node; without it the last limits hold.
+    Managed,
+    /// Without a daemon the program does not get the GPU.
+    Strict,
+}

@@ -1,0 +1,252 @@
+//! The grant page: what the node manager currently gives a tenant on one GPU.
+//!
+//! ```text
+//!   epoch    +1 each tick; still = the manager is gone
+//!   current  generation of the grant that holds; slot = generation % 2; the futex word that waiters sleep on
+//!   slots    [ even generations ][ odd generations ]
+//! ```
+//!
+//! The manager fills the slot that does not hold and then moves `current`: killed between the two it has changed
+//! nothing. A reader that finds `current` moved while it copied a slot copies again.
+
+#[cfg(not(loom))]
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::header::{Header, PageKind};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::units::{Bytes, Nanos, SmShare, Tokens};
+
+/// Refill rate: tokens per second of wall time, in parts per million of the whole GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(u32);
+
+impl Rate {
+    /// The whole GPU: nothing is held back.
+    pub const FULL: Self = Self(1_000_000);
+
+    /// `ppm` millionths of the GPU, cut at the whole.
+    pub const fn ppm(ppm: u32) -> Self {
+        if ppm > Self::FULL.0 { Self::FULL } else { Self(ppm) }
+    }
+
+    /// In millionths.
+    pub const fn as_ppm(self) -> u32 {
+        self.0
+    }
+
+    /// Tokens that accrue in `elapsed`, rounded down.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a rate is at most one, so the product is at most `elapsed`"
+    )]
+    pub const fn over(self, elapsed: Nanos) -> u64 {
+        (elapsed.0 as u128 * self.0 as u128 / 1_000_000) as u64
+    }
+
+    /// Time in which `tokens` accrue, rounded up; `Nanos(u64::MAX)` at rate zero.
+    pub const fn time_for(self, tokens: u64) -> Nanos {
+        if self.0 == 0 {
+            return Nanos(u64::MAX);
+        }
+        // Two rounded steps stay within u64 as long as the answer does: 2^64 ns are 584 years.
+        let per_million = tokens.saturating_mul(1_000_000);
+        if per_million == u64::MAX { Nanos(u64::MAX) } else { Nanos(per_million.div_ceil(self.0 as u64)) }
+    }
+}
+
+impl From<SmShare> for Rate {
+    fn from(share: SmShare) -> Self {
+        Self::ppm(u32::from(share.as_permille()) * 1000)
+    }
+}
+
+/// Whether a tenant may use more than its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gate {
+    /// The granted rate holds.
+    #[default]
+    Open,
+    /// The rate falls to the request.
+    Closed,
+}
+
+/// What a tenant may do on one GPU, as plain values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Which grant this is; 0 before the first.
+    pub generation: u32,
+    /// Refill rate of the bucket. [`Rate::FULL`] means that no launch waits for tokens.
+    pub rate: Rate,
+    /// The request (for a request of zero: a floor): holds while the gate is closed or the manager is gone.
+    pub fallback_rate: Rate,
+    /// Whether `rate` or `fallback_rate` holds.
+    pub gate: Gate,
+    /// Most tokens that the bucket may hold.
+    pub capacity: Tokens,
+    /// Balance at which a launch that had to wait goes on. A low value means many short turns on the GPU, each
+    /// of which costs the driver a context switch.
+    pub resume_at: Tokens,
+    /// Most predicted work that may be queued on the GPU; 0 = no cap.
+    pub in_flight_cap: Nanos,
+    /// Memory that the tenant may hold.
+    pub memory_limit: Bytes,
+}
+
+#[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+struct GrantSlot {
+    rate_ppm: AtomicU32,
+    fallback_ppm: AtomicU32,
+    gate_closed: AtomicU32,
+    _reserved: AtomicU32,
+    capacity_ns: AtomicU64,
+    resume_at_ns: AtomicU64,
+    in_flight_cap_ns: AtomicU64,
+    memory_limit_bytes: AtomicU64,
+}
+
+/// Written by the node manager alone; the tenant maps it read-only.
+#[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct GrantPage {
+    header: Header,
+    epoch: AtomicU64,
+    current: AtomicU32,
+    _reserved: AtomicU32,
+    slots: [GrantSlot; 2],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::{offset_of, size_of};
+    assert!(offset_of!(GrantPage, epoch) == 16 && offset_of!(GrantPage, slots) == 32);
+    assert!(size_of::<GrantPage>() == 32 + 2 * 48);
+};
+
+/// Reads before a reader settles for what it has; a manager publishes at most once per tick.
+const READ_TRIES: usize = 64;
+
+impl GrantPage {
+    /// Marks a zeroed page as ready, with `first` as its grant.
+    pub fn init(&self, first: &Grant) {
+        self.publish(first);
+        self.header.publish(PageKind::Grant, size_of::<Self>());
+    }
+
+    /// The header, to be checked when the page is opened.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Makes `grant` the one that holds and returns its generation. One thread of the manager calls this.
+    pub fn publish(&self, grant: &Grant) -> u32 {
+        // Relaxed: this thread is the only writer of `current`.
+        let generation = self.current.load(Ordering::Relaxed).wrapping_add(1);
+        // A reader of the generation before last may still copy this slot. The fence orders the last move of
+        // `current` before the stores below: whoever sees one of them also sees that `current` has moved.
+        fence(Ordering::Release);
+        self.slots[generation as usize % 2].store(grant);
+        // Release: whoever sees the new generation sees the whole slot.
+        self.current.store(generation, Ordering::Release);
+        generation
+    }
+
+    /// The generation that holds: what the launch path compares with the one it knows.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        // Relaxed: only a hint that `read` is due; `read` orders for itself.
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// The word to sleep on until the next [`Self::publish`].
+    pub fn futex_word(&self) -> &AtomicU32 {
+        &self.current
+    }
+
+    /// A whole grant: never the halves of two.
+    pub fn read(&self) -> Grant {
+        // Acquire: pairs with the release store of `publish`.
+        let mut before = self.current.load(Ordering::Acquire);
+        let mut grant = Grant::default();
+        for _ in 0..READ_TRIES {
+            grant = self.slots[before as usize % 2].load(before);
+            // Acquire fence: if a load above saw a store of a later `publish`, the load below sees the move of
+            // `current` that came before that store.
+            fence(Ordering::Acquire);
+            let after = self.current.load(Ordering::Relaxed);
+            if after == before {
+                return grant;
+            }
+            before = self.current.load(Ordering::Acquire);
+        }
+        grant
+    }
+
+    /// Counts one tick of the control loop.
+    pub fn tick(&self) {
+        // Relaxed: the epoch carries no other data, only that it moves.
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ticks so far.
+    pub fn epoch(&self) -> u64 {
+        // Relaxed: see `tick`.
+        self.epoch.load(Ordering::Relaxed)
+    }
+}
+
+impl GrantSlot {
+    // Relaxed in both: `publish` and `read` order whole slots.
+    fn store(&self, grant: &Grant) {
+        self.rate_ppm.store(grant.rate.as_ppm(), Ordering::Relaxed);
+        self.fallback_ppm.store(grant.fallback_rate.as_ppm(), Ordering::Relaxed);
+        self.gate_closed.store(u32::from(grant.gate == Gate::Closed), Ordering::Relaxed);
+        self.capacity_ns.store(grant.capacity.0.max(0) as u64, Ordering::Relaxed);
+        self.resume_at_ns.store(grant.resume_at.0.max(0) as u64, Ordering::Relaxed);
+        self.in_flight_cap_ns.store(grant.in_flight_cap.0, Ordering::Relaxed);
+        self.memory_limit_bytes.store(grant.memory_limit.0, Ordering::Relaxed);
+    }
+
+    fn load(&self, generation: u32) -> Grant {
+        let tokens =
+            |word: &AtomicU64| Tokens(i64::try_from(word.load(Ordering::Relaxed)).unwrap_or(i64::MAX));
+        Grant {
+            generation,
+            rate: Rate::ppm(self.rate_ppm.load(Ordering::Relaxed)),
+            fallback_rate: Rate::ppm(self.fallback_ppm.load(Ordering::Relaxed)),
+            gate: if self.gate_closed.load(Ordering::Relaxed) == 0 { Gate::Open } else { Gate::Closed },
+            capacity: tokens(&self.capacity_ns),
+            resume_at: tokens(&self.resume_at_ns),
+            in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),
+            memory_limit: Bytes(self.memory_limit_bytes.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+
+    #[test]
+    fn a_reader_never_sees_the_halves_of_two_grants() {
+        loom::model(|| {
+            let page = loom::sync::Arc::new(GrantPage::default());
+            let grant =
+                |n: u32| Grant { rate: Rate::ppm(n), memory_limit: Bytes(u64::from(n)), ..Grant::default() };
+            page.publish(&grant(1));
+            let manager = {
+                let page = page.clone();
+                loom::thread::spawn(move || {
+                    page.publish(&grant(2));
+                    page.publish(&grant(3));
+                })
+            };
+            let seen = page.read();
+            assert_eq!(seen.generation, seen.rate.as_ppm(), "the slot of generation {}", seen.generation);
+            assert_eq!(seen.memory_limit.0, u64::from(seen.generation));
+            manager.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,23 @@
+//! The three shared pages of a tenant on one GPU, each with its atomic protocol beside its layout.
+//!
+//! | page | writer | maps it writable | holds |
+//! | --- | --- | --- | --- |
+//! | [`GrantPage`] | node manager | node manager | what the tenant may do now |
+//! | [`BucketPage`] | the tenant's processes | both | balance and refill stamp |
+//! | [`UsagePage`] | each process its own slot | both | memory held, launches, waits |
+//!
+//! Only fixed-size integers stand on a page: any bytes are valid, nothing read from it is used as an index or a
+//! length before it was range-checked, and there is no padding to leak.
+
+mod bucket;
+mod grant;
+mod header;
+mod usage;
+
+pub use bucket::BucketPage;
+pub use grant::{Gate, Grant, GrantPage, Rate};
+pub use header::{Header, PageError, PageKind};
+pub use usage::{
+    COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, LANES, Lane, MemoryKind, PROCESS_SLOTS, ProcessSlot,
+    ProcessState, UsagePage,
+};
