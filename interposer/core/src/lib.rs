@@ -1,1 +1,17 @@
-//! Gate, meter and ledger.
+//! Gate, meter and ledger: what `libweir.so` decides, without the driver, the clock or a system call.
+//!
+//! ```text
+//!   launch --> price (TLS cache) --> purse (TLS token slice) --> driver            the hot path: a few loads
+//!                  | miss                  | empty, or a new grant
+//!                  v                       v
+//!              price book              gate: grant page, bucket, in-flight cap  --> wait, or a new slice
+//! ```
+//!
+//! `libweir.so` and the policy simulator run this same code; time is always an argument.
+
+pub mod flight;
+pub mod gate;
+pub mod ledger;
+pub mod lock;
+pub mod price;
+pub mod purse;

@@ -1,0 +1,310 @@
+//! The gate: whether a launch may go to the driver now, or how long to wait before asking again.
+//!
+//! Asked only when a thread's [`Purse`](crate::purse::Purse) is empty or the grant has changed. Two things can
+//! hold a launch back: the tenant's bucket (its rate) and the work it has queued already (its in-flight cap).
+//! Source: design 5; the fallback of a silent manager: design 7.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use weir_protocol::pages::{BucketPage, Gate as GateWord, Grant, GrantPage, ProcessSlot, Rate, UsagePage};
+use weir_protocol::units::{Nanos, Tokens};
+
+/// A manager whose epoch stands still this long is gone.
+pub const SILENCE: Nanos = Nanos::from_secs(1);
+
+/// Work that stands still this long, at least, may be waiting for the launch that the gate holds back.
+const STANDSTILL: Nanos = Nanos::from_millis(5);
+
+/// Bounds of one sleep at the gate: not so short that waiting burns the processor, not so long that a missed
+/// wake-up hurts.
+const SLEEP: (Nanos, Nanos) = (Nanos::from_micros(50), Nanos::from_millis(20));
+
+/// The pages of one tenant on one GPU as the gate needs them.
+#[derive(Clone, Copy)]
+pub struct Pages<'a> {
+    /// What the manager grants.
+    pub grant: &'a GrantPage,
+    /// The tenant's bucket.
+    pub bucket: &'a BucketPage,
+    /// Everybody's usage.
+    pub usage: &'a UsagePage,
+    /// This process's slot on the usage page.
+    pub slot: &'a ProcessSlot,
+}
+
+/// What the gate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go; the tokens are taken, the grant is of this generation.
+    Admitted {
+        /// The grant under which the launch was admitted.
+        generation: u32,
+    },
+    /// Sleep, at most so long, unless the grant changes first.
+    Wait(Wait),
+}
+
+/// How to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The grant that was read: sleep on the grant page's futex word while it shows this.
+    pub generation: u32,
+    /// Longest sleep before asking again.
+    pub at_most: Nanos,
+    /// What holds the launch back.
+    pub cause: Cause,
+}
+
+/// What holds a launch back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The bucket is empty.
+    Tokens,
+    /// Enough work is queued on the GPU.
+    InFlight,
+}
+
+/// What a launch asks of the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Tokens wanted: the launch's price, and more for the next ones.
+    pub tokens: Tokens,
+    /// Whether this launch has waited for tokens already: it then goes on only at a balance worth a turn.
+    pub waited: bool,
+}
+
+/// The gate of one process on one GPU: what it must remember between two questions.
+#[derive(Debug, Default)]
+pub struct Gate {
+    epoch: AtomicU64,
+    epoch_moved_at: AtomicU64,
+    stale: AtomicU32,
+    completed: AtomicU64,
+    completed_moved_at: AtomicU64,
+}
+
+impl Gate {
+    /// Largest slice that one thread may draw: a quarter of the capacity spread over the threads, and an eighth
+    /// of the in-flight cap, so that slices neither hoard the bucket nor hide queued work.
+    pub fn slice_ceiling(grant: &Grant, threads: u32) -> i64 {
+        let fair = grant.capacity.0 / (4 * i64::from(threads.max(1)));
+        match i64::try_from(grant.in_flight_cap.0) {
+            Ok(cap) if cap > 0 => fair.min(cap / 8),
+            _ => fair,
+        }
+    }
+
+    /// Decides about one launch.
+    pub fn ask(&self, pages: Pages<'_>, now: Nanos, request: Request) -> Verdict {
+        let grant = pages.grant.read();
+        let rate = self.rate(&grant, pages.grant.epoch(), now);
+        if let Some(wait) = self.in_flight_wait(pages, &grant) {
+            return Verdict::Wait(wait);
+        }
+        let admitted = Verdict::Admitted { generation: grant.generation };
+        if rate == Rate::FULL {
+            return admitted; // the whole GPU: nothing to meter against
+        }
+        pages.bucket.refill(now, rate, grant.capacity);
+        let balance = pages.bucket.balance().0;
+        let enough = if request.waited { grant.resume_at.0.min(grant.capacity.0).max(1) } else { 1 };
+        if balance >= enough && pages.bucket.take(request.tokens) {
+            return admitted;
+        }
+        let missing = u64::try_from(grant.resume_at.0.saturating_sub(balance)).unwrap_or(1);
+        let at_most = rate.time_for(missing).clamp(SLEEP.0, SLEEP.1);
+        Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
+    }
+
+    /// Whether a launch that waits should pass as debt, because work is queued and nothing has moved for
+    /// max(5 ms, 3 x what is predicted to be outstanding): a kernel may be spinning for what the gate holds back
+    /// (gpu-truths, rule 8). At most one per standstill.
+    pub fn stands_still(&self, pages: Pages<'_>, now: Nanos) -> bool {
+        let (outstanding, completed) =
+            (in_flight(pages.slot), pages.slot.completed_ns.load(Ordering::Relaxed));
+        // Relaxed throughout: a lost race costs or saves one forced launch, which is charged all the same.
+        let moved = self.completed.swap(completed, Ordering::Relaxed) != completed;
+        let since = Nanos(self.completed_moved_at.load(Ordering::Relaxed));
+        if moved || outstanding == Nanos(0) || since == Nanos(0) {
+            self.completed_moved_at.store(now.0, Ordering::Relaxed);
+            return false;
+        }
+        let patience = STANDSTILL.max(Nanos(outstanding.0.saturating_mul(3)));
+        let stands = now.since(since) > patience;
+        if stands {
+            self.completed_moved_at.store(now.0, Ordering::Relaxed);
+        }
+        stands
+    }
+
+    /// Whether the manager was silent when the gate last looked.
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed) != 0
+    }
+
+    /// The rate that holds: the granted one, or the fallback if the gate is closed or the manager is gone.
+    fn rate(&self, grant: &Grant, epoch: u64, now: Nanos) -> Rate {
+        if self.manager_is_gone(epoch, now) || grant.gate == GateWord::Closed {
+            return grant.fallback_rate.min(grant.rate);
+        }
+        grant.rate
+    }
+
+    fn manager_is_gone(&self, epoch: u64, now: Nanos) -> bool {
+        // Relaxed: these words are only about themselves; a race between threads moves the moment of the switch
+        // by one question.
+        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch {
+            self.epoch_moved_at.store(now.0, Ordering::Relaxed);
+            self.stale.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let gone = now.since(Nanos(self.epoch_moved_at.load(Ordering::Relaxed))) > SILENCE;
+        self.stale.store(u32::from(gone), Ordering::Relaxed);
+        gone
+    }
+
+    fn in_flight_wait(&self, pages: Pages<'_>, grant: &Grant) -> Option<Wait> {
+        if grant.in_flight_cap == Nanos(0) {
+            return None;
+        }
+        let queued = pages.usage.slots.iter().map(in_flight).fold(0u64, |sum, n| sum.saturating_add(n.0));
+        // An empty queue always takes one more: never less than one unit.
+        let over = queued.checked_sub(grant.in_flight_cap.0).filter(|_| queued > 0)?;
+        let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
+        Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
+    }
+}
+
+/// Predicted work of one process that is queued and not known to be done.
+pub fn in_flight(slot: &ProcessSlot) -> Nanos {
+    // Completed first: work that completes in between makes the answer too large, never negative.
+    let completed = slot.completed_ns.load(Ordering::Relaxed);
+    Nanos(slot.submitted_ns.load(Ordering::Relaxed).saturating_sub(completed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_protocol::units::Bytes;
+
+    struct Tenant {
+        grant: Box<GrantPage>,
+        bucket: Box<BucketPage>,
+        usage: Box<UsagePage>,
+        gate: Gate,
+    }
+
+    fn zeroed<P: zerocopy::FromZeros>() -> Box<P> {
+        Box::new(P::new_zeroed())
+    }
+
+    fn grant(rate_percent: u32) -> Grant {
+        Grant {
+            rate: Rate::ppm(rate_percent * 10_000),
+            fallback_rate: Rate::ppm(100_000),
+            capacity: Tokens(2_000_000),
+            resume_at: Tokens(1_000_000),
+            memory_limit: Bytes::gib(1),
+            ..Grant::default()
+        }
+    }
+
+    impl Tenant {
+        fn new(first: &Grant) -> Self {
+            let tenant = Self { grant: zeroed(), bucket: zeroed(), usage: zeroed(), gate: Gate::default() };
+            tenant.grant.init(first);
+            tenant.bucket.init();
+            tenant.ask(0, 1, false);
+            tenant
+        }
+
+        fn pages(&self) -> Pages<'_> {
+            Pages { grant: &self.grant, bucket: &self.bucket, usage: &self.usage, slot: &self.usage.slots[0] }
+        }
+
+        fn ask(&self, now_us: u64, tokens: i64, waited: bool) -> Verdict {
+            let now = Nanos(1 + now_us * 1_000);
+            self.gate.ask(self.pages(), now, Request { tokens: Tokens(tokens), waited })
+        }
+
+        /// Launches units of `price` in virtual time until `end_us`; returns the tokens admitted.
+        fn run(&self, from_us: u64, end_us: u64, price: i64) -> i64 {
+            let (mut now, mut spent, mut waited) = (from_us, 0i64, false);
+            while now < end_us {
+                match self.ask(now, price, waited) {
+                    Verdict::Admitted { .. } => {
+                        spent += price;
+                        waited = false;
+                    }
+                    Verdict::Wait(wait) => {
+                        now += wait.at_most.0.div_ceil(1_000);
+                        waited = true;
+                    }
+                }
+            }
+            spent
+        }
+    }
+
+    #[test]
+    fn a_backlogged_tenant_gets_its_rate_whatever_its_kernels_cost() {
+        for price in [5_000, 100_000, 5_000_000] {
+            let tenant = Tenant::new(&grant(30));
+            let spent = tenant.run(0, 900_000, price); // the manager is not silent yet
+            let share = spent as f64 / 0.9e9;
+            assert!((share - 0.30).abs() < 0.01, "{price} ns kernels got {share}");
+        }
+    }
+
+    #[test]
+    fn a_throttled_tenant_comes_in_turns() {
+        let tenant = Tenant::new(&grant(10));
+        while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
+        let early = tenant.ask(5_000, 100_000, true);
+        assert!(matches!(early, Verdict::Wait(Wait { cause: Cause::Tokens, .. })), "{early:?}");
+        assert!(matches!(tenant.ask(12_000, 100_000, true), Verdict::Admitted { .. }), "a turn has accrued");
+    }
+
+    #[test]
+    fn the_whole_gpu_is_not_metered() {
+        let tenant = Tenant::new(&grant(100));
+        assert!((0..1_000).all(|_| matches!(tenant.ask(1, i64::MAX / 2, false), Verdict::Admitted { .. })));
+    }
+
+    #[test]
+    fn a_silent_manager_leaves_the_tenant_its_request() {
+        let tenant = Tenant::new(&grant(60));
+        tenant.grant.tick();
+        let lent = tenant.run(0, 900_000, 100_000) as f64 / 0.9e9;
+        let alone = tenant.run(2_000_000, 4_000_000, 100_000) as f64 / 2e9;
+        assert!((lent - 0.60).abs() < 0.01 && (alone - 0.10).abs() < 0.01, "{lent} then {alone}");
+        assert!(tenant.gate.is_stale());
+        tenant.grant.tick();
+        tenant.ask(4_000_001, 1, false);
+        assert!(!tenant.gate.is_stale(), "the manager is back");
+    }
+
+    #[test]
+    fn queued_work_beyond_the_cap_waits_and_an_empty_queue_never_does() {
+        let tenant = Tenant::new(&Grant { in_flight_cap: Nanos::from_millis(2), ..grant(100) });
+        assert!(matches!(tenant.ask(1, 50_000_000, false), Verdict::Admitted { .. }), "one unit of any size");
+        let slot = tenant.pages().slot;
+        slot.submitted_ns.store(3_000_000, Ordering::Relaxed);
+        assert!(matches!(tenant.ask(2, 1, false), Verdict::Wait(Wait { cause: Cause::InFlight, .. })));
+        slot.completed_ns.store(2_000_000, Ordering::Relaxed);
+        assert!(matches!(tenant.ask(3, 1, false), Verdict::Admitted { .. }));
+    }
+
+    #[test]
+    fn a_standstill_lets_one_launch_pass() {
+        let tenant = Tenant::new(&grant(10));
+        let stands = |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1 + now_us * 1_000));
+        assert!(!stands(0) && !stands(60_000), "nothing is queued: nobody spins for us");
+        tenant.pages().slot.submitted_ns.store(1_000_000, Ordering::Relaxed);
+        assert!(!stands(60_001) && !stands(64_000));
+        assert!(stands(66_000));
+        assert!(!stands(66_001), "one launch, not a flood");
+        tenant.pages().slot.completed_ns.store(500_000, Ordering::Relaxed);
+        assert!(!stands(90_000), "work moves");
+    }
+}

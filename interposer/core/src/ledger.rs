@@ -1,0 +1,169 @@
+//! The ledger: which handle holds how much memory, of which kind, on which GPU.
+//!
+//! The sums stand on the usage page, where other processes see them; the ledger remembers what each handle
+//! contributed, so that a free gives back exactly that, and the free of a stranger's pointer gives back nothing.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::Ordering;
+
+use weir_protocol::pages::{MemoryKind, ProcessSlot, UsagePage};
+use weir_protocol::units::Bytes;
+
+use crate::lock::Lock;
+
+/// What a handle holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// How much.
+    pub bytes: Bytes,
+    /// Of which kind.
+    pub kind: MemoryKind,
+    /// On which GPU, as an index into the tenant's GPUs.
+    pub gpu: usize,
+}
+
+const SHARDS: usize = 16;
+
+/// Handles are addresses or pointers: their low bits say little, so the hash takes the high half of a product
+/// with 2^64 / golden ratio (Fibonacci hashing).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HandleHasher(u64);
+
+impl Hasher for HandleHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte) ^ self.0);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(32);
+    }
+}
+
+type Shard = Lock<HashMap<u64, Entry, BuildHasherDefault<HandleHasher>>>;
+
+/// All handles of one process.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    shards: [Shard; SHARDS],
+}
+
+impl Ledger {
+    /// Remembers what `handle` holds.
+    pub fn insert(&self, handle: u64, entry: Entry) {
+        self.shard(handle).lock().insert(handle, entry);
+    }
+
+    /// Forgets `handle` and says what it held; `None` for a handle that was never charged.
+    pub fn remove(&self, handle: u64) -> Option<Entry> {
+        self.shard(handle).lock().remove(&handle)
+    }
+
+    /// What `handle` holds.
+    pub fn get(&self, handle: u64) -> Option<Entry> {
+        self.shard(handle).lock().get(&handle).copied()
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the remainder is below 16")]
+    fn shard(&self, handle: u64) -> &Shard {
+        let mut hasher = HandleHasher::default();
+        hasher.write_u64(handle);
+        // In range: the remainder of a division by the number of shards.
+        &self.shards[(hasher.finish() % SHARDS as u64) as usize]
+    }
+}
+
+/// A reservation: charged, and not yet confirmed by the driver. Dropped, it gives everything back; a panic or a
+/// refusal between reserve and commit can leave nothing charged.
+pub struct Reservation<'a> {
+    slot: &'a ProcessSlot,
+    bytes: Bytes,
+    kind: MemoryKind,
+}
+
+impl<'a> Reservation<'a> {
+    /// Charges `bytes` to the process in `slot` if the tenant stays within `limit`; counts the refusal if not.
+    pub fn take(
+        usage: &'a UsagePage,
+        slot: usize,
+        kind: MemoryKind,
+        bytes: Bytes,
+        limit: Bytes,
+    ) -> Option<Self> {
+        let own = usage.slots.get(slot)?;
+        if !usage.reserve(slot, bytes, limit) {
+            own.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        // Relaxed: the words by kind are for people to read; the limit binds on the sum alone.
+        own.by_kind[kind as usize].fetch_add(bytes.0, Ordering::Relaxed);
+        Some(Self { slot: own, bytes, kind })
+    }
+
+    /// The driver said yes: the charge stays until the handle is freed.
+    pub fn commit(self) -> Bytes {
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        bytes
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        give_back(self.slot, self.kind, self.bytes);
+    }
+}
+
+/// Gives back what a freed handle held.
+pub fn give_back(slot: &ProcessSlot, kind: MemoryKind, bytes: Bytes) {
+    slot.by_kind[kind as usize].fetch_sub(bytes.0, Ordering::Relaxed);
+    slot.release(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Bytes = Bytes(100);
+
+    fn usage() -> Box<UsagePage> {
+        Box::new(zerocopy::FromZeros::new_zeroed())
+    }
+
+    #[test]
+    fn a_reservation_that_is_not_committed_leaves_no_trace() {
+        let usage = usage();
+        drop(Reservation::take(&usage, 0, MemoryKind::Plain, Bytes(70), LIMIT));
+        assert_eq!(usage.held(), Bytes(0));
+        assert_eq!(usage.slots[0].by_kind[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_refusal_is_counted_and_charges_nothing() {
+        let usage = usage();
+        Reservation::take(&usage, 0, MemoryKind::Plain, Bytes(70), LIMIT).map(Reservation::commit).unwrap();
+        assert!(Reservation::take(&usage, 1, MemoryKind::Array, Bytes(31), LIMIT).is_none());
+        assert_eq!(usage.slots[1].refused.load(Ordering::Relaxed), 1);
+        assert_eq!(usage.held(), Bytes(70));
+    }
+
+    #[test]
+    fn a_free_gives_back_what_the_handle_held_and_a_strangers_free_nothing() {
+        let (usage, ledger) = (usage(), Ledger::default());
+        let bytes = Reservation::take(&usage, 0, MemoryKind::Pool, Bytes(40), LIMIT)
+            .map(Reservation::commit)
+            .unwrap();
+        ledger.insert(0x7000, Entry { bytes, kind: MemoryKind::Pool, gpu: 0 });
+        assert_eq!(ledger.remove(0x8000), None);
+        let entry = ledger.remove(0x7000).unwrap();
+        give_back(&usage.slots[0], entry.kind, entry.bytes);
+        assert_eq!(usage.held(), Bytes(0));
+        assert_eq!(ledger.remove(0x7000), None, "a second free of the same pointer gives nothing back");
+    }
+}

@@ -1,0 +1,157 @@
+//! The process's price book: every signature seen so far, and where first prices come from.
+
+use std::collections::HashMap;
+
+use weir_protocol::price::{self, PriceRow};
+
+use super::{Estimate, Signature};
+use crate::lock::Lock;
+
+/// Signatures that a process keeps. A program with more (a grid that follows its input) pays by guess.
+const CAPACITY: usize = 1 << 16;
+
+/// A guess: so many blocks run at once ...
+const BLOCKS_AT_ONCE: u64 = 864; // 108 SMs (A100) with 8 blocks each
+
+/// ... for so long, in nanoseconds. Both are round numbers that the first samples replace.
+const WAVE_NS: u64 = 5_000;
+
+/// Every signature of the process.
+#[derive(Debug, Default)]
+pub struct Book {
+    rows: Vec<PriceRow>,
+    pages: Lock<Pages>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    names: HashMap<u64, Box<str>>,
+    estimates: HashMap<Signature, &'static Estimate>,
+}
+
+impl Book {
+    /// An empty book over the operator's price table.
+    pub fn new(rows: Vec<PriceRow>) -> Self {
+        Self { rows, pages: Lock::default() }
+    }
+
+    /// Remembers what a function is called. A handle that was used before (its module is gone) starts afresh.
+    pub fn name(&self, function: u64, name: &str) {
+        let mut pages = self.pages.lock();
+        let before = pages.names.insert(function, name.into());
+        if before.is_some_and(|before| &*before != name) {
+            pages.estimates.retain(|signature, _| signature.handle != function);
+        }
+    }
+
+    /// What a function is called, if it was looked up by name.
+    pub fn knows_name(&self, function: u64) -> bool {
+        self.pages.lock().names.contains_key(&function)
+    }
+
+    /// The estimate of a kernel launch.
+    pub fn kernel(&self, signature: &Signature) -> &'static Estimate {
+        let mut pages = self.pages.lock();
+        if let Some(known) = pages.estimates.get(signature) {
+            return known;
+        }
+        let row = pages.names.get(&signature.handle).and_then(|name| price::find(&self.rows, name));
+        let first = match row.and_then(|row| row.price(signature.blocks)) {
+            Some(price) => Estimate::fixed(price),
+            None => Estimate::guess(signature.blocks.div_ceil(BLOCKS_AT_ONCE).saturating_mul(WAVE_NS)),
+        };
+        pages.keep(signature, first)
+    }
+
+    /// The estimate of a graph, whose nodes cost `nodes_ns` by their own estimates; `all_fixed` if the operator
+    /// priced each of them. An executable graph that was updated gets a new first price.
+    pub fn set_graph(&self, exec: u64, nodes_ns: u64, all_fixed: bool) -> &'static Estimate {
+        let signature = Signature::of_graph(exec);
+        let first = if all_fixed { Estimate::fixed(nodes_ns) } else { Estimate::guess(nodes_ns) };
+        let mut pages = self.pages.lock();
+        pages.estimates.remove(&signature);
+        pages.keep(&signature, first)
+    }
+
+    /// The estimate of a graph launch; a graph of which nothing is known costs one wave.
+    pub fn graph(&self, exec: u64) -> &'static Estimate {
+        let signature = Signature::of_graph(exec);
+        let mut pages = self.pages.lock();
+        match pages.estimates.get(&signature) {
+            Some(known) => known,
+            None => pages.keep(&signature, Estimate::guess(WAVE_NS)),
+        }
+    }
+
+    /// Whether the operator priced this kernel.
+    pub fn is_fixed(&self, function: u64) -> bool {
+        let pages = self.pages.lock();
+        pages.names.get(&function).is_some_and(|name| price::find(&self.rows, name).is_some())
+    }
+}
+
+impl Pages {
+    /// Estimates are leaked on purpose: threads hold them in their caches without counting, and a signature
+    /// stays true for the life of its handle. `CAPACITY` bounds what a process can leak, to a few MiB.
+    fn keep(&mut self, signature: &Signature, first: Estimate) -> &'static Estimate {
+        static BEYOND: Estimate = Estimate::guess(WAVE_NS);
+        if self.estimates.len() >= CAPACITY {
+            return &BEYOND;
+        }
+        let estimate: &'static Estimate = Box::leak(Box::new(first));
+        self.estimates.insert(*signature, estimate);
+        estimate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, ns_per_block: f64) -> PriceRow {
+        PriceRow { name: name.into(), time_us: None, ns_per_block: Some(ns_per_block) }
+    }
+
+    fn signature(handle: u64, grid: u32) -> Signature {
+        Signature::of_kernel(handle, [grid, 1, 1], [128, 1, 1], 0)
+    }
+
+    #[test]
+    fn a_named_kernel_costs_what_the_operator_says() {
+        let book = Book::new(vec![row("add*", 10.0)]);
+        book.name(1, "add_f32");
+        assert_eq!(book.kernel(&signature(1, 50)).price(), 500);
+        assert!(!book.kernel(&signature(1, 50)).wants_sample(Default::default()));
+    }
+
+    #[test]
+    fn an_unknown_kernel_costs_a_guess_that_grows_with_its_grid() {
+        let book = Book::default();
+        assert_eq!(book.kernel(&signature(1, 1)).price(), 5_000);
+        assert_eq!(book.kernel(&signature(1, 8_640)).price(), 50_000);
+    }
+
+    #[test]
+    fn a_handle_that_is_reused_for_another_kernel_is_priced_anew() {
+        let book = Book::new(vec![row("add", 10.0), row("mul", 20.0)]);
+        book.name(1, "add");
+        assert_eq!(book.kernel(&signature(1, 1)).price(), 10);
+        book.name(1, "mul");
+        assert_eq!(book.kernel(&signature(1, 1)).price(), 20);
+    }
+
+    #[test]
+    fn a_graph_costs_the_sum_of_its_nodes_until_it_is_measured() {
+        let book = Book::default();
+        book.set_graph(9, 123_000, false);
+        assert_eq!(book.graph(9).price(), 123_000);
+        book.set_graph(9, 1_000, false);
+        assert_eq!(book.graph(9).price(), 1_000, "an updated graph gets a new first price");
+    }
+
+    #[test]
+    fn a_grid_beyond_32_bits_does_not_wrap_to_a_small_price() {
+        let huge = Signature::of_kernel(1, [u32::MAX, 65_535, 1], [1, 1, 1], 0);
+        assert_eq!(huge.blocks, u64::from(u32::MAX) * 65_535);
+    }
+}

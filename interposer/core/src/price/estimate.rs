@@ -1,0 +1,131 @@
+//! One signature's price, and how sampled launches correct it.
+//!
+//! A sample is the time between two events around one launch. It can only err upwards: the neighbour's time
+//! slices and gaps of the host fall into it (gpu-truths, rule 5). The estimate is therefore the *least* of the
+//! samples of the last two windows; the first launch of a signature is not taken, it may load code lazily.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use weir_protocol::units::Nanos;
+
+/// Samples in a window.
+const WINDOW: u32 = 8;
+
+/// Samples after which an estimate counts as learnt.
+const LEARNT: u32 = 3;
+
+/// Time between samples of a signature that has been learnt.
+const RESAMPLE: Nanos = Nanos::from_millis(10);
+
+/// The price of one signature; lives as long as the process.
+#[derive(Debug)]
+pub struct Estimate {
+    price_ns: AtomicU64,
+    fixed: bool,
+    launches: AtomicU32, // that asked to be sampled
+    samples: AtomicU32,
+    least_ns: AtomicU64,        // of this window
+    least_before_ns: AtomicU64, // of the window before
+    sample_at_ns: AtomicU64,
+}
+
+// Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one sample.
+impl Estimate {
+    /// The operator's price.
+    pub const fn fixed(price_ns: u64) -> Self {
+        Self::new(price_ns, true)
+    }
+
+    /// A guess that samples will replace.
+    pub const fn guess(price_ns: u64) -> Self {
+        Self::new(price_ns, false)
+    }
+
+    const fn new(price_ns: u64, fixed: bool) -> Self {
+        Self {
+            price_ns: AtomicU64::new(price_ns),
+            fixed,
+            launches: AtomicU32::new(0),
+            samples: AtomicU32::new(0),
+            least_ns: AtomicU64::new(u64::MAX),
+            least_before_ns: AtomicU64::new(u64::MAX),
+            sample_at_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The price of one launch, in tokens; at least 1.
+    #[inline]
+    pub fn price(&self) -> i64 {
+        // A price over 2^63 ns (292 years) is some wild number: cut, never negative.
+        (self.price_ns.load(Ordering::Relaxed) as i64).max(1)
+    }
+
+    /// Whether this launch should be timed. The first never is; the next few are, then one in a while.
+    pub fn wants_sample(&self, now: Nanos) -> bool {
+        if self.fixed || self.launches.fetch_add(1, Ordering::Relaxed) == 0 {
+            return false;
+        }
+        self.samples.load(Ordering::Relaxed) < LEARNT || now.0 >= self.sample_at_ns.load(Ordering::Relaxed)
+    }
+
+    /// Whether the price can be relied upon for more than one launch at a time.
+    pub fn is_learnt(&self) -> bool {
+        self.fixed || self.samples.load(Ordering::Relaxed) >= LEARNT
+    }
+
+    /// Takes a sample of one launch.
+    pub fn sample(&self, took: Nanos, now: Nanos) {
+        if self.fixed || took == Nanos(0) {
+            return;
+        }
+        let count = self.samples.fetch_add(1, Ordering::Relaxed) + 1;
+        let least = self.least_ns.load(Ordering::Relaxed).min(took.0);
+        self.least_ns.store(least, Ordering::Relaxed);
+        self.price_ns.store(least.min(self.least_before_ns.load(Ordering::Relaxed)), Ordering::Relaxed);
+        if count.is_multiple_of(WINDOW) {
+            self.least_before_ns.store(least, Ordering::Relaxed);
+            self.least_ns.store(u64::MAX, Ordering::Relaxed);
+        }
+        self.sample_at_ns.store(now.0.saturating_add(RESAMPLE.0), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operators_price_stands() {
+        let estimate = Estimate::fixed(5_000);
+        estimate.sample(Nanos(9), Nanos(0));
+        assert!(!estimate.wants_sample(Nanos(0)) && !estimate.wants_sample(Nanos(0)));
+        assert_eq!(estimate.price(), 5_000);
+    }
+
+    #[test]
+    fn a_guess_is_replaced_by_the_least_sample() {
+        let estimate = Estimate::guess(1);
+        assert!(!estimate.wants_sample(Nanos(0)), "the first launch may load code");
+        for took in [900, 400, 700] {
+            assert!(estimate.wants_sample(Nanos(0)) && !estimate.is_learnt());
+            estimate.sample(Nanos(took), Nanos(0));
+        }
+        assert_eq!(estimate.price(), 400);
+        assert!(estimate.is_learnt() && !estimate.wants_sample(Nanos(0)));
+        assert!(estimate.wants_sample(RESAMPLE), "looked at again after a while");
+    }
+
+    #[test]
+    fn a_kernel_that_becomes_dearer_is_followed_after_two_windows() {
+        let estimate = Estimate::guess(1);
+        estimate.sample(Nanos(100), Nanos(0));
+        (0..2 * WINDOW).for_each(|_| estimate.sample(Nanos(300), Nanos(0)));
+        assert_eq!(estimate.price(), 300);
+    }
+
+    #[test]
+    fn a_wild_price_is_never_negative() {
+        assert_eq!(Estimate::guess(u64::MAX).price(), 1);
+        assert_eq!(Estimate::guess(0).price(), 1);
+    }
+}
