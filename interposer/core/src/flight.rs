@@ -18,10 +18,19 @@ const BOOKS: usize = 64;
 /// Marks outstanding at most: a stream that runs far ahead gets no more of them until some were reached.
 const MARKS: usize = 256;
 
+/// A stream as the driver's calls name it; [`Self::NOWHERE`] if no other thread may put a mark there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub u64);
+
+impl Place {
+    /// A thread's own default stream, or a stream that is gone.
+    pub const NOWHERE: Self = Self(u64::MAX);
+}
+
 /// One stream's (or a few streams') work, as ever-growing sums in nanoseconds.
 #[derive(Debug, Default)]
 struct StreamBook {
-    stream: AtomicU64,
+    place: AtomicU64,
     submitted: AtomicU64,
     marked: AtomicU64,
     completed: AtomicU64,
@@ -73,11 +82,11 @@ impl Flight {
         under_way.into_iter().chain(spare).collect()
     }
 
-    /// Counts `ns` of predicted work on `stream`.
-    pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
+    /// Counts `ns` of predicted work on `stream`, a key that tells streams apart, which lies at `place`.
+    pub fn submitted(&self, stream: u64, place: Place, ns: u64, slot: &ProcessSlot) {
         let book = &self.books[Self::book(stream)];
         // Relaxed throughout: sums for a decision that tolerates being a moment late; nothing hangs on them.
-        book.stream.store(stream, Ordering::Relaxed);
+        book.place.store(place.0, Ordering::Relaxed);
         book.submitted.fetch_add(ns, Ordering::Relaxed);
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
@@ -104,13 +113,34 @@ impl Flight {
         }
     }
 
-    /// The streams with work behind which no mark stands yet.
-    pub fn unmarked_streams(&self) -> impl Iterator<Item = u64> + '_ {
-        let unmarked = |book: &&StreamBook| {
+    /// Lets `record` put an event behind all work that has none, on whatever stream: a launch is about to wait for
+    /// what is in flight, so that must be seen to complete.
+    pub fn mark_all(&self, mut record: impl FnMut(u64, Place) -> bool) {
+        let Some(mut marks) = self.marks.try_lock() else { return };
+        for (index, book) in self.books.iter().enumerate() {
+            let value = book.submitted.load(Ordering::Relaxed);
             let seen = book.marked.load(Ordering::Relaxed).max(book.completed.load(Ordering::Relaxed));
-            book.submitted.load(Ordering::Relaxed) > seen
-        };
-        self.books.iter().filter(unmarked).map(|book| book.stream.load(Ordering::Relaxed))
+            let place = Place(book.place.load(Ordering::Relaxed));
+            if value <= seen || place == Place::NOWHERE || marks.under_way.len() >= MARKS {
+                continue;
+            }
+            let Some(event) = marks.spare.pop() else { return };
+            if record(event, place) {
+                book.marked.store(value, Ordering::Relaxed);
+                marks.under_way.push_back(Mark { event, book: index, value });
+            } else {
+                marks.spare.push(event);
+            }
+        }
+    }
+
+    /// The application is about to destroy `stream`: nothing of ours may go there any more. Its work is no longer
+    /// waited for.
+    pub fn stream_gone(&self, stream: u64, slot: &ProcessSlot) {
+        let index = Self::book(stream);
+        let _marks = self.marks.lock(); // nobody is putting a mark there now, and nobody will
+        self.books[index].place.store(Place::NOWHERE.0, Ordering::Relaxed);
+        self.complete(index, self.books[index].submitted.load(Ordering::Relaxed), slot);
     }
 
     /// Asks `reached` about marks, oldest first, and counts the work before those that were reached as done. One
@@ -195,15 +225,18 @@ mod tests {
     #[test]
     fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
         let Process { flight, slot } = &process();
-        flight.submitted(STREAM, 100, slot);
+        flight.submitted(STREAM, Place(STREAM), 100, slot);
         flight.mark(STREAM, Nanos(100), |_| true);
-        flight.submitted(STREAM, 50, slot);
+        flight.submitted(STREAM, Place(STREAM), 50, slot);
         flight.mark(STREAM, Nanos(100), |_| panic!("50 ns are not worth a mark"));
         flight.harvest(slot, |_| false);
         assert_eq!(in_flight(slot), Nanos(150));
         flight.harvest(slot, |_| true);
         assert_eq!(in_flight(slot), Nanos(50));
-        assert_eq!(flight.unmarked_streams().collect::<Vec<_>>(), [STREAM]);
+        flight.mark_all(|_, place| place == Place(STREAM));
+        flight.mark_all(|_, _| panic!("all work has its mark"));
+        flight.harvest(slot, |_| true);
+        assert_eq!(in_flight(slot), Nanos(0));
     }
 
     #[test]
@@ -211,7 +244,7 @@ mod tests {
         let process = process();
         let other = STREAM + 0x40;
         for stream in [STREAM, other] {
-            process.flight.submitted(stream, 100, &process.slot);
+            process.flight.submitted(stream, Place(stream), 100, &process.slot);
             process.flight.mark(stream, Nanos(1), |_| true);
         }
         let slow = std::cell::Cell::new(None);
@@ -226,9 +259,9 @@ mod tests {
     #[test]
     fn the_applications_own_synchronize_drains_what_was_submitted_before_it() {
         let process = process();
-        process.flight.submitted(STREAM, 100, &process.slot);
+        process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
         let before = process.flight.snapshot(None);
-        process.flight.submitted(STREAM, 30, &process.slot);
+        process.flight.submitted(STREAM, Place(STREAM), 30, &process.slot);
         process.flight.drained(&before, &process.slot);
         assert_eq!(process.in_flight(), 30);
         process.flight.drained(&before, &process.slot);
@@ -239,7 +272,7 @@ mod tests {
     fn without_spare_events_work_goes_unmarked_and_a_failed_record_gives_its_event_back() {
         let process = process();
         for _ in 0..20 {
-            process.flight.submitted(STREAM, 100, &process.slot);
+            process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
             process.flight.mark(STREAM, Nanos(1), |_| true);
         }
         let mut asked = 0;
@@ -252,5 +285,14 @@ mod tests {
         process.flight.mark(STREAM, Nanos(1), |_| true);
         assert_eq!(process.flight.reset(&process.slot).len(), 8);
         assert_eq!(process.in_flight(), 0);
+    }
+
+    #[test]
+    fn nothing_is_put_into_a_stream_that_is_gone() {
+        let process = process();
+        process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
+        process.flight.stream_gone(STREAM, &process.slot);
+        assert_eq!(process.in_flight(), 0);
+        process.flight.mark_all(|_, _| panic!("a mark in a destroyed stream"));
     }
 }

@@ -21,6 +21,8 @@ pub struct Entry {
     pub kind: MemoryKind,
     /// On which GPU, as an index into the tenant's GPUs.
     pub gpu: usize,
+    /// The context with which it dies; 0 for memory that outlives contexts.
+    pub context: u64,
 }
 
 const SHARDS: usize = 16;
@@ -63,6 +65,19 @@ impl Ledger {
     /// Forgets `handle` and says what it held; `None` for a handle that was never charged.
     pub fn remove(&self, handle: u64) -> Option<Entry> {
         self.shard(handle).lock().remove(&handle)
+    }
+
+    /// Forgets all that dies with `context` and hands it out piece by piece.
+    pub fn remove_of_context(&self, context: u64, mut gone: impl FnMut(Entry)) {
+        for shard in &self.shards {
+            shard.lock().retain(|_, entry| {
+                let stays = entry.context != context;
+                if !stays {
+                    gone(*entry);
+                }
+                stays
+            });
+        }
     }
 
     /// What `handle` holds.
@@ -159,11 +174,23 @@ mod tests {
         let bytes = Reservation::take(&usage, 0, MemoryKind::Pool, Bytes(40), LIMIT)
             .map(Reservation::commit)
             .unwrap();
-        ledger.insert(0x7000, Entry { bytes, kind: MemoryKind::Pool, gpu: 0 });
+        ledger.insert(0x7000, Entry { bytes, kind: MemoryKind::Pool, gpu: 0, context: 1 });
         assert_eq!(ledger.remove(0x8000), None);
         let entry = ledger.remove(0x7000).unwrap();
         give_back(&usage.slots[0], entry.kind, entry.bytes);
         assert_eq!(usage.held(), Bytes(0));
         assert_eq!(ledger.remove(0x7000), None, "a second free of the same pointer gives nothing back");
+    }
+    #[test]
+    fn what_dies_with_a_context_is_forgotten_and_the_rest_stays() {
+        let ledger = Ledger::default();
+        for handle in 1..=4 {
+            let entry = Entry { bytes: Bytes(handle), kind: MemoryKind::Plain, gpu: 0, context: handle % 2 };
+            ledger.insert(handle, entry);
+        }
+        let mut gone = 0;
+        ledger.remove_of_context(1, |entry| gone += entry.bytes.0);
+        assert_eq!(gone, 1 + 3);
+        assert!(ledger.get(2).is_some() && ledger.get(3).is_none());
     }
 }

@@ -48,6 +48,11 @@ impl Purse {
         self.launches.set((self.launches.get() * 2).min(GROWN));
     }
 
+    /// The grant under which the slice was drawn.
+    pub fn generation(&self) -> u32 {
+        self.generation.get()
+    }
+
     /// Takes out what is left: a new grant may have made it too much.
     pub fn empty(&self) -> i64 {
         self.left.replace(0)

@@ -35,12 +35,19 @@ impl Book {
         Self { rows, pages: Lock::default() }
     }
 
-    /// Remembers what a function is called. A handle that was used before (its module is gone) starts afresh.
+    /// Remembers what a function is called. A handle that was used before (its module is gone) starts afresh, in
+    /// place: threads hold its estimates in their caches.
     pub fn name(&self, function: u64, name: &str) {
         let mut pages = self.pages.lock();
         let before = pages.names.insert(function, name.into());
-        if before.is_some_and(|before| &*before != name) {
-            pages.estimates.retain(|signature, _| signature.handle != function);
+        if before.is_none_or(|before| &*before == name) {
+            return;
+        }
+        for (signature, estimate) in
+            pages.estimates.iter().filter(|(signature, _)| signature.handle == function)
+        {
+            let (price, fixed) = self.first_price(Some(name), signature.blocks);
+            estimate.restart(price, fixed);
         }
     }
 
@@ -55,22 +62,31 @@ impl Book {
         if let Some(known) = pages.estimates.get(signature) {
             return known;
         }
-        let row = pages.names.get(&signature.handle).and_then(|name| price::find(&self.rows, name));
-        let first = match row.and_then(|row| row.price(signature.blocks)) {
-            Some(price) => Estimate::fixed(price),
-            None => Estimate::guess(signature.blocks.div_ceil(BLOCKS_AT_ONCE).saturating_mul(WAVE_NS)),
-        };
-        pages.keep(signature, first)
+        let (price, fixed) =
+            self.first_price(pages.names.get(&signature.handle).map(|name| &**name), signature.blocks);
+        pages.keep(signature, price, fixed)
+    }
+
+    /// The operator's price, which stands, or a guess from the grid.
+    fn first_price(&self, name: Option<&str>, blocks: u64) -> (u64, bool) {
+        let row = name.and_then(|name| price::find(&self.rows, name));
+        match row.and_then(|row| row.price(blocks)) {
+            Some(price) => (price, true),
+            None => (blocks.div_ceil(BLOCKS_AT_ONCE).saturating_mul(WAVE_NS), false),
+        }
     }
 
     /// The estimate of a graph, whose nodes cost `nodes_ns` by their own estimates; `all_fixed` if the operator
     /// priced each of them. An executable graph that was updated gets a new first price.
-    pub fn set_graph(&self, exec: u64, nodes_ns: u64, all_fixed: bool) -> &'static Estimate {
+    pub fn set_graph(&self, exec: u64, nodes_ns: u64, all_fixed: bool) {
         let signature = Signature::of_graph(exec);
-        let first = if all_fixed { Estimate::fixed(nodes_ns) } else { Estimate::guess(nodes_ns) };
         let mut pages = self.pages.lock();
-        pages.estimates.remove(&signature);
-        pages.keep(&signature, first)
+        match pages.estimates.get(&signature) {
+            Some(known) => known.restart(nodes_ns, all_fixed),
+            None => {
+                pages.keep(&signature, nodes_ns, all_fixed);
+            }
+        }
     }
 
     /// The estimate of a graph launch; a graph of which nothing is known costs one wave.
@@ -79,25 +95,20 @@ impl Book {
         let mut pages = self.pages.lock();
         match pages.estimates.get(&signature) {
             Some(known) => known,
-            None => pages.keep(&signature, Estimate::guess(WAVE_NS)),
+            None => pages.keep(&signature, WAVE_NS, false),
         }
-    }
-
-    /// Whether the operator priced this kernel.
-    pub fn is_fixed(&self, function: u64) -> bool {
-        let pages = self.pages.lock();
-        pages.names.get(&function).is_some_and(|name| price::find(&self.rows, name).is_some())
     }
 }
 
 impl Pages {
     /// Estimates are leaked on purpose: threads hold them in their caches without counting, and a signature
     /// stays true for the life of its handle. `CAPACITY` bounds what a process can leak, to a few MiB.
-    fn keep(&mut self, signature: &Signature, first: Estimate) -> &'static Estimate {
+    fn keep(&mut self, signature: &Signature, price_ns: u64, fixed: bool) -> &'static Estimate {
         static BEYOND: Estimate = Estimate::guess(WAVE_NS);
         if self.estimates.len() >= CAPACITY {
             return &BEYOND;
         }
+        let first = if fixed { Estimate::fixed(price_ns) } else { Estimate::guess(price_ns) };
         let estimate: &'static Estimate = Box::leak(Box::new(first));
         self.estimates.insert(*signature, estimate);
         estimate

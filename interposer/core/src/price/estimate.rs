@@ -4,7 +4,7 @@
 //! slices and gaps of the host fall into it (gpu-truths, rule 5). The estimate is therefore the *least* of the
 //! samples of the last two windows; the first launch of a signature is not taken, it may load code lazily.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use weir_protocol::units::Nanos;
 
@@ -21,7 +21,7 @@ const RESAMPLE: Nanos = Nanos::from_millis(10);
 #[derive(Debug)]
 pub struct Estimate {
     price_ns: AtomicU64,
-    fixed: bool,
+    fixed: AtomicBool,
     launches: AtomicU32, // that asked to be sampled
     samples: AtomicU32,
     least_ns: AtomicU64,        // of this window
@@ -44,7 +44,7 @@ impl Estimate {
     const fn new(price_ns: u64, fixed: bool) -> Self {
         Self {
             price_ns: AtomicU64::new(price_ns),
-            fixed,
+            fixed: AtomicBool::new(fixed),
             launches: AtomicU32::new(0),
             samples: AtomicU32::new(0),
             least_ns: AtomicU64::new(u64::MAX),
@@ -53,16 +53,31 @@ impl Estimate {
         }
     }
 
+    /// Starts afresh with a new first price: the handle now stands for something else.
+    pub fn restart(&self, price_ns: u64, fixed: bool) {
+        self.fixed.store(fixed, Ordering::Relaxed);
+        self.price_ns.store(price_ns, Ordering::Relaxed);
+        self.launches.store(0, Ordering::Relaxed);
+        self.samples.store(0, Ordering::Relaxed);
+        self.least_ns.store(u64::MAX, Ordering::Relaxed);
+        self.least_before_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Whether the operator set the price.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed.load(Ordering::Relaxed)
+    }
+
     /// The price of one launch, in tokens; at least 1.
     #[inline]
     pub fn price(&self) -> i64 {
-        // A price over 2^63 ns (292 years) is some wild number: cut, never negative.
+        // A price over 2^63 ns (292 years) is some wild number and reads as negative: cut.
         (self.price_ns.load(Ordering::Relaxed) as i64).max(1)
     }
 
     /// Whether this launch should be timed. The first never is; the next few are, then one in a while.
     pub fn wants_sample(&self, now: Nanos) -> bool {
-        if self.fixed || self.launches.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.is_fixed() || self.launches.fetch_add(1, Ordering::Relaxed) == 0 {
             return false;
         }
         self.samples.load(Ordering::Relaxed) < LEARNT || now.0 >= self.sample_at_ns.load(Ordering::Relaxed)
@@ -70,12 +85,12 @@ impl Estimate {
 
     /// Whether the price can be relied upon for more than one launch at a time.
     pub fn is_learnt(&self) -> bool {
-        self.fixed || self.samples.load(Ordering::Relaxed) >= LEARNT
+        self.is_fixed() || self.samples.load(Ordering::Relaxed) >= LEARNT
     }
 
     /// Takes a sample of one launch.
     pub fn sample(&self, took: Nanos, now: Nanos) {
-        if self.fixed || took == Nanos(0) {
+        if self.is_fixed() || took == Nanos(0) {
             return;
         }
         let count = self.samples.fetch_add(1, Ordering::Relaxed) + 1;

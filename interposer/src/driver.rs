@@ -1,0 +1,167 @@
+//! The real driver's functions that we call ourselves, each looked up once.
+//!
+//! Every one of them answers `CUDA_ERROR_NOT_FOUND` if the driver lacks it. None waits for the GPU, none works on
+//! the legacy stream. [`Relaxed`] wraps them while a stream of this process captures.
+
+use std::ffi::{c_char, c_float, c_int, c_uint};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use weir_abi::CUresult;
+use weir_abi::types::*;
+
+macro_rules! driver_calls {
+    ($($(#[$doc:meta])* fn $name:ident = $symbol:ident($($arg:ident: $kind:ty),*);)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name($($arg: $kind),*) -> CUresult {
+                static ADDRESS: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
+                const SYMBOL: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($symbol), "\0").as_bytes()) { Ok(name) => name, Err(_) => c"" };
+                let mut address = ADDRESS.load(Ordering::Acquire);
+                if address.is_null() {
+                    let Some(found) = crate::resolve::driver_symbol(SYMBOL) else { return CUDA_ERROR_NOT_FOUND };
+                    address = found.cast_mut();
+                    ADDRESS.store(address, Ordering::Release);
+                }
+                // SAFETY: the driver's symbol of this name has this type (checked against its headers by
+                // weir-abi's tests); callers pass handles of the driver and pointers to live places.
+                unsafe { std::mem::transmute::<*mut std::ffi::c_void, weir_abi::fns::$symbol>(address)($($arg),*) }
+            }
+        )*
+    };
+}
+
+driver_calls! {
+    /// The device of the calling thread's context.
+    fn context_device = cuCtxGetDevice(device: *mut CUdevice);
+    /// The calling thread's context.
+    fn current_context = cuCtxGetCurrent(context: *mut CUcontext);
+    /// A device's identity; a MIG slice has one of its own.
+    fn device_uuid = cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
+    /// A device's identity, before CUDA 11.4.
+    fn device_uuid_v1 = cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice);
+    /// Whether a device's primary context exists.
+    fn primary_state = cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int);
+    /// A new event in the current context.
+    fn event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
+    /// Puts an event into a stream.
+    fn event_record = cuEventRecord(event: CUevent, stream: CUstream);
+    /// Puts an event into a stream; the null stream means the thread's own.
+    fn event_record_per_thread = cuEventRecord_ptsz(event: CUevent, stream: CUstream);
+    /// Whether an event was reached.
+    fn event_query = cuEventQuery(event: CUevent);
+    /// Milliseconds between two events that were reached.
+    fn event_elapsed = cuEventElapsedTime(milliseconds: *mut c_float, start: CUevent, end: CUevent);
+    /// Whether a stream captures.
+    fn stream_is_capturing = cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
+    /// Whether a stream captures; the null stream means the thread's own.
+    fn stream_is_capturing_per_thread = cuStreamIsCapturing_ptsz(stream: CUstream, status: *mut CUstreamCaptureStatus);
+    /// Exchanges how the thread's calls meet captures elsewhere.
+    fn exchange_capture_mode = cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
+    /// The name of a kernel.
+    fn function_name = cuFuncGetName(name: *mut *const c_char, function: CUfunction);
+    /// The name of a context-independent kernel.
+    fn kernel_name = cuKernelGetName(name: *mut *const c_char, kernel: CUkernel);
+    /// A graph's nodes.
+    fn graph_nodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    /// What a graph node is.
+    fn node_type = cuGraphNodeGetType(node: CUgraphNode, kind: *mut CUgraphNodeType);
+    /// A kernel node's launch.
+    fn kernel_node = cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS);
+    /// A kernel node's launch, before CUDA 12.
+    fn kernel_node_v1 = cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1);
+    /// The graph inside a child graph node.
+    fn child_graph = cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
+}
+
+/// The driver's handle behind a number that the core keeps.
+#[allow(clippy::cast_possible_truncation, reason = "x86-64 only: the number was a pointer")]
+pub fn handle(number: u64) -> *mut std::ffi::c_void {
+    std::ptr::with_exposed_provenance_mut(number as usize)
+}
+
+/// The null stream means either the legacy or the thread's own stream, depending on the symbol it came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NullStream {
+    /// The legacy default stream.
+    Legacy,
+    /// The calling thread's own default stream.
+    PerThread,
+}
+
+/// A stream as a hooked call named it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// The handle, possibly null.
+    pub handle: CUstream,
+    /// What null means.
+    pub null: NullStream,
+}
+
+impl Stream {
+    /// A stream of a call without suffix.
+    #[inline]
+    pub fn legacy(handle: CUstream) -> Self {
+        Self { handle, null: NullStream::Legacy }
+    }
+
+    /// A stream of a `_ptsz` call.
+    #[inline]
+    pub fn per_thread(handle: CUstream) -> Self {
+        Self { handle, null: NullStream::PerThread }
+    }
+
+    /// A number that tells streams of a process apart. Per-thread default streams get one each: the address of a
+    /// thread-local.
+    #[inline]
+    pub fn key(self) -> u64 {
+        let per_thread = self.null == NullStream::PerThread && self.handle.is_null();
+        if per_thread || self.handle == CU_STREAM_PER_THREAD {
+            return crate::thread::address();
+        }
+        self.handle.addr() as u64
+    }
+
+    /// Whether it captures now. An error (the legacy stream while another captures) counts as yes: nothing of ours
+    /// may go there.
+    pub fn is_capturing(self) -> bool {
+        let mut status: CUstreamCaptureStatus = 0;
+        let result = match self.null {
+            NullStream::Legacy => stream_is_capturing(self.handle, &raw mut status),
+            NullStream::PerThread => stream_is_capturing_per_thread(self.handle, &raw mut status),
+        };
+        result != CUDA_SUCCESS || status != 0
+    }
+
+    /// Puts an event into it; says whether the driver agreed.
+    pub fn record(self, event: CUevent) -> bool {
+        let result = match self.null {
+            NullStream::Legacy => event_record(event, self.handle),
+            NullStream::PerThread => event_record_per_thread(event, self.handle),
+        };
+        result == CUDA_SUCCESS
+    }
+}
+
+/// While it lives, the thread's driver calls do not disturb captures that run elsewhere (gpu-truths, rule 7).
+pub struct Relaxed(Option<CUstreamCaptureMode>);
+
+impl Relaxed {
+    /// Enters relaxed mode if anything captures; costs nothing otherwise.
+    pub fn enter(capturing: bool) -> Self {
+        if !capturing {
+            return Self(None);
+        }
+        let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        let entered = exchange_capture_mode(&raw mut mode) == CUDA_SUCCESS;
+        Self(entered.then_some(mode))
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        if let Some(mut before) = self.0 {
+            exchange_capture_mode(&raw mut before);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Graphs: an executable graph costs the sum of its nodes until its launches are measured.
+
+use std::collections::HashMap;
+
+use weir_abi::CUresult;
+use weir_abi::types::*;
+use weir_core::lock::Lock;
+use weir_core::price::Signature;
+
+use super::{launch, names};
+use crate::driver;
+use crate::guard::guard;
+use crate::link::Client;
+
+/// Graphs inside graphs are followed so deep.
+const DEPTH: u32 = 8;
+
+/// What each kernel node of each executable graph costs.
+#[derive(Default)]
+pub struct GraphPrices(Lock<HashMap<u64, Nodes>>);
+
+#[derive(Default)]
+struct Nodes {
+    prices: HashMap<u64, Priced>,
+}
+
+/// One node's price, and whether the operator set it.
+#[derive(Clone, Copy)]
+struct Priced {
+    ns: u64,
+    fixed: bool,
+}
+
+/// A kernel node's launch, in whichever form the call gave it.
+pub struct KernelNode(Option<Signature>);
+
+impl KernelNode {
+    /// From the parameters of CUDA 10 and 11.
+    pub fn v1(params: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Self {
+        // SAFETY: the caller passes parameters or null; the driver reads the same fields.
+        Self(unsafe { params.as_ref() }.map(|p| {
+            let grid = [p.grid_dim_x, p.grid_dim_y, p.grid_dim_z];
+            let block = [p.block_dim_x, p.block_dim_y, p.block_dim_z];
+            launch::shape(p.func, grid, block, p.shared_mem_bytes)
+        }))
+    }
+
+    /// From the parameters of CUDA 12.
+    pub fn v2(params: *const CUDA_KERNEL_NODE_PARAMS) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { params.as_ref() }.map(|p| {
+            let function = if p.func.is_null() { p.kern } else { p.func };
+            let grid = [p.grid_dim_x, p.grid_dim_y, p.grid_dim_z];
+            let block = [p.block_dim_x, p.block_dim_y, p.block_dim_z];
+            launch::shape(function, grid, block, p.shared_mem_bytes)
+        }))
+    }
+
+    /// From a node of a graph.
+    fn of(node: CUgraphNode) -> Self {
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut params: CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
+        if driver::kernel_node(node, &raw mut params) == CUDA_SUCCESS {
+            return Self::v2(&raw const params);
+        }
+        // SAFETY: as above.
+        let mut old: CUDA_KERNEL_NODE_PARAMS_v1 = unsafe { std::mem::zeroed() };
+        match driver::kernel_node_v1(node, &raw mut old) {
+            CUDA_SUCCESS => Self::v1(&raw const old),
+            _ => Self(None),
+        }
+    }
+
+    fn priced(&self, client: &Client) -> Option<Priced> {
+        let signature = self.0.as_ref()?;
+        names::ensure(client, signature.handle);
+        let estimate = client.book.kernel(signature);
+        Some(Priced { ns: estimate.price().unsigned_abs(), fixed: estimate.is_fixed() })
+    }
+}
+
+/// A graph was made executable: `exec` is read once the driver has written it.
+pub fn instantiate(exec: *mut CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |_| Ok(()),
+        call,
+        |client, (), result| {
+            if result == CUDA_SUCCESS && !exec.is_null() {
+                // SAFETY: the driver has just written it.
+                client.graphs.price(client, unsafe { *exec }, graph);
+            }
+        },
+    )
+}
+
+/// An executable graph took over another graph's parameters.
+pub fn update(exec: CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |_| Ok(()),
+        call,
+        |client, (), result| {
+            if result == CUDA_SUCCESS {
+                client.graphs.price(client, exec, graph);
+            }
+        },
+    )
+}
+
+/// One kernel node of an executable graph got other parameters.
+pub fn set_node(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: KernelNode,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    guard(
+        |_| Ok(()),
+        call,
+        |client, (), result| {
+            if result == CUDA_SUCCESS {
+                client.graphs.reprice(client, exec, node, &params);
+            }
+        },
+    )
+}
+
+/// An executable graph is gone.
+pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            client.graphs.0.lock().remove(&(exec.addr() as u64));
+            Ok(())
+        },
+        call,
+        |_, (), _| {},
+    )
+}
+
+impl GraphPrices {
+    /// Prices all nodes of `graph` and, by their sum, `exec`.
+    fn price(&self, client: &Client, exec: CUgraphExec, graph: CUgraph) {
+        let mut nodes = Nodes::default();
+        nodes.add(client, graph, DEPTH);
+        nodes.tell(client, exec);
+        self.0.lock().insert(exec.addr() as u64, nodes);
+    }
+
+    /// Prices one node anew. Parameters that cost the same leave what was measured alone: a program may set them
+    /// before each launch.
+    fn reprice(&self, client: &Client, exec: CUgraphExec, node: CUgraphNode, params: &KernelNode) {
+        let Some(priced) = params.priced(client) else { return };
+        let mut graphs = self.0.lock();
+        let nodes = graphs.entry(exec.addr() as u64).or_default();
+        let before = nodes.prices.insert(node.addr() as u64, priced);
+        if before.is_none_or(|before| before.ns != priced.ns) {
+            nodes.tell(client, exec);
+        }
+    }
+}
+
+impl Nodes {
+    fn add(&mut self, client: &Client, graph: CUgraph, depth: u32) {
+        for node in nodes_of(graph) {
+            let mut kind: CUgraphNodeType = 0;
+            if driver::node_type(node, &raw mut kind) != CUDA_SUCCESS {
+                continue;
+            }
+            match kind {
+                CU_GRAPH_NODE_TYPE_KERNEL => {
+                    if let Some(priced) = KernelNode::of(node).priced(client) {
+                        self.prices.insert(node.addr() as u64, priced);
+                    }
+                }
+                CU_GRAPH_NODE_TYPE_GRAPH if depth > 0 => {
+                    let mut child: CUgraph = std::ptr::null_mut();
+                    if driver::child_graph(node, &raw mut child) == CUDA_SUCCESS {
+                        self.add(client, child, depth - 1);
+                    }
+                }
+                _ => {} // copies and host functions take no SM time
+            }
+        }
+    }
+
+    fn tell(&self, client: &Client, exec: CUgraphExec) {
+        let sum = self.prices.values().fold(0u64, |sum, node| sum.saturating_add(node.ns));
+        let fixed = !self.prices.is_empty() && self.prices.values().all(|node| node.fixed);
+        client.book.set_graph(exec.addr() as u64, sum, fixed);
+    }
+}
+
+fn nodes_of(graph: CUgraph) -> Vec<CUgraphNode> {
+    let mut count = 0;
+    if driver::graph_nodes(graph, std::ptr::null_mut(), &raw mut count) != CUDA_SUCCESS {
+        return Vec::new();
+    }
+    let mut nodes = vec![std::ptr::null_mut(); count];
+    let result = driver::graph_nodes(graph, nodes.as_mut_ptr(), &raw mut count);
+    nodes.truncate(if result == CUDA_SUCCESS { count } else { 0 });
+    nodes
+}

@@ -1,0 +1,14 @@
+//! `cuInit`: the program's first word to the driver, and ours to the node manager.
+
+use weir_abi::CUresult;
+use weir_abi::types::CUDA_ERROR_NOT_PERMITTED;
+
+use crate::link;
+
+/// Attaches, then initializes the driver. A strict tenant without a manager gets no GPU.
+pub fn init(call: impl FnOnce() -> CUresult) -> CUresult {
+    // A panic while attaching leaves the process unattached, which it has not been told: say so as a refusal to run
+    // under limits would be said.
+    let attached = std::panic::catch_unwind(link::attach).unwrap_or(true);
+    if attached { call() } else { CUDA_ERROR_NOT_PERMITTED }
+}

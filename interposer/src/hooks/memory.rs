@@ -1,0 +1,214 @@
+//! Memory: reserve, call the driver, commit or roll back.
+
+use weir_abi::CUresult;
+use weir_abi::types::*;
+use weir_core::ledger::{Entry, Reservation};
+use weir_protocol::pages::MemoryKind;
+use weir_protocol::units::Bytes;
+
+use crate::guard::guard;
+use crate::link::{Client, Gpu};
+use crate::say::Once;
+use crate::thread::{self, Current};
+
+use std::sync::atomic::Ordering;
+
+/// The driver's granularity of pitched rows: they are padded to a multiple of this at most.
+const PITCH: u64 = 512;
+
+/// A request for memory.
+pub struct Ask {
+    bytes: Bytes,
+    kind: MemoryKind,
+}
+
+impl Ask {
+    /// Linear memory.
+    pub fn plain(bytes: usize) -> Self {
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain }
+    }
+
+    /// Rows, each padded by the driver.
+    pub fn pitched(width: usize, height: usize) -> Self {
+        let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
+        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain }
+    }
+
+    /// Managed memory, which may live on the device.
+    pub fn managed(bytes: usize) -> Self {
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed }
+    }
+
+    /// Memory from a pool.
+    pub fn pooled(bytes: usize) -> Self {
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Pool }
+    }
+
+    /// A one- or two-dimensional array.
+    pub fn array(descriptor: *const CUDA_ARRAY_DESCRIPTOR) -> Self {
+        // SAFETY: the caller passes a descriptor or null; the driver reads the same fields.
+        let bytes = unsafe { descriptor.as_ref() }.map_or(0, |d| {
+            elements(&[d.width as u64, d.height as u64])
+                .saturating_mul(element_bytes(d.format, d.num_channels))
+        });
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
+    }
+
+    /// An array of up to three dimensions, with `levels` that halve.
+    pub fn array_3d(descriptor: *const CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Self {
+        // SAFETY: as above.
+        let bytes = unsafe { descriptor.as_ref() }.map_or(0, |d| {
+            let level = |level: u32| {
+                let halved = |n: usize| (n as u64).checked_shr(level).unwrap_or(0).max(u64::from(n > 0));
+                elements(&[halved(d.width), halved(d.height), halved(d.depth)])
+            };
+            let sum = (0..levels.clamp(1, 32)).fold(0u64, |sum, n| sum.saturating_add(level(n)));
+            sum.saturating_mul(element_bytes(d.format, d.num_channels))
+        });
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
+    }
+}
+
+/// Elements of an array: a dimension of zero is one that the array does not have.
+fn elements(dimensions: &[u64]) -> u64 {
+    dimensions.iter().fold(1, |product: u64, n| product.saturating_mul((*n).max(1)))
+}
+
+/// Bytes of one element. Formats beyond the plain ones (block-compressed, video) take at most 16 for a channel group.
+fn element_bytes(format: CUarray_format, channels: u32) -> u64 {
+    let channel = match format {
+        CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
+        CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,
+        CU_AD_FORMAT_UNSIGNED_INT32 | CU_AD_FORMAT_SIGNED_INT32 | CU_AD_FORMAT_FLOAT => 4,
+        _ => return 16,
+    };
+    channel * u64::from(channels.max(1))
+}
+
+/// A handle that the driver hands out: a pointer or a number.
+pub trait Handle: Copy {
+    /// As the ledger keys it.
+    fn key(self) -> u64;
+}
+
+impl Handle for CUdeviceptr {
+    fn key(self) -> u64 {
+        self
+    }
+}
+
+impl Handle for CUarray {
+    fn key(self) -> u64 {
+        self.addr() as u64
+    }
+}
+
+/// Allocates within the tenant's limit.
+pub fn allocate<H: Handle>(
+    counted: usize,
+    ask: Ask,
+    out: *mut H,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    guard(
+        |client| {
+            let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
+            count(current.gpu, counted);
+            let reservation = reserve(client, current.gpu, ask.kind, ask.bytes)?;
+            Ok(Some((current, reservation)))
+        },
+        call,
+        |client, receipt, result| {
+            let Some((current, reservation)) = receipt else { return };
+            if result == CUDA_SUCCESS && !out.is_null() {
+                // SAFETY: the driver has just written it.
+                remember(client, current, unsafe { *out }.key(), ask.kind, reservation);
+            }
+        },
+    )
+}
+
+/// Charges the bytes, or answers as the driver does when the card is full.
+pub fn reserve(
+    client: &Client,
+    gpu: &'static Gpu,
+    kind: MemoryKind,
+    bytes: Bytes,
+) -> Result<Reservation<'static>, CUresult> {
+    let limit = gpu.grant.read().memory_limit;
+    Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit).ok_or_else(|| {
+        REFUSED.say(|| {
+            format!(
+                "an allocation of {bytes} was refused: limit {limit}, in use {}, asked by pid {}. \
+                 help: weir set {} --memory SIZE",
+                gpu.usage.held(),
+                std::process::id(),
+                client.tenant
+            )
+        });
+        CUDA_ERROR_OUT_OF_MEMORY
+    })
+}
+
+static REFUSED: Once = Once::new();
+
+fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, reservation: Reservation<'_>) {
+    let bytes = reservation.commit();
+    let entry = Entry { bytes, kind, gpu: current.gpu.index, context: current.context.handle };
+    client.ledger.insert(key, entry);
+}
+
+/// Frees: what the handle held is given back once the driver has agreed. A handle that we never charged (another
+/// process's, imported, or allocated before we attached) passes through.
+pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            // Forgotten before the call: once the driver has freed it, another thread may get the same address.
+            let entry = client.ledger.remove(key);
+            let gpu = entry.and_then(|entry| client.gpus.get(entry.gpu));
+            if let Some(gpu) = gpu.or_else(|| Some(thread::with(|thread| thread.find_current(client))?.gpu)) {
+                count(gpu, counted);
+            }
+            Ok(entry)
+        },
+        call,
+        |client, entry, result| {
+            let Some(entry) = entry else { return };
+            match client.gpus.get(entry.gpu) {
+                Some(gpu) if result == CUDA_SUCCESS => gpu.give_back(entry.kind, entry.bytes),
+                _ => client.ledger.insert(key, entry), // still held
+            }
+        },
+    )
+}
+
+/// Counts a memory call by its symbol.
+pub fn count(gpu: &Gpu, counted: usize) {
+    if let Some(counter) = gpu.slot().memory_calls.get(counted) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ask_that_overflows_is_larger_than_any_limit() {
+        assert_eq!(Ask::pitched(usize::MAX, usize::MAX).bytes, Bytes(u64::MAX));
+        assert_eq!(Ask::pitched(1, 3).bytes, Bytes(3 * 512));
+    }
+
+    #[test]
+    fn a_mipmapped_array_is_the_sum_of_its_levels() {
+        let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
+            width: 8,
+            height: 4,
+            depth: 0,
+            format: CU_AD_FORMAT_FLOAT,
+            num_channels: 1,
+            flags: 0,
+        };
+        assert_eq!(Ask::array_3d(&raw const descriptor, 3).bytes, Bytes(4 * (32 + 8 + 2)));
+    }
+}

@@ -1,0 +1,55 @@
+//! Synchronize and query calls: their return tells, exactly and for nothing, that work is done.
+
+use weir_abi::CUresult;
+use weir_abi::types::{CUDA_SUCCESS, CUstream};
+
+use super::launch::book_own_run;
+use crate::driver::{NullStream, Stream};
+use crate::guard::guard;
+use crate::link::Client;
+use crate::thread::{self, Current};
+
+/// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
+/// for the others: only its own work is taken as done.
+pub fn stream(stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
+    drained(Some(stream), call)
+}
+
+/// A wait for everything in the context.
+pub fn context(call: impl FnOnce() -> CUresult) -> CUresult {
+    drained(None, call)
+}
+
+fn drained(stream: Option<Stream>, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            let current = current(client).inspect(|current| book_own_run(current, NullStream::Legacy));
+            Ok(current.map(|current| (current, current.context.flight.snapshot(stream.map(Stream::key)))))
+        },
+        call,
+        |_, before, result| {
+            if let (Some((current, before)), CUDA_SUCCESS) = (before, result) {
+                current.context.flight.drained(&before, current.gpu.slot());
+            }
+        },
+    )
+}
+
+/// A stream is about to go: nothing of ours may be put there any more.
+pub fn stream_gone(stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            if let Some(current) = current(client) {
+                book_own_run(&current, NullStream::Legacy);
+                current.context.flight.stream_gone(stream.addr() as u64, current.gpu.slot());
+            }
+            Ok(())
+        },
+        call,
+        |_, (), _| {},
+    )
+}
+
+fn current(client: &'static Client) -> Option<Current> {
+    thread::with(|thread| thread.find_current(client))
+}

@@ -1,0 +1,134 @@
+//! What an attached process knows: its tenant, its GPUs, its prices, its ledger.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering};
+
+use weir_abi::types::*;
+use weir_core::ledger::Ledger;
+use weir_core::price::Book;
+
+use super::gpu::Gpu;
+use crate::driver;
+use crate::hooks::{GraphPrices, VirtualMemory};
+
+/// Streams of this process that capture now. At zero, launches skip the question.
+pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
+
+/// The client; null before it attached, and in a forked child for ever.
+static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Device handles that are small numbers, as the driver's are, find their GPU without asking the driver.
+const KNOWN_DEVICES: usize = 64;
+
+/// An attached process. Lives as long as the process does.
+pub struct Client {
+    /// The tenant's name, for messages.
+    pub tenant: String,
+    /// The GPUs granted.
+    pub gpus: Vec<Gpu>,
+    /// What launches cost.
+    pub book: Book,
+    /// What handles hold.
+    pub ledger: Ledger,
+    /// Reference counts of virtual memory.
+    pub virtual_memory: VirtualMemory,
+    /// Prices of graphs, node by node.
+    pub graphs: GraphPrices,
+    devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
+    _connection: UnixStream,            // its end tells the manager that we are gone
+}
+
+impl Client {
+    /// Of the parts that the welcome brought.
+    pub fn new(
+        tenant: String,
+        gpus: Vec<Gpu>,
+        prices: Vec<weir_protocol::price::PriceRow>,
+        connection: UnixStream,
+    ) -> Self {
+        Self {
+            tenant,
+            gpus,
+            book: Book::new(prices),
+            ledger: Ledger::default(),
+            virtual_memory: VirtualMemory::default(),
+            graphs: GraphPrices::default(),
+            devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
+            _connection: connection,
+        }
+    }
+
+    /// The client of this process, if it is attached.
+    #[inline]
+    pub fn get() -> Option<&'static Self> {
+        // Acquire: pairs with the release in `install`.
+        let client = CLIENT.load(Ordering::Acquire);
+        // SAFETY: null, or leaked by `install` and never freed.
+        unsafe { client.as_ref() }
+    }
+
+    /// Makes this the client of the process.
+    pub fn install(self) {
+        let client = Box::into_raw(Box::new(self));
+        CLIENT.store(client, Ordering::Release);
+        // SAFETY: the handler below touches atomics and this thread's cells only, which is allowed after fork.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    }
+
+    /// The GPU behind a device handle; `None` if it was not granted.
+    pub fn gpu_of_device(&self, device: CUdevice) -> Option<&Gpu> {
+        let known = usize::try_from(device).ok().and_then(|at| self.devices.get(at));
+        // Relaxed: whoever finds zero asks the driver and comes to the same answer.
+        match known.map_or(0, |word| word.load(Ordering::Relaxed)) {
+            0 => {}
+            1 => return None,
+            index => return self.gpus.get(usize::from(index) - 2),
+        }
+        let uuid = uuid_of(device)?;
+        let gpu = self.gpus.iter().find(|gpu| gpu.uuid == uuid);
+        let index = gpu.and_then(|gpu| u8::try_from(gpu.index + 2).ok()).unwrap_or(1);
+        if let Some(word) = known {
+            word.store(index, Ordering::Relaxed);
+        }
+        gpu
+    }
+
+    /// The GPU with this identity, as NVML spells it.
+    pub fn gpu_of_uuid(&self, uuid: [u8; 16]) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| gpu.uuid == uuid)
+    }
+
+    /// Counts a fault of our own and shows the process as degraded.
+    pub fn count_fault(&self) {
+        for gpu in &self.gpus {
+            gpu.slot().faults.fetch_add(1, Ordering::Relaxed);
+            gpu.show_state();
+        }
+        FAULT.say(|| {
+            format!(
+                "a fault in libweir.so: one call of tenant `{}` passed unenforced, the process is shown as degraded. \
+                 help: please report it, with the program that was running",
+                self.tenant
+            )
+        });
+    }
+}
+
+/// Said at the first panic of ours that was caught.
+static FAULT: crate::say::Once = crate::say::Once::new();
+
+fn uuid_of(device: CUdevice) -> Option<[u8; 16]> {
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    let mut result = driver::device_uuid(&raw mut uuid, device);
+    if result != CUDA_SUCCESS {
+        result = driver::device_uuid_v1(&raw mut uuid, device);
+    }
+    (result == CUDA_SUCCESS).then_some(uuid.bytes)
+}
+
+/// CUDA does not work in a forked child, and the parent's slot is not the child's to write.
+unsafe extern "C" fn in_forked_child() {
+    CLIENT.store(std::ptr::null_mut(), Ordering::Release);
+    CAPTURES.store(0, Ordering::Relaxed);
+    crate::thread::forget_context();
+}

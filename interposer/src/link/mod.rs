@@ -1,0 +1,9 @@
+//! The node manager's side of the house: attaching to it, and what a process knows once attached.
+
+mod attach;
+mod client;
+mod gpu;
+
+pub use attach::attach;
+pub use client::{CAPTURES, Client};
+pub use gpu::{Context, Gpu};

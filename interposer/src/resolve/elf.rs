@@ -1,0 +1,147 @@
+//! The C library's own `dlsym` and `dlvsym`, found without calling either.
+//!
+//! We export both names ourselves, so every ordinary look-up of them, ours included, ends at us. Here the
+//! dynamic symbol table of the loaded C library is read instead. Source: the ELF gABI, "Dynamic Section" and
+//! "Symbol Table"; the layout of DT_GNU_HASH as glibc reads it.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// The C library's functions for looking symbols up.
+#[derive(Clone, Copy)]
+pub struct Loader {
+    /// `void *dlsym(void *handle, const char *name)`
+    pub dlsym: *const c_void,
+    /// `void *dlvsym(void *handle, const char *name, const char *version)`
+    pub dlvsym: *const c_void,
+}
+
+/// Finds both. `None` on a C library that is not glibc's, where the loader would not have run us either.
+pub fn find_loader() -> Option<Loader> {
+    let mut loader = Loader { dlsym: std::ptr::null(), dlvsym: std::ptr::null() };
+    // SAFETY: the callback gets `loader` back as `data` and is done with it when the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut loader).cast()) };
+    (!loader.dlsym.is_null() && !loader.dlvsym.is_null()).then_some(loader)
+}
+
+/// Looks into one loaded object. glibc has the functions in libc.so.6 since 2.34, in libdl.so.2 before.
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the loader passes a valid description, and `data` is the `Loader` of `find_loader`.
+    let (info, loader) = unsafe { (&*info, &mut *data.cast::<Loader>()) };
+    if info.dlpi_name.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's names are C strings that live as long as the object.
+    let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+    if !(name.ends_with(b"/libc.so.6") || name.ends_with(b"/libdl.so.2")) {
+        return 0;
+    }
+    // SAFETY: the object is loaded and stays so: it is the C library.
+    let Some(table) = (unsafe { Table::of(info) }) else { return 0 };
+    for (slot, symbol) in [(&mut loader.dlsym, c"dlsym"), (&mut loader.dlvsym, c"dlvsym")] {
+        if slot.is_null() {
+            // SAFETY: the table was read from a loaded object's dynamic section.
+            *slot = unsafe { table.find(symbol) }.unwrap_or(std::ptr::null());
+        }
+    }
+    c_int::from(!loader.dlsym.is_null() && !loader.dlvsym.is_null())
+}
+
+/// One object's dynamic symbols.
+struct Table {
+    base: usize,
+    symbols: *const libc::Elf64_Sym,
+    strings: *const c_char,
+    hash: *const u32,
+}
+
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_GNU_HASH: i64 = 0x6fff_fef5;
+
+/// One entry of a dynamic section.
+#[repr(C)]
+struct Dyn {
+    tag: i64,
+    value: usize,
+}
+
+impl Table {
+    /// # Safety
+    /// `info` describes a loaded object.
+    unsafe fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+        let base = usize::try_from(info.dlpi_addr).ok()?;
+        // SAFETY: the loader guarantees `dlpi_phnum` program headers at `dlpi_phdr`.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
+        let mut entry = (base + usize::try_from(dynamic.p_vaddr).ok()?) as *const Dyn;
+        let mut table =
+            Self { base, symbols: std::ptr::null(), strings: std::ptr::null(), hash: std::ptr::null() };
+        // SAFETY: a dynamic section ends with a null tag; glibc has relocated its addresses in place.
+        while let Dyn { tag: 1.., value } = unsafe { &*entry } {
+            // SAFETY: as above: this entry is not the last.
+            match unsafe { (*entry).tag } {
+                DT_STRTAB => table.strings = *value as *const c_char,
+                DT_SYMTAB => table.symbols = *value as *const libc::Elf64_Sym,
+                DT_GNU_HASH => table.hash = *value as *const u32,
+                _ => {}
+            }
+            // SAFETY: as above.
+            entry = unsafe { entry.add(1) };
+        }
+        let whole = !table.symbols.is_null() && !table.strings.is_null() && !table.hash.is_null();
+        whole.then_some(table)
+    }
+
+    /// Walks the GNU hash table's chain for `name`.
+    ///
+    /// # Safety
+    /// The table's pointers are those of a loaded object.
+    unsafe fn find(&self, name: &CStr) -> Option<*const c_void> {
+        let hash = gnu_hash(name.to_bytes());
+        // SAFETY: header, bloom filter, buckets and chains follow each other as the format says; a bucket of zero
+        // means no such symbol, and a chain ends at the first hash with its lowest bit set.
+        unsafe {
+            let [buckets, first, bloom_words] = [0, 1, 2].map(|at| *self.hash.add(at) as usize);
+            let bucket_table = self.hash.add(4 + 2 * bloom_words);
+            let mut index = *bucket_table.add(hash as usize % buckets) as usize;
+            if index < first {
+                return None;
+            }
+            loop {
+                let chained = *bucket_table.add(buckets + index - first);
+                let symbol = &*self.symbols.add(index);
+                let found = CStr::from_ptr(self.strings.add(symbol.st_name as usize));
+                if chained | 1 == hash | 1 && found == name && symbol.st_shndx != 0 {
+                    let address = self.base + usize::try_from(symbol.st_value).ok()?;
+                    return Some(address as *const c_void);
+                }
+                if chained & 1 == 1 {
+                    return None;
+                }
+                index += 1;
+            }
+        }
+    }
+}
+
+fn gnu_hash(name: &[u8]) -> u32 {
+    name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_librarys_own_functions_are_found() {
+        let loader = find_loader().map(|loader| (loader.dlsym as usize, loader.dlvsym as usize));
+        // SAFETY: both look-ups name functions of the C library.
+        let expected = unsafe {
+            (
+                libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) as usize,
+                libc::dlsym(libc::RTLD_DEFAULT, c"dlvsym".as_ptr()) as usize,
+            )
+        };
+        assert_eq!(loader, Some(expected));
+    }
+}

@@ -1,0 +1,111 @@
+//! A hook: one exported symbol, our function for it, and the real one.
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::hooks::TABLES;
+
+/// The real function behind one hook; null until it was looked up.
+pub struct Real(AtomicPtr<c_void>);
+
+impl Real {
+    /// Not looked up yet.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// The real function's address; looked up in the driver on first use by a program that is linked to it.
+    #[inline]
+    pub fn get(&self, symbol: &CStr) -> Option<*const c_void> {
+        // Acquire: what the loader did for this symbol is seen.
+        let known = self.0.load(Ordering::Acquire);
+        if known.is_null() { self.look_up(symbol) } else { Some(known.cast_const()) }
+    }
+
+    #[cold]
+    fn look_up(&self, symbol: &CStr) -> Option<*const c_void> {
+        let real = super::driver_symbol(symbol)?;
+        self.0.store(real.cast_mut(), Ordering::Release);
+        Some(real)
+    }
+}
+
+/// One row of the hook table.
+pub struct Hook {
+    /// The exported symbol.
+    pub symbol: &'static CStr,
+    ours: *const c_void,
+    real: &'static Real,
+}
+
+// SAFETY: the pointer is the address of a function; nothing is ever written through it.
+unsafe impl Sync for Hook {}
+
+impl Hook {
+    /// A row.
+    pub const fn new(symbol: &'static CStr, ours: *const c_void, real: &'static Real) -> Self {
+        Self { symbol, ours, real }
+    }
+
+    /// Our function.
+    pub fn ours(&self) -> *const c_void {
+        self.ours
+    }
+
+    /// The real function, if there is one.
+    pub fn real(&self) -> Option<*const c_void> {
+        self.real.get(self.symbol)
+    }
+
+    /// Remembers the real function; the first one found stays.
+    pub fn set_real(&self, real: *const c_void) {
+        let null = std::ptr::null_mut();
+        // A lost race found the same function.
+        let _ = self.real.0.compare_exchange(null, real.cast_mut(), Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// The hook for an exported symbol.
+pub fn by_symbol(symbol: &[u8]) -> Option<&'static Hook> {
+    let sorted = sorted();
+    let at = sorted.binary_search_by(|hook| hook.symbol.to_bytes().cmp(symbol)).ok()?;
+    sorted.get(at).copied()
+}
+
+/// The hook whose real function this is.
+pub fn by_real(real: *const c_void) -> Option<&'static Hook> {
+    sorted().iter().copied().find(|hook| hook.real() == Some(real))
+}
+
+fn sorted() -> &'static [&'static Hook] {
+    static SORTED: OnceLock<Vec<&'static Hook>> = OnceLock::new();
+    SORTED.get_or_init(|| {
+        let mut hooks: Vec<_> = TABLES.iter().copied().flatten().collect();
+        hooks.sort_by_key(|hook| hook.symbol);
+        hooks
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hook_is_found_by_its_symbol_and_stands_once() {
+        for hook in sorted() {
+            assert!(by_symbol(hook.symbol.to_bytes()).is_some_and(|found| std::ptr::eq(found, *hook)));
+        }
+        assert!(
+            sorted().windows(2).all(|pair| pair.first().map(|h| h.symbol) < pair.last().map(|h| h.symbol))
+        );
+    }
+
+    #[test]
+    fn every_driver_hook_is_an_exported_symbol_of_the_driver() {
+        for hook in sorted().iter().filter(|hook| hook.symbol.to_bytes().starts_with(b"cu")) {
+            let name = hook.symbol.to_str().unwrap_or_default();
+            assert!(weir_abi::index_of(name).is_some(), "{name}");
+        }
+    }
+}

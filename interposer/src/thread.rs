@@ -1,0 +1,184 @@
+//! What a thread keeps at hand: the GPU of its context, its purse, its price cache, its counters.
+//!
+//! All of it is `const`-initialised and without destructor: the driver is called from exit handlers too, when
+//! values with a destructor are gone.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_abi::types::*;
+use weir_core::price::Cache;
+use weir_core::purse::Purse;
+use weir_protocol::pages::Lane;
+
+use crate::driver;
+use crate::link::{Client, Context, Gpu};
+
+/// GPUs for which a thread keeps a purse and a lane. A server has 8 or 16; threads that use more share the last.
+const GPUS: usize = 16;
+
+/// One thread.
+pub struct Thread {
+    /// Estimates at hand.
+    pub cache: Cache,
+    inside: Cell<bool>,
+    current: Cell<Option<Current>>,
+    purses: [Purse; GPUS],
+    lanes: [Cell<Option<Counters>>; GPUS],
+    run: Cell<(u64, u64)>,
+}
+
+/// Where the thread's launches go.
+#[derive(Clone, Copy)]
+pub struct Current {
+    /// The GPU of its context.
+    pub gpu: &'static Gpu,
+    /// Its context.
+    pub context: &'static Context,
+    /// Its counters there.
+    pub counters: Counters,
+}
+
+/// A thread's counter lane.
+#[derive(Clone, Copy)]
+pub struct Counters {
+    lane: &'static Lane,
+    shared: bool,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            cache: Cache::new(),
+            inside: Cell::new(false),
+            current: Cell::new(None),
+            purses: [const { Purse::new() }; GPUS],
+            lanes: [const { Cell::new(None) }; GPUS],
+            run: Cell::new((0, 0)),
+        }
+    };
+}
+
+/// Runs `f` on this thread's things.
+#[inline]
+pub fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
+    // No destructor, so the value is there even while the thread ends.
+    THREAD.with(f)
+}
+
+/// A number that tells threads apart: where their things lie.
+pub fn address() -> u64 {
+    with(|thread| std::ptr::from_ref(thread).addr() as u64)
+}
+
+/// The thread's context may have changed: ask the driver at the next launch.
+pub fn forget_context() {
+    with(|thread| thread.current.set(None));
+}
+
+impl Thread {
+    /// Where the thread's launches go, if it is known.
+    #[inline]
+    pub fn current(&self) -> Option<Current> {
+        self.current.get()
+    }
+
+    /// Where the thread's launches go; asks the driver if need be. `None`: no context, or none of the tenant's
+    /// GPUs.
+    pub fn find_current(&self, client: &'static Client) -> Option<Current> {
+        if let Some(current) = self.current.get() {
+            return Some(current);
+        }
+        let (mut device, mut handle): (CUdevice, CUcontext) = (0, std::ptr::null_mut());
+        if driver::context_device(&raw mut device) != CUDA_SUCCESS
+            || driver::current_context(&raw mut handle) != CUDA_SUCCESS
+        {
+            return None;
+        }
+        let gpu = client.gpu_of_device(device)?;
+        let context = gpu.context(handle.addr() as u64);
+        let current = Current { gpu, context, counters: self.counters(gpu)? };
+        self.current.set(Some(current));
+        Some(current)
+    }
+
+    /// The thread's purse on a GPU.
+    #[inline]
+    pub fn purse(&self, gpu: &Gpu) -> Option<&Purse> {
+        self.purses.get(gpu.index.min(GPUS - 1))
+    }
+
+    fn counters(&self, gpu: &'static Gpu) -> Option<Counters> {
+        let slot = self.lanes.get(gpu.index.min(GPUS - 1))?;
+        let counters = slot.get().unwrap_or_else(|| {
+            let (lane, shared) = gpu.next_lane();
+            Counters { lane, shared }
+        });
+        slot.set(Some(counters));
+        Some(counters)
+    }
+
+    /// Adds a launch to the run of launches on one stream. A launch on another stream ends the run, which is
+    /// handed out to be booked.
+    #[inline]
+    pub fn add_to_run(&self, stream: u64, ns: u64) -> Option<(u64, u64)> {
+        let (running, sum) = self.run.get();
+        if running == stream {
+            self.run.set((stream, sum + ns));
+            return None;
+        }
+        self.run.set((stream, ns));
+        (sum > 0).then_some((running, sum))
+    }
+
+    /// Ends the run of launches: (stream, nanoseconds).
+    pub fn end_run(&self) -> (u64, u64) {
+        let (stream, sum) = self.run.get();
+        self.run.set((stream, 0));
+        (stream, sum)
+    }
+}
+
+impl Counters {
+    /// Counts one call of a launch symbol and what it was charged.
+    #[inline]
+    pub fn launched(&self, call: usize, charged_ns: u64) {
+        if let Some(calls) = self.lane.calls.get(call) {
+            self.add(calls, 1);
+        }
+        self.add(&self.lane.charged_ns, charged_ns);
+    }
+
+    /// Adds to one of the lane's counters.
+    #[inline]
+    pub fn add(&self, counter: &AtomicU64, amount: u64) {
+        // Relaxed: counters are for people and for the manager's sums. A lane of one's own needs no locked
+        // instruction: nobody else writes it.
+        if self.shared {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        } else {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        }
+    }
+
+    /// The lane itself.
+    pub fn lane(&self) -> &'static Lane {
+        self.lane
+    }
+}
+
+/// The thread is inside one of our hooks. Calls that the driver makes meanwhile, on its own behalf, pass through.
+pub struct Inside(());
+
+impl Inside {
+    /// Enters, unless the thread is inside already.
+    pub fn enter() -> Option<Self> {
+        with(|thread| (!thread.inside.replace(true)).then_some(Self(())))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        with(|thread| thread.inside.set(false));
+    }
+}

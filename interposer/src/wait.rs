@@ -1,0 +1,70 @@
+//! Waiting at the gate: the only place where a launch is held back.
+//!
+//! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
+//! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::futex;
+use rustix::time::Timespec;
+use weir_abi::types::*;
+use weir_core::flight::Place;
+use weir_core::gate::{Cause, Request, Verdict, Wait};
+use weir_protocol::units::{Nanos, Tokens};
+
+use crate::clock;
+use crate::driver;
+use crate::link::CAPTURES;
+use crate::thread::Current;
+
+/// Asks the gate until it admits a launch that wants `tokens`; returns the generation under which it was admitted.
+pub fn at_gate(current: &Current, tokens: i64) -> u32 {
+    let Current { gpu, counters, .. } = current;
+    let arrived = clock::now();
+    let mut now = arrived;
+    let mut request = Request { tokens: Tokens(tokens), waited: false };
+    let (generation, forced) = loop {
+        let wait = match gpu.gate.ask(gpu.pages(), now, request) {
+            Verdict::Admitted { generation } => break (generation, false),
+            Verdict::Wait(wait) => wait,
+        };
+        look_at_marks(current, wait.cause);
+        if gpu.gate.stands_still(gpu.pages(), now) {
+            gpu.bucket.charge(request.tokens);
+            break (wait.generation, true);
+        }
+        gpu.show_state();
+        sleep(gpu.grant.futex_word(), wait);
+        request.waited |= wait.cause == Cause::Tokens;
+        now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
+    };
+    if now > arrived {
+        counters.add(&counters.lane().throttled, 1);
+        counters.add(&counters.lane().waited_ns, now.since(arrived).0);
+    }
+    counters.add(&counters.lane().forced, u64::from(forced));
+    generation
+}
+
+/// Sees which marks were reached. If the cap holds the launch back, all work gets a mark first, or its end would
+/// never show.
+fn look_at_marks(current: &Current, cause: Cause) {
+    let _relaxed = driver::Relaxed::enter(CAPTURES.load(Ordering::Relaxed) > 0);
+    let flight = &current.context.flight;
+    if cause == Cause::InFlight {
+        flight.mark_all(|number, Place(stream)| {
+            let stream = driver::Stream::legacy(driver::handle(stream));
+            !stream.is_capturing() && stream.record(driver::handle(number))
+        });
+    }
+    flight.harvest(current.gpu.slot(), |number| driver::event_query(driver::handle(number)) == CUDA_SUCCESS);
+}
+
+fn sleep(word: &AtomicU32, wait: Wait) {
+    const SECOND: u64 = 1_000_000_000;
+    let whole = |n: u64| i64::try_from(n).unwrap_or(0);
+    let timeout =
+        Timespec { tv_sec: whole(wait.at_most.0 / SECOND), tv_nsec: whole(wait.at_most.0 % SECOND) };
+    // Woken, timed out, interrupted, or the grant had moved already: in each case the gate is asked again.
+    let _ = futex::wait(word, futex::Flags::empty(), wait.generation, Some(&timeout));
+}
