@@ -1,2 +1,76 @@
-//! Benchmarks.
-fn main() {}
+//! `weir-bench`: one benchmark for each bar, ratios taken in one run, one document on stdout.
+//!
+//! ```text
+//! weir-bench launch [--json] [--preload PATH] [--driver PATH]
+//! ```
+//!
+//! `--preload` and `--driver` take any interposer and any `libcuda.so.1`, so that others can be measured by the same
+//! program.
+
+mod alloc;
+mod client;
+mod count;
+mod host;
+mod launch;
+mod pair;
+mod report;
+mod sample;
+mod spawn;
+mod stage;
+mod worker;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Measure Weir: one benchmark for each promise.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+/// What all benchmarks take.
+#[derive(Args, Clone)]
+pub struct Options {
+    /// Print one JSON document on stdout instead of lines.
+    #[arg(long)]
+    json: bool,
+    /// The interposer to measure [default: libweir.so, built now]
+    #[arg(long, value_name = "PATH")]
+    preload: Option<PathBuf>,
+    /// The driver to measure on [default: the floor driver or the simulated one, built now]
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Added cost of a granted launch; locks, allocations and system calls counted
+    Launch(Options),
+    /// Added cost of an allocation and its free
+    Alloc(Options),
+    /// Added cost of starting a program without CUDA
+    Spawn(Options),
+    #[command(hide = true)]
+    Worker {
+        /// What to do.
+        task: worker::Task,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().bench {
+        Bench::Launch(options) => launch::run(&options),
+        Bench::Alloc(options) => alloc::run(&options),
+        Bench::Spawn(options) => spawn::run(&options),
+        Bench::Worker { task } => Ok(worker::run(task)),
+    };
+    outcome.unwrap_or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "error: {error}");
+        ExitCode::from(3)
+    })
+}

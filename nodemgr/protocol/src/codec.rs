@@ -55,6 +55,7 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError> {
 mod tests {
     use super::*;
     use crate::message::{FailMode, GpuGrant, Hello, Reply, Welcome};
+    use crate::price::PriceRow;
     use crate::units::Bytes;
     use proptest::prelude::*;
 
@@ -66,9 +67,11 @@ mod tests {
         }
 
         #[test]
-        fn a_welcome_survives_the_wire(slot: u32, uuids in prop::collection::vec(any::<[u8; 16]>(), 0..9), total: u64) {
+        fn a_welcome_survives_the_wire(slot: u32, uuids in prop::collection::vec(any::<[u8; 16]>(), 0..9), total: u64, time: Option<f64>) {
             let gpus = uuids.into_iter().map(|uuid| GpuGrant { uuid, memory_total: Bytes(total) }).collect();
-            let welcome = Welcome { protocol: 1, tenant: "a".into(), mode: FailMode::Managed, slot, gpus, prices: vec![] };
+            let time_us = time.filter(|us| !us.is_nan());
+            let prices = vec![PriceRow { name: "a*".into(), time_us, ns_per_block: None }];
+            let welcome = Welcome { protocol: 1, tenant: "a".into(), mode: FailMode::Managed, slot, gpus, prices };
             let reply = Reply::Welcome(welcome);
             prop_assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
         }

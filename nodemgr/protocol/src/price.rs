@@ -12,10 +12,10 @@ pub struct PriceRow {
     /// Kernel name; `*` stands for any run of characters.
     pub name: String,
     /// GPU time of one launch, in microseconds, whatever the grid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)] // never skipped: the wire format is positional
     pub time_us: Option<f64>,
     /// GPU time for each block of the grid, in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)] // never skipped: the wire format is positional
     pub ns_per_block: Option<f64>,
 }
 

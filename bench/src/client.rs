@@ -1,0 +1,107 @@
+//! A driver-API client as small as can be: it opens `libcuda.so.1` and looks functions up by `dlsym`, as most
+//! programs do.
+
+use std::ffi::{c_uint, c_void};
+use std::ptr::null_mut;
+
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use weir_abi::types::*;
+use weir_abi::{CUresult, fns};
+
+/// The functions that a worker calls.
+pub struct Driver {
+    launch: fns::cuLaunchKernel,
+    alloc: fns::cuMemAlloc_v2,
+    free: fns::cuMemFree_v2,
+    synchronize: fns::cuCtxSynchronize,
+    module: CUmodule,
+    get_function: fns::cuModuleGetFunction,
+    _library: Library,
+}
+
+/// What the driver did not like.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No driver, or one without a function.
+    #[error("cannot use libcuda.so.1: {0}")]
+    Library(#[from] libloading::Error),
+    /// A call failed.
+    #[error("{call}: {result:?}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// What it answered.
+        result: CUresult,
+    },
+}
+
+fn check(call: &'static str, result: CUresult) -> Result<(), ClientError> {
+    if result == CUDA_SUCCESS { Ok(()) } else { Err(ClientError::Call { call, result }) }
+}
+
+/// A module with nothing in it; the simulated driver takes any image, the floor driver looks at none.
+const IMAGE: &std::ffi::CStr = c".version 7.0\n.target sm_80\n.address_size 64\n";
+
+impl Driver {
+    /// Opens the driver and makes device 0's primary context current.
+    pub fn open() -> Result<Self, ClientError> {
+        // SAFETY: every symbol is given the type that weir-abi's table has for it; arguments follow the driver's
+        // documentation.
+        unsafe {
+            let library = Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)?;
+            let init: fns::cuInit = *library.get(b"cuInit\0")?;
+            let retain: fns::cuDevicePrimaryCtxRetain = *library.get(b"cuDevicePrimaryCtxRetain\0")?;
+            let set_current: fns::cuCtxSetCurrent = *library.get(b"cuCtxSetCurrent\0")?;
+            let load: fns::cuModuleLoadData = *library.get(b"cuModuleLoadData\0")?;
+            check("cuInit", init(0))?;
+            let (mut context, mut module) = (null_mut(), null_mut());
+            check("cuDevicePrimaryCtxRetain", retain(&raw mut context, 0))?;
+            check("cuCtxSetCurrent", set_current(context))?;
+            check("cuModuleLoadData", load(&raw mut module, IMAGE.as_ptr().cast()))?;
+            Ok(Self {
+                launch: *library.get(b"cuLaunchKernel\0")?,
+                alloc: *library.get(b"cuMemAlloc_v2\0")?,
+                free: *library.get(b"cuMemFree_v2\0")?,
+                synchronize: *library.get(b"cuCtxSynchronize\0")?,
+                get_function: *library.get(b"cuModuleGetFunction\0")?,
+                module,
+                _library: library,
+            })
+        }
+    }
+
+    /// A kernel by name. The floor driver hands out none; a made-up handle then tells kernels apart.
+    pub fn function(&self, name: &str, number: usize) -> Result<CUfunction, ClientError> {
+        let name = std::ffi::CString::new(name).unwrap_or_default();
+        let mut function: CUfunction = std::ptr::without_provenance_mut::<c_void>(0x1_0000 + number * 0x100);
+        // SAFETY: the module is loaded, the name a C string.
+        check("cuModuleGetFunction", unsafe {
+            (self.get_function)(&raw mut function, self.module, name.as_ptr())
+        })?;
+        Ok(function)
+    }
+
+    /// Launches `blocks` blocks on the legacy stream.
+    #[inline]
+    pub fn launch(&self, function: CUfunction, blocks: c_uint) -> CUresult {
+        // SAFETY: the function is loaded and takes no parameters.
+        unsafe { (self.launch)(function, blocks, 1, 1, 128, 1, 1, 0, null_mut(), null_mut(), null_mut()) }
+    }
+
+    /// Allocates and frees.
+    #[inline]
+    pub fn alloc_free(&self, bytes: usize) -> CUresult {
+        let mut pointer = 0;
+        // SAFETY: a place for the answer, and the pointer that came from it.
+        unsafe {
+            let result = (self.alloc)(&raw mut pointer, bytes);
+            if result == CUDA_SUCCESS { (self.free)(pointer) } else { result }
+        }
+    }
+
+    /// Waits for everything.
+    pub fn synchronize(&self) -> Result<(), ClientError> {
+        // SAFETY: a context is current.
+        check("cuCtxSynchronize", unsafe { (self.synchronize)() })
+    }
+}

@@ -1,0 +1,109 @@
+//! A manager of one tenant inside the benchmark's own process: pages, socket, ticks. It speaks the protocol of the
+//! node manager and decides nothing, so that a figure is the interposer's alone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use weir_protocol::PROTOCOL_VERSION;
+use weir_protocol::mapping::Mapped;
+use weir_protocol::message::{FailMode, GpuGrant, Hello, Reply, Welcome};
+use weir_protocol::pages::{BucketPage, Grant, GrantPage, UsagePage};
+use weir_protocol::price::PriceRow;
+use weir_protocol::transport;
+use weir_protocol::units::{Bytes, Tokens};
+
+/// A running host; dropped, it stops ticking and its directory goes.
+pub struct Host {
+    directory: tempfile::TempDir,
+    pages: Arc<Pages>,
+    stop: Arc<AtomicBool>,
+}
+
+struct Pages {
+    fds: [OwnedFd; 3],
+    grant: Mapped<GrantPage>,
+    bucket: Mapped<BucketPage>,
+    usage: Mapped<UsagePage>,
+}
+
+impl Host {
+    /// A tenant on the GPU `uuid` with this grant and these prices.
+    pub fn start(uuid: [u8; 16], grant: &Grant, prices: Vec<PriceRow>) -> io::Result<Self> {
+        let pages = Arc::new(Pages::new(grant).map_err(io::Error::other)?);
+        let directory = tempfile::tempdir()?;
+        let listener = UnixListener::bind(directory.path().join("tenant.sock"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let serve_pages = pages.clone();
+        std::thread::spawn(move || serve(&listener, &serve_pages, uuid, &prices));
+        let (tick_pages, tick_stop) = (pages.clone(), stop.clone());
+        std::thread::spawn(move || {
+            while !tick_stop.load(Ordering::Relaxed) {
+                tick_pages.grant.tick();
+                std::thread::sleep(Duration::from_millis(1)); // the manager's own tick: it drives real processes
+            }
+        });
+        Ok(Self { directory, pages, stop })
+    }
+
+    /// What goes into `WEIR_DIR`.
+    pub fn place(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Puts `tokens` into the tenant's bucket.
+    pub fn fill_bucket(&self, tokens: Tokens) {
+        self.pages.bucket.charge(Tokens(-tokens.0));
+    }
+
+    /// Launches that the tenant's processes have counted. None: the preload library never attached, and a figure
+    /// would be that of a program without limits.
+    pub fn launches(&self) -> u64 {
+        let lanes = self.pages.usage.slots.iter().flat_map(|slot| &slot.lanes);
+        lanes.flat_map(|lane| &lane.calls).map(|calls| calls.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Pages {
+    fn new(first: &Grant) -> Result<Self, weir_protocol::mapping::MapError> {
+        let (grant_fd, grant) = Mapped::<GrantPage>::create("grant")?;
+        let (bucket_fd, bucket) = Mapped::<BucketPage>::create("bucket")?;
+        let (usage_fd, usage) = Mapped::<UsagePage>::create("usage")?;
+        grant.init(first);
+        bucket.init();
+        usage.init();
+        Ok(Self { fds: [grant_fd, bucket_fd, usage_fd], grant, bucket, usage })
+    }
+}
+
+fn serve(listener: &UnixListener, pages: &Pages, uuid: [u8; 16], prices: &[PriceRow]) {
+    let next_slot = AtomicU32::new(0);
+    let mut connections: Vec<UnixStream> = Vec::new();
+    for stream in listener.incoming().map_while(Result::ok) {
+        if transport::receive::<Hello>(stream.as_fd()).is_err() {
+            continue;
+        }
+        let welcome = Welcome {
+            protocol: PROTOCOL_VERSION,
+            tenant: "bench".into(),
+            mode: FailMode::Standalone,
+            slot: next_slot.fetch_add(1, Ordering::Relaxed) % 32,
+            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40) }],
+            prices: prices.to_vec(),
+        };
+        let fds: Vec<BorrowedFd<'_>> = pages.fds.iter().map(AsFd::as_fd).collect();
+        if transport::send(stream.as_fd(), &Reply::Welcome(welcome), &fds).is_ok() {
+            connections.push(stream);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Two ways of running a worker, taking turns in one run (A B A B), so that what the machine does meanwhile meets
+//! both alike.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use clap::ValueEnum;
+
+use crate::worker::Task;
+
+/// How a worker is started.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Directory with `libcuda.so.1`.
+    pub driver: PathBuf,
+    /// Library to preload, and the tenant's directory for it.
+    pub preload: Option<(PathBuf, PathBuf)>,
+}
+
+/// A running worker.
+pub struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Setting {
+    /// The command that starts a worker for `task`.
+    pub fn command(&self, task: Task) -> std::io::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let name = task.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
+        command.args(["worker", &name]).env("LD_LIBRARY_PATH", &self.driver).env_remove("LD_PRELOAD");
+        if let Some((library, place)) = &self.preload {
+            command.env("LD_PRELOAD", library).env("WEIR_DIR", place);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Ok(command)
+    }
+
+    /// Starts a worker.
+    pub fn start(&self, task: Task) -> std::io::Result<Worker> {
+        let mut child = self.command(task)?.spawn()?;
+        let missing = || std::io::Error::other("the worker has no pipe");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        Ok(Worker { child, stdin, stdout })
+    }
+}
+
+impl Worker {
+    /// Starts a round.
+    pub fn go(&mut self) -> std::io::Result<()> {
+        self.stdin.write_all(b"\n")?;
+        self.stdin.flush()
+    }
+
+    /// The figure of the round: nanoseconds per call.
+    pub fn figure(&mut self) -> std::io::Result<f64> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        line.trim().parse().map_err(|_| std::io::Error::other("the worker ended without a figure"))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `rounds` figures for each setting, in turns; `at_once` workers of a setting run each round together, and the
+/// round's figure is their mean.
+pub fn take_turns<const N: usize>(
+    settings: [&Setting; N],
+    task: Task,
+    at_once: usize,
+    rounds: usize,
+) -> std::io::Result<[Vec<f64>; N]> {
+    let start = |setting: &Setting| (0..at_once).map(|_| setting.start(task)).collect::<Result<Vec<_>, _>>();
+    let mut teams = Vec::new();
+    for setting in settings {
+        teams.push(start(setting)?);
+    }
+    let mut figures = [const { Vec::new() }; N];
+    for _ in 0..rounds {
+        for (team, figures) in teams.iter_mut().zip(&mut figures) {
+            team.iter_mut().try_for_each(Worker::go)?;
+            let sum = team.iter_mut().map(Worker::figure).sum::<Result<f64, _>>()?;
+            figures.push(sum / at_once as f64);
+        }
+    }
+    Ok(figures)
+}

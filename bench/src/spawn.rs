@@ -1,0 +1,39 @@
+//! `weir-bench spawn`: what the preload costs a program that never sees CUDA.
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::report::{Bar, Report};
+use crate::sample::Spread;
+use crate::{Options, stage};
+
+/// Starts of each setting, in turns.
+const STARTS: usize = 400;
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
+    let preload = match &options.preload {
+        Some(library) => library.clone(),
+        None => stage::build(&["weir-interposer"])?.join("libweir.so"),
+    };
+    let preload = preload.canonicalize()?;
+    let mut report = Report::new("spawn", true);
+    let (mut bare, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        bare.push(start_us(Command::new("/bin/true").env_remove("LD_PRELOAD"))?);
+        with.push(start_us(Command::new("/bin/true").env("LD_PRELOAD", &preload))?);
+    }
+    let (bare, with) = (Spread::of(&bare), Spread::of(&with));
+    report.bar(Bar::at_most("spawn.added_us", with.median - bare.median, "us", 80.0));
+    report.figure("start_of_true", json!({"bare_us": bare, "weir_us": with}));
+    Ok(report.finish(options.json))
+}
+
+/// From `posix_spawn` to the end of the program, in microseconds.
+fn start_us(command: &mut Command) -> Result<f64, std::io::Error> {
+    let start = Instant::now();
+    command.status()?;
+    Ok(start.elapsed().as_secs_f64() * 1e6)
+}
