@@ -43,7 +43,7 @@ pub struct Current {
 #[derive(Clone, Copy)]
 pub struct Counters {
     lane: &'static Lane,
-    shared: bool,
+    shared: u32, // 0 or 1; a `bool` would make "none" anything but zero, and every thread's storage a copy
 }
 
 thread_local! {
@@ -112,7 +112,7 @@ impl Thread {
         let slot = self.lanes.get(gpu.index.min(GPUS - 1))?;
         let counters = slot.get().unwrap_or_else(|| {
             let (lane, shared) = gpu.next_lane();
-            Counters { lane, shared }
+            Counters { lane, shared: u32::from(shared) }
         });
         slot.set(Some(counters));
         Some(counters)
@@ -154,7 +154,7 @@ impl Counters {
     pub fn add(&self, counter: &AtomicU64, amount: u64) {
         // Relaxed: counters are for people and for the manager's sums. A lane of one's own needs no locked
         // instruction: nobody else writes it.
-        if self.shared {
+        if self.shared != 0 {
             counter.fetch_add(amount, Ordering::Relaxed);
         } else {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);

@@ -6,21 +6,21 @@
 
 use std::cell::Cell;
 
-/// Launches that a full-grown slice pays for.
-const GROWN: i64 = 64;
+/// Doublings of a full-grown slice: it pays for 64 launches.
+const GROWN: u32 = 6;
 
 /// One thread's tokens on one GPU.
 #[derive(Debug, Default)]
 pub struct Purse {
     left: Cell<i64>,
     generation: Cell<u32>,
-    launches: Cell<i64>, // that the next slice pays for; 0 = a purse that never drew
+    grown: Cell<u32>, // doublings; zero at first, so that a thread's storage is all zeroes and costs nothing unused
 }
 
 impl Purse {
     /// An empty purse.
     pub const fn new() -> Self {
-        Self { left: Cell::new(0), generation: Cell::new(0), launches: Cell::new(1) }
+        Self { left: Cell::new(0), generation: Cell::new(0), grown: Cell::new(0) }
     }
 
     /// Pays `price` out of the slice if it suffices and was drawn under the grant that still holds.
@@ -37,7 +37,7 @@ impl Purse {
     /// How many tokens to ask for, so that `price` and a fair number of launches like it are paid: at most
     /// `64 x price`, and at most `ceiling` unless the price alone is more.
     pub fn ask(&self, price: i64, ceiling: i64) -> i64 {
-        let slice = price.saturating_mul(self.launches.get()).min(ceiling).max(price);
+        let slice = price.saturating_mul(1 << self.grown.get()).min(ceiling).max(price);
         (slice - self.left.get()).max(0)
     }
 
@@ -45,7 +45,7 @@ impl Purse {
     pub fn fill(&self, drawn: i64, price: i64, generation: u32) {
         self.left.set(self.left.get() + drawn - price);
         self.generation.set(generation);
-        self.launches.set((self.launches.get() * 2).min(GROWN));
+        self.grown.set((self.grown.get() + 1).min(GROWN));
     }
 
     /// The grant under which the slice was drawn.

@@ -72,7 +72,7 @@ impl Client {
         let client = Box::into_raw(Box::new(self));
         CLIENT.store(client, Ordering::Release);
         // SAFETY: the handler below touches atomics and this thread's cells only, which is allowed after fork.
-        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+        unsafe { __register_atfork(None, None, Some(in_forked_child), std::ptr::null_mut()) };
     }
 
     /// The GPU behind a device handle; `None` if it was not granted.
@@ -124,6 +124,17 @@ fn uuid_of(device: CUdevice) -> Option<[u8; 16]> {
         result = driver::device_uuid_v1(&raw mut uuid, device);
     }
     (result == CUDA_SUCCESS).then_some(uuid.bytes)
+}
+
+unsafe extern "C" {
+    /// What `pthread_atfork` calls, with the library whose handlers these are (none: they stay). Every glibc has it in
+    /// libc.so.6, where `pthread_atfork` itself is not.
+    fn __register_atfork(
+        prepare: Option<unsafe extern "C" fn()>,
+        parent: Option<unsafe extern "C" fn()>,
+        child: Option<unsafe extern "C" fn()>,
+        library: *mut std::ffi::c_void,
+    ) -> std::ffi::c_int;
 }
 
 /// CUDA does not work in a forked child, and the parent's slot is not the child's to write.

@@ -154,9 +154,10 @@ fn find_real() -> bool {
     if !DLSYM.load(Ordering::Acquire).is_null() {
         return true;
     }
-    let Some(loader) = elf::find_loader() else { return false };
+    let find = |name| elf::find_in_c_library(name).map(<*const c_void>::cast_mut);
+    let (Some(dlsym), Some(dlvsym)) = (find(c"dlsym"), find(c"dlvsym")) else { return false };
     // Two threads may both get here and store the same addresses. dlsym last: its presence says that both are.
-    DLVSYM.store(loader.dlvsym.cast_mut(), Ordering::Release);
-    DLSYM.store(loader.dlsym.cast_mut(), Ordering::Release);
+    DLVSYM.store(dlvsym, Ordering::Release);
+    DLSYM.store(dlsym, Ordering::Release);
     true
 }

@@ -9,6 +9,8 @@
 pub mod dlsym;
 mod elf;
 pub mod hook;
+#[cfg(not(test))] // a test program is linked to the C library's own
+mod old_glibc;
 pub mod proc_address;
 
 use std::ffi::{CStr, c_void};
