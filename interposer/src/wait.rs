@@ -17,25 +17,28 @@ use crate::driver;
 use crate::link::CAPTURES;
 use crate::thread::Current;
 
-/// Asks the gate until it admits a launch that wants `tokens`; returns the generation under which it was admitted.
-pub fn at_gate(current: &Current, tokens: i64) -> u32 {
+/// Asks the gate until it admits a launch; returns the generation under which it was admitted, and what was drawn.
+pub fn at_gate(current: &Current, mut request: Request) -> (u32, Tokens) {
     let Current { gpu, counters, .. } = current;
     let arrived = clock::now();
     let mut now = arrived;
-    let mut request = Request { tokens: Tokens(tokens), waited: false };
-    let (generation, forced) = loop {
+    let mut last_grant = None;
+    let (generation, drawn, forced) = loop {
         let wait = match gpu.gate.ask(gpu.pages(), now, request) {
-            Verdict::Admitted { generation } => break (generation, false),
+            Verdict::Admitted { generation, tokens } => break (generation, tokens, false),
             Verdict::Wait(wait) => wait,
         };
         look_at_marks(current, wait.cause);
         if gpu.gate.stands_still(gpu.pages(), now) {
-            gpu.bucket.charge(request.tokens);
-            break (wait.generation, true);
+            gpu.bucket.charge(request.price);
+            break (wait.generation, request.price, true);
         }
         gpu.show_state();
         sleep(gpu.grant.futex_word(), wait);
-        request.waited |= wait.cause == Cause::Tokens;
+        // A new grant takes effect at once: a launch then goes on at any balance above zero, not at a whole turn.
+        let same_grant = last_grant.replace(wait.generation).is_none_or(|last| last == wait.generation);
+        request.waited =
+            wait.cause == Cause::Tokens && same_grant && gpu.grant.generation() == wait.generation;
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
     if now > arrived {
@@ -43,7 +46,7 @@ pub fn at_gate(current: &Current, tokens: i64) -> u32 {
         counters.add(&counters.lane().waited_ns, now.since(arrived).0);
     }
     counters.add(&counters.lane().forced, u64::from(forced));
-    generation
+    (generation, drawn)
 }
 
 /// Sees which marks were reached. If the cap holds the launch back, all work gets a mark first, or its end would

@@ -39,6 +39,8 @@ pub enum Verdict {
     Admitted {
         /// The grant under which the launch was admitted.
         generation: u32,
+        /// Tokens taken, at least the launch's price.
+        tokens: Tokens,
     },
     /// Sleep, at most so long, unless the grant changes first.
     Wait(Wait),
@@ -67,7 +69,9 @@ pub enum Cause {
 /// What a launch asks of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Tokens wanted: the launch's price, and more for the next ones.
+    /// The launch's price, less what the thread's purse still holds.
+    pub price: Tokens,
+    /// Tokens wanted, for this launch and the next ones.
     pub tokens: Tokens,
     /// Whether this launch has waited for tokens already: it then goes on only at a balance worth a turn.
     pub waited: bool,
@@ -101,15 +105,16 @@ impl Gate {
         if let Some(wait) = self.in_flight_wait(pages, &grant) {
             return Verdict::Wait(wait);
         }
-        let admitted = Verdict::Admitted { generation: grant.generation };
+        let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };
         if rate == Rate::FULL {
-            return admitted; // the whole GPU: nothing to meter against
+            return admitted(request.tokens); // the whole GPU: nothing to meter against
         }
         pages.bucket.refill(now, rate, grant.capacity);
         let balance = pages.bucket.balance().0;
         let enough = if request.waited { grant.resume_at.0.min(grant.capacity.0).max(1) } else { 1 };
-        if balance >= enough && pages.bucket.take(request.tokens) {
-            return admitted;
+        let taken = if balance >= enough { pages.bucket.take(request.price, request.tokens) } else { None };
+        if let Some(tokens) = taken {
+            return admitted(tokens);
         }
         let missing = u64::try_from(grant.resume_at.0.saturating_sub(balance)).unwrap_or(1);
         let at_most = rate.time_for(missing).clamp(SLEEP.0, SLEEP.1);
@@ -224,7 +229,11 @@ mod tests {
 
         fn ask(&self, now_us: u64, tokens: i64, waited: bool) -> Verdict {
             let now = Nanos(1 + now_us * 1_000);
-            self.gate.ask(self.pages(), now, Request { tokens: Tokens(tokens), waited })
+            self.gate.ask(
+                self.pages(),
+                now,
+                Request { price: Tokens(tokens), tokens: Tokens(tokens), waited },
+            )
         }
 
         /// Launches units of `price` in virtual time until `end_us`; returns the tokens admitted.

@@ -34,6 +34,11 @@ impl Purse {
         paid
     }
 
+    /// What the purse lacks for one launch at `price`.
+    pub fn lacks(&self, price: i64) -> i64 {
+        (price - self.left.get()).max(0)
+    }
+
     /// How many tokens to ask for, so that `price` and a fair number of launches like it are paid: at most
     /// `64 x price`, and at most `ceiling` unless the price alone is more.
     pub fn ask(&self, price: i64, ceiling: i64) -> i64 {
@@ -41,7 +46,7 @@ impl Purse {
         (slice - self.left.get()).max(0)
     }
 
-    /// Fills the purse with what [`Self::ask`] asked for and pays `price`.
+    /// Fills the purse with what was drawn, between [`Self::lacks`] and [`Self::ask`], and pays `price`.
     pub fn fill(&self, drawn: i64, price: i64, generation: u32) {
         self.left.set(self.left.get() + drawn - price);
         self.generation.set(generation);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::flight::Place;
-use weir_core::gate::Gate;
+use weir_core::gate::{Gate, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -215,9 +215,13 @@ fn draw(thread: &Thread, current: &Current, estimate: &Estimate) {
     }
     // A price that is still a guess buys one launch at a time.
     let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };
-    let tokens = purse.ask(price, ceiling);
-    let generation = wait::at_gate(current, tokens);
-    purse.fill(tokens, price, generation);
+    let wanted = Request {
+        price: Tokens(purse.lacks(price)),
+        tokens: Tokens(purse.ask(price, ceiling)),
+        waited: false,
+    };
+    let (generation, drawn) = wait::at_gate(current, wanted);
+    purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     gpu.acknowledge(generation);
 }

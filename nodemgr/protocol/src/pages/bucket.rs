@@ -59,21 +59,23 @@ impl BucketPage {
         Tokens(self.balance_ns.load(Ordering::Relaxed))
     }
 
-    /// Takes `amount` if the balance is above zero, and says so; never waits. One load and one compare-exchange
-    /// when nobody else draws.
-    pub fn take(&self, amount: Tokens) -> bool {
+    /// Takes up to `want` if the balance is above zero, and at least `price`: the debt that is left behind is never
+    /// more than one launch's. Returns what was taken; never waits. One load and one compare-exchange when nobody
+    /// else draws.
+    pub fn take(&self, price: Tokens, want: Tokens) -> Option<Tokens> {
         let mut have = self.balance_ns.load(Ordering::Relaxed);
         for _ in 0..TRIES {
             if have <= 0 {
-                return false;
+                return None;
             }
-            let left = have.saturating_sub(amount.0);
+            let taken = have.min(want.0).max(price.0);
+            let left = have.saturating_sub(taken);
             match self.balance_ns.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return Some(Tokens(taken)),
                 Err(now) => have = now,
             }
         }
-        false
+        None
     }
 
     /// Takes `amount` whatever the balance: a forced launch, or a correction after the fact (negative: given back).
@@ -139,11 +141,19 @@ mod tests {
     fn a_balance_above_zero_admits_any_price_and_the_debt_delays_the_next() {
         let page = bucket();
         page.refill(Nanos(20_001), Rate::FULL, Tokens(100_000));
-        assert!(page.take(Tokens(1_000_000)));
+        assert_eq!(page.take(Tokens(1_000_000), Tokens(1_000_000)), Some(Tokens(1_000_000)));
         assert_eq!(page.balance(), Tokens(20_000 - 1_000_000));
-        assert!(!page.take(Tokens(1)));
+        assert_eq!(page.take(Tokens(1), Tokens(1)), None);
         page.refill(Nanos(20_001 + 1_000_000), Rate::FULL, Tokens(2_000_000));
-        assert!(page.take(Tokens(1)));
+        assert!(page.take(Tokens(1), Tokens(1)).is_some());
+    }
+
+    #[test]
+    fn a_slice_takes_what_is_there_and_leaves_no_debt_of_its_own() {
+        let page = bucket();
+        page.charge(Tokens(-100));
+        assert_eq!(page.take(Tokens(10), Tokens(640)), Some(Tokens(100)));
+        assert_eq!(page.balance(), Tokens(0));
     }
 
     #[test]
@@ -190,9 +200,9 @@ mod model {
             page.charge(Tokens(-1));
             let other = {
                 let page = page.clone();
-                loom::thread::spawn(move || page.take(Tokens(1)))
+                loom::thread::spawn(move || page.take(Tokens(1), Tokens(1)).is_some())
             };
-            let mine = page.take(Tokens(1));
+            let mine = page.take(Tokens(1), Tokens(1)).is_some();
             let theirs = other.join().unwrap();
             assert!(!(mine && theirs), "one token, two launches");
             assert!(page.balance().0 >= 0);
