@@ -23,7 +23,7 @@ pub struct Counts {
 
 /// Runs one round of `task` under tracing.
 pub fn in_measured_part(setting: &Setting, task: Task) -> std::io::Result<Counts> {
-    let counter = stage::build(&["weir-bench-counter"])?.join("libcounter.so");
+    let counter = stage::dist()?.join("floor/libcounter.so");
     let mut command = setting.command(task)?;
     let preload =
         setting.preload.as_ref().map(|(library, _)| library.display().to_string()).unwrap_or_default();

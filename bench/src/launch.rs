@@ -61,9 +61,9 @@ pub struct Parts {
 impl Parts {
     /// Builds what the options do not name.
     pub fn build(options: &Options) -> Result<Self, std::io::Error> {
-        let built = stage::build(&["weir-interposer", "weir-bench-floor", "weir-bench-counter"])?;
-        let driver = options.driver.clone().unwrap_or_else(|| built.join("libfloor.so"));
-        let preload = options.preload.clone().unwrap_or_else(|| built.join("libweir.so"));
+        let dist = stage::dist()?;
+        let driver = options.driver.clone().unwrap_or_else(|| dist.join("floor/libcuda.so.1"));
+        let preload = options.preload.clone().unwrap_or_else(|| dist.join("lib/weir/libweir.so"));
         Ok(Self { driver: stage::as_driver(&driver)?, preload: preload.canonicalize()? })
     }
 

@@ -10,11 +10,16 @@
 mod alloc;
 mod client;
 mod count;
+mod demo;
 mod host;
 mod launch;
+mod load;
 mod pair;
 mod report;
+mod resize;
+mod rig;
 mod sample;
+mod share;
 mod spawn;
 mod stage;
 mod worker;
@@ -55,6 +60,17 @@ enum Bench {
     Alloc(Options),
     /// Added cost of starting a program without CUDA
     Spawn(Options),
+    /// Achieved share against request, by the simulated GPU's books
+    Share(Options),
+    /// From a changed budget to the first launch under it
+    Resize(Options),
+    /// The main job: two real programs share one GPU
+    Demo(demo::Options),
+    #[command(hide = true)]
+    Load {
+        /// What to launch.
+        load: load::Load,
+    },
     #[command(hide = true)]
     Worker {
         /// What to do.
@@ -67,6 +83,10 @@ fn main() -> ExitCode {
         Bench::Launch(options) => launch::run(&options),
         Bench::Alloc(options) => alloc::run(&options),
         Bench::Spawn(options) => spawn::run(&options),
+        Bench::Share(options) => share::run(&options),
+        Bench::Resize(options) => resize::run(&options),
+        Bench::Demo(options) => demo::run(&options),
+        Bench::Load { load } => Ok(load::run(load)),
         Bench::Worker { task } => Ok(worker::run(task)),
     };
     outcome.unwrap_or_else(|error| {

@@ -40,11 +40,6 @@ impl Bar {
     pub fn at_most(name: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
         Self { name, value: Some(value), unit, limit, holds: Some(value <= limit), why: None }
     }
-
-    /// Not measured, because something is absent.
-    pub fn absent(name: &'static str, unit: &'static str, limit: f64, why: impl Into<String>) -> Self {
-        Self { name, value: None, unit, limit, holds: None, why: Some(why.into()) }
-    }
 }
 
 impl Report {

@@ -16,7 +16,7 @@ const STARTS: usize = 400;
 pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
     let preload = match &options.preload {
         Some(library) => library.clone(),
-        None => stage::build(&["weir-interposer"])?.join("libweir.so"),
+        None => stage::dist()?.join("lib/weir/libweir.so"),
     };
     let preload = preload.canonicalize()?;
     let mut report = Report::new("spawn", true);

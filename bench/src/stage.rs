@@ -1,32 +1,36 @@
-//! Building and laying out what a benchmark needs: the interposer, the drivers, the binaries.
+//! Where the measured parts lie: `dist/`, as `scripts/build` lays it out.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// The workspace that this binary was built from.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Builds a package in release mode and returns the directory of its artefacts. Cargo's talk goes to stderr.
-pub fn build(packages: &[&str]) -> io::Result<PathBuf> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(workspace()).args(["build", "--release", "--quiet"]);
-    packages.iter().for_each(|package| {
-        cargo.args(["-p", package]);
-    });
-    if !cargo.status()?.success() {
-        return Err(io::Error::other(format!("cargo build of {} failed", packages.join(", "))));
+/// `dist/`, built now; or `$WEIR_DIST` as it is.
+pub fn dist() -> io::Result<&'static Path> {
+    static DIST: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(known) = DIST.get() {
+        return Ok(known);
     }
-    Ok(target_directory().join("release"))
+    let dist = match std::env::var_os("WEIR_DIST") {
+        Some(dist) => PathBuf::from(dist).canonicalize()?,
+        None => build()?,
+    };
+    Ok(DIST.get_or_init(|| dist))
 }
 
-fn target_directory() -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(directory) => workspace().join(directory),
-        None => workspace().join("target"),
+/// Builds everything; its talk goes to stderr, stdout is the document's alone.
+fn build() -> io::Result<PathBuf> {
+    let script = workspace().join("scripts/build");
+    let status = Command::new(&script).stdin(Stdio::null()).stdout(io::stderr()).status()?;
+    if status.success() {
+        return workspace().join("dist").canonicalize();
     }
+    Err(io::Error::other(format!("`{}` failed: {status}", script.display())))
 }
 
 /// A directory in which `library` is found as `libcuda.so.1`.

@@ -1,0 +1,60 @@
+//! `weir-bench resize`: from the manager's store of a new grant to the first launch under it, tenants waiting at
+//! their gates.
+
+use std::io;
+use std::process::ExitCode;
+
+use serde_json::json;
+use weir_protocol::units::Bytes;
+
+use crate::Options;
+use crate::load::{self, Load};
+use crate::report::{Bar, Report};
+use crate::rig::{Control, Rig, true_use};
+use crate::sample::Spread;
+
+/// Swaps of the two tenants' shares.
+const SWAPS: usize = 200;
+
+/// The two shares, in percent.
+const SHARES: [u16; 2] = [60, 30];
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+    let rig = Rig::simulated(&load::costs())?;
+    let mut control = Control::of(&rig)?;
+    let names = ["one", "two"];
+    let mut loads = Vec::new();
+    for (name, percent) in names.iter().zip(SHARES) {
+        let created = control.create(name, percent, Bytes::gib(1))?;
+        loads.push(load::start(&rig, &created.dir, Load::Medium)?);
+    }
+    rig.wait_for("the tenants", || {
+        let books = rig.books()?;
+        let busy = loads.iter().all(|load| true_use(&books, load.id().cast_signed()) > 10_000_000);
+        Ok(busy.then_some(()))
+    })?;
+    let (mut latencies, mut missing) = (Vec::new(), 0);
+    for swap in 0..SWAPS {
+        for took in swap_shares(&mut control, names, swap)? {
+            took.map_or_else(|| missing += 1, |us| latencies.push(us));
+        }
+    }
+    for mut load in loads {
+        load.kill()?;
+        load.wait()?;
+    }
+    let mut report = Report::new("resize", true);
+    report.bar(Bar::at_most("resize.first_launch_p99_us", Spread::of(&latencies).p99, "us", 1_000.0));
+    report.bar(Bar::at_most("resize.unacknowledged", f64::from(missing), "swaps", 0.0));
+    report.figure("first_launch_us", json!({"changes": latencies.len(), "spread": Spread::of(&latencies)}));
+    Ok(report.finish(options.json))
+}
+
+/// Exchanges the shares: first down, then up, so that the requests never sum to more than before.
+pub fn swap_shares(control: &mut Control, names: [&str; 2], swap: usize) -> io::Result<[Option<f64>; 2]> {
+    let (down, up) = if swap.is_multiple_of(2) { (names[0], names[1]) } else { (names[1], names[0]) };
+    let first = control.set(down, SHARES[1])?.first_launch_us;
+    let second = control.set(up, SHARES[0])?.first_launch_us;
+    Ok([first, second])
+}

@@ -1,0 +1,208 @@
+//! A whole node in a temporary directory: the simulated GPU, a node manager over it, and tenants whose programs are
+//! ours to start. Everything ends with the rig.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use weir_nodemgr::control::schema::{CreateTenant, Created, SetBudget, SetDone};
+use weir_nodemgr::control::{Client, Stats};
+use weir_nodemgr::place::Place;
+use weir_protocol::units::Bytes;
+use weir_simgpu_link::books::Books;
+
+use crate::stage;
+
+/// Longest wait for something that should happen at once.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// What a kernel costs, on the simulated GPU and by the operator's price table alike.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cost {
+    /// Kernel name; `*` stands for any run of characters.
+    pub name: &'static str,
+    /// GPU time of one launch, in microseconds.
+    pub time_us: f64,
+}
+
+#[derive(Serialize)]
+struct SimulatedGpu<'a> {
+    kernel: &'a [Cost],
+}
+
+#[derive(Serialize)]
+struct NodeConfig<'a> {
+    price: &'a [Cost],
+}
+
+/// A running node.
+pub struct Rig {
+    directory: tempfile::TempDir,
+    dist: &'static Path,
+    node: Child,
+    simulated: bool,
+}
+
+impl Rig {
+    /// A node over one simulated GPU on which kernels cost `costs`.
+    pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
+        Self::start(costs, true)
+    }
+
+    /// A node over the machine's own GPUs.
+    pub fn real() -> io::Result<Self> {
+        Self::start(&[], false)
+    }
+
+    fn start(costs: &[Cost], simulated: bool) -> io::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let write = |name: &str, text: Result<String, toml::ser::Error>| {
+            fs::write(directory.path().join(name), text.map_err(io::Error::other)?)
+        };
+        write("simgpu.toml", toml::to_string(&SimulatedGpu { kernel: costs }))?;
+        write("weir.toml", toml::to_string(&NodeConfig { price: costs }))?;
+        let dist = stage::dist()?;
+        let log = fs::File::create(directory.path().join("node.log"))?;
+        let mut command = Command::new(dist.join("bin/weir"));
+        command.arg("node").arg("--dir").arg(directory.path().join("node"));
+        command.arg("--config").arg(directory.path().join("weir.toml"));
+        environment(&mut command, directory.path(), dist, simulated);
+        let node = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let rig = Self { directory, dist, node, simulated };
+        rig.wait_for("the node manager", || Ok(rig.control().is_ok().then_some(())))?;
+        Ok(rig)
+    }
+
+    /// A new connection to the node manager.
+    pub fn control(&self) -> io::Result<Client> {
+        let place = Place::at(&self.directory.path().join("node")).map_err(fault)?;
+        Client::connect(&place).map_err(fault)
+    }
+
+    /// Where the programs of a rig find the driver.
+    pub fn environment(&self, command: &mut Command) {
+        environment(command, self.directory.path(), self.dist, self.simulated);
+    }
+
+    /// `weir run` of a program, with its output in a file of the rig.
+    pub fn weir_run(&self, name: &str, budget: &[&str], program: &[&str]) -> io::Result<Child> {
+        let log = fs::File::create(self.log(name))?;
+        let mut command = Command::new(self.dist.join("bin/weir"));
+        command.arg("run").arg("--dir").arg(self.directory.path().join("node")).args(["--name", name]);
+        command.args(budget).arg("--").args(program);
+        self.environment(&mut command);
+        command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).spawn()
+    }
+
+    /// Where the output of a program that was started by [`Self::weir_run`] lies.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("{name}.log"))
+    }
+
+    /// Where libweir.so lies.
+    pub fn preload(&self) -> PathBuf {
+        self.dist.join("lib/weir/libweir.so")
+    }
+
+    /// The simulated GPU's own books.
+    pub fn books(&self) -> io::Result<Books> {
+        let mut command = Command::new(self.dist.join("simgpu/weir-simgpu"));
+        command.arg("books").arg("--dir").arg(self.directory.path().join("simgpu"));
+        let output = command.stderr(Stdio::inherit()).output()?;
+        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+    }
+
+    /// Asks `ready` until it has an answer.
+    pub fn wait_for<T>(&self, what: &str, mut ready: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+        let start = Instant::now();
+        loop {
+            if let Some(answer) = ready()? {
+                return Ok(answer);
+            }
+            if start.elapsed() > DEADLINE {
+                let logs = self.logs();
+                return Err(io::Error::other(format!("{what} did not come up within {DEADLINE:?}\n{logs}")));
+            }
+            std::thread::sleep(Duration::from_millis(5)); // between two looks at real processes
+        }
+    }
+
+    /// The last lines of every log, for an error message.
+    fn logs(&self) -> String {
+        let entries = fs::read_dir(self.directory.path()).into_iter().flatten().flatten();
+        let logs = entries.filter(|entry| entry.path().extension().is_some_and(|ext| ext == "log"));
+        let tail = |path: PathBuf| {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            format!("--- {}\n{}\n", path.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
+        };
+        logs.map(|entry| tail(entry.path())).collect()
+    }
+}
+
+fn environment(command: &mut Command, directory: &Path, dist: &Path, simulated: bool) {
+    command.env_remove("LD_PRELOAD").env_remove("WEIR_DIR");
+    if simulated {
+        command.env("LD_LIBRARY_PATH", dist.join("simgpu"));
+        command.env("WEIR_SIMGPU_DIR", directory.join("simgpu"));
+        command.env("WEIR_SIMGPU_CONFIG", directory.join("simgpu.toml"));
+    }
+}
+
+fn fault(fault: weir_nodemgr::fault::Fault) -> io::Error {
+    io::Error::other(fault.to_string())
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = self.node.kill();
+        let _ = self.node.wait();
+    }
+}
+
+/// A control connection, with the operations in the units of this crate.
+pub struct Control(Client);
+
+impl Control {
+    /// Connects.
+    pub fn of(rig: &Rig) -> io::Result<Self> {
+        rig.control().map(Self)
+    }
+
+    /// Makes a tenant with request = limit.
+    pub fn create(&mut self, name: &str, percent: u16, memory: Bytes) -> io::Result<Created> {
+        let wanted = CreateTenant {
+            name: name.into(),
+            request_permille: Some(percent * 10),
+            limit_permille: Some(percent * 10),
+            memory_bytes: Some(memory.0),
+            ..CreateTenant::default()
+        };
+        self.0.create(wanted).map_err(fault)
+    }
+
+    /// Sets request and limit alike.
+    pub fn set(&mut self, name: &str, percent: u16) -> io::Result<SetDone> {
+        let change = SetBudget {
+            tenant: name.into(),
+            request_permille: Some(percent * 10),
+            limit_permille: Some(percent * 10),
+            ..SetBudget::default()
+        };
+        self.0.set(change).map_err(fault)
+    }
+
+    /// Everything that the manager knows.
+    pub fn stats(&mut self) -> io::Result<Stats> {
+        self.0.stats().map_err(fault)
+    }
+}
+
+/// True use of each process by the books, in nanoseconds, and when they were taken.
+pub fn true_use(books: &Books, pid: i32) -> u64 {
+    let clients = books.gpus.iter().flat_map(|gpu| &gpu.clients).filter(|client| client.pid == pid);
+    clients.flat_map(|client| &client.contexts).map(|context| context.true_use_ns).sum()
+}

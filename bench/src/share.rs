@@ -1,0 +1,114 @@
+//! `weir-bench share`: achieved share against request = limit, by the simulated GPU's own books.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use weir_protocol::units::Bytes;
+use weir_simgpu_link::books::Books;
+
+use crate::Options;
+use crate::load::{self, Load};
+use crate::report::{Bar, Report};
+use crate::rig::{Control, Rig, true_use};
+
+/// The sweep: requests of tenants that share the GPU, in percent.
+const CASES: [&[u16]; 4] = [&[85, 10], &[70, 25], &[45, 45], &[18, 18, 18, 18, 18]];
+
+/// One window over which a share is taken, and how many of them.
+const WINDOW: Duration = Duration::from_secs(1);
+const WINDOWS: usize = 8;
+
+/// Before the first window: tenants find their pace.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// One tenant's outcome.
+#[derive(Debug, Serialize)]
+struct Tenant {
+    request_percent: u16,
+    achieved_percent: Vec<f64>,
+    worst_error_points: f64,
+}
+
+/// One case's outcome.
+#[derive(Debug, Serialize)]
+struct Case {
+    requests_percent: Vec<u16>,
+    tenants: Vec<Tenant>,
+    switch_percent: f64,
+    idle_percent: f64,
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+    let mut report = Report::new("share", true);
+    let mut worst = 0.0f64;
+    let mut cases = Vec::new();
+    for requests in CASES {
+        let case = measure(requests)?;
+        let errors = case.tenants.iter().map(|tenant| tenant.worst_error_points);
+        worst = errors.fold(worst, f64::max);
+        cases.push(case);
+    }
+    report.bar(Bar::at_most("share.error_points", worst, "points", 3.0));
+    report.figure("cases", cases);
+    Ok(report.finish(options.json))
+}
+
+fn measure(requests: &[u16]) -> io::Result<Case> {
+    let rig = Rig::simulated(&load::costs())?;
+    let mut control = Control::of(&rig)?;
+    let mut loads = Vec::new();
+    for (number, percent) in requests.iter().enumerate() {
+        let created = control.create(&format!("tenant{number}"), *percent, Bytes::gib(1))?;
+        loads.push(load::start(&rig, &created.dir, Load::Mix)?);
+    }
+    let pids: Vec<i32> = loads.iter().filter_map(|load| i32::try_from(load.id()).ok()).collect();
+    rig.wait_for("the tenants", || {
+        let books = rig.books()?;
+        Ok(pids.iter().all(|pid| true_use(&books, *pid) > 0).then_some(()))
+    })?;
+    std::thread::sleep(WARM_UP);
+    let mut books = vec![rig.books()?];
+    for _ in 0..WINDOWS {
+        std::thread::sleep(WINDOW);
+        books.push(rig.books()?);
+    }
+    for mut load in loads {
+        load.kill()?;
+        load.wait()?;
+    }
+    Ok(judge(requests, &pids, &books))
+}
+
+/// Shares of each window, from the books at its two ends.
+fn judge(requests: &[u16], pids: &[i32], books: &[Books]) -> Case {
+    let share = |pid: i32, pair: &[Books]| match pair {
+        [start, end] => {
+            let used = true_use(end, pid).saturating_sub(true_use(start, pid));
+            100.0 * used as f64 / end.now_ns.saturating_sub(start.now_ns) as f64
+        }
+        _ => f64::NAN,
+    };
+    let tenants = requests.iter().zip(pids).map(|(&request, &pid)| {
+        let achieved: Vec<f64> = books.windows(2).map(|pair| share(pid, pair)).collect();
+        let error = |achieved: &f64| (achieved - f64::from(request)).abs();
+        let worst = achieved.iter().map(error).fold(0.0, f64::max);
+        Tenant { request_percent: request, achieved_percent: achieved, worst_error_points: worst }
+    });
+    let tenants = tenants.collect();
+    let part = |of: fn(&weir_simgpu_link::books::Gpu) -> u64| match (books.first(), books.last()) {
+        (Some(first), Some(last)) => {
+            let sum = |books: &Books| books.gpus.iter().map(of).sum::<u64>();
+            100.0 * (sum(last) - sum(first)) as f64 / (last.now_ns - first.now_ns) as f64
+        }
+        _ => f64::NAN,
+    };
+    Case {
+        requests_percent: requests.to_vec(),
+        tenants,
+        switch_percent: part(|gpu| gpu.switch_ns),
+        idle_percent: part(|gpu| gpu.idle_ns),
+    }
+}
