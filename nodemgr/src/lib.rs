@@ -1,1 +1,35 @@
-//! The node manager.
+//! The node manager: who has which budget on a GPU, and what of it holds right now.
+//!
+//! ```text
+//!   place, lock, config     where it lies and how it is to run
+//!   gpus                    the node's GPUs, from NVML
+//!   authority               who is at the other end of a socket, and what he may do
+//!   registry                tenants, budgets, pages, processes; one value behind one lock
+//!   poll                    thread 1: sockets and lives
+//!   tick                    thread 2: observe, decide, publish
+//!   ack                     waiting for the first launch under a new grant
+//!   control                 the control socket: schema, both sides, statistics
+//!   cli                     the `weir` command
+//! ```
+//!
+//! The manager never blocks on a process, and a launch never waits for the manager: all that they share is pages.
+
+mod ack;
+pub mod authority;
+pub mod cli;
+pub mod codes;
+pub mod config;
+pub mod control;
+pub mod fault;
+pub mod gpus;
+mod lock;
+pub mod manager;
+pub mod place;
+mod poll;
+pub mod registry;
+mod shared;
+mod tick;
+
+pub use fault::Fault;
+pub use manager::{Manager, Options};
+pub use place::Place;

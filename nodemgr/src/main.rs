@@ -1,2 +1,5 @@
-//! The weir command.
-fn main() {}
+//! The `weir` command; everything it does is in the library, where it can be tested.
+
+fn main() -> std::process::ExitCode {
+    weir_nodemgr::cli::main()
+}

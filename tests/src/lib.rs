@@ -1,1 +1,11 @@
-//! Stories.
+//! What the stories stand on: the laid-out build, a simulated GPU, a node manager and programs under them. Each
+//! story makes its own of all of these, so none can see another; each panics with what was seen when something
+//! does not come about in time.
+
+pub mod dist;
+pub mod looping;
+pub mod node;
+pub mod program;
+pub mod said;
+pub mod simgpu;
+pub mod wait;

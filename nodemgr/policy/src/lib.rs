@@ -1,1 +1,49 @@
-//! Policies.
+//! Policies: who may use how much of each GPU during the next tick.
+//!
+//! ```text
+//!   usage pages, NVML --> Observation --> Policy::decide --> grants --> grant pages
+//! ```
+//!
+//! A policy is a state machine without clock, files or threads (`clippy.toml` holds that line): everything it
+//! knows stands in the [`Observation`], so the node manager and the policy simulator run the same code. Shares
+//! are in thousandths of a GPU, rates in millionths, times in nanoseconds.
+//!
+//! A new policy is one file and one row in [`POLICIES`]; `static_shares` is the template.
+
+mod grants;
+mod observation;
+mod static_shares;
+
+pub use grants::grant;
+pub use observation::{Class, Observation, Sample};
+pub use static_shares::StaticShares;
+use weir_protocol::pages::Grant;
+
+/// Turns what was seen into what is granted.
+pub trait Policy: Send {
+    /// One grant for each of `seen.samples`, in their order. Called once per tick; the answer lives in a buffer
+    /// of the policy, so that a tick allocates nothing once the number of tenants stands still.
+    fn decide(&mut self, seen: &Observation<'_>) -> &[Grant];
+}
+
+/// A policy as people choose it.
+pub struct Row {
+    /// Its name on the command line and in the configuration.
+    pub name: &'static str,
+    /// One line for `--help`.
+    pub about: &'static str,
+    /// A fresh instance.
+    pub build: fn() -> Box<dyn Policy>,
+}
+
+/// Every policy, in the order in which `--help` shows them.
+pub const POLICIES: &[Row] = &[Row {
+    name: "static",
+    about: "each tenant has its request; unused share is lent in proportion to requests, up to the limits",
+    build: || Box::new(StaticShares::default()),
+}];
+
+/// The policy called `name`.
+pub fn find(name: &str) -> Option<&'static Row> {
+    POLICIES.iter().find(|row| row.name == name)
+}

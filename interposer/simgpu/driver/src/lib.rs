@@ -1,1 +1,55 @@
-//! The simulated libcuda.so.1.
+//! The simulated `libcuda.so.1`: a driver that real, unmodified clients load, over GPUs that a broker process
+//! simulates (`weir-simgpu-link`).
+//!
+//! Memory is host memory and copies are real; kernels take time and compute nothing. Times are nanoseconds,
+//! sizes bytes. Every function of the driver API is exported (`api.rs`); those that are implemented stand in
+//! the file of their subject, all others answer `CUDA_ERROR_NOT_SUPPORTED`.
+
+#![allow(non_snake_case, reason = "methods and exports are named as the symbols they stand for")]
+#![allow(clippy::too_many_arguments, reason = "the signatures are the driver's")]
+
+mod api;
+mod array;
+mod attributes;
+mod backing;
+mod capture;
+mod context;
+mod copy;
+mod device;
+mod edge;
+mod effects;
+mod event;
+mod fault;
+mod fill;
+mod function;
+mod graph;
+mod graph_memory;
+mod image;
+mod ipc;
+mod launch;
+mod limits;
+mod linker;
+mod lookup;
+mod memory;
+mod module;
+mod pointer;
+mod pool;
+mod price;
+mod primary;
+mod registry;
+mod session;
+mod stream;
+mod stream_memory;
+mod visible;
+mod vmm;
+mod work;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What devices are called: nobody shall take them for real ones.
+const NAME: &str = "Weir simulated GPU (A100)";
+
+/// Locks, whether or not a thread has died with the lock: what is inside is whole after every statement.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,111 @@
+//! The simulated machine: its GPUs, each with its model, its memory and what departed clients left in the books.
+
+use std::collections::VecDeque;
+
+use weir_simgpu_link::config::{BANDWIDTH_KNEE, Config, Mode};
+use weir_simgpu_link::{books, rpc};
+use weir_simgpu_model as model;
+
+/// Between two samples of the busy time, ns.
+const SAMPLE_EVERY: u64 = 100_000_000;
+/// Samples kept: about one second.
+const SAMPLES: usize = 11;
+/// Departed clients that stay in the books, per GPU; beyond it the oldest go.
+const DEPARTED: usize = 4_096;
+
+/// One GPU.
+pub struct Gpu {
+    /// Its time.
+    pub device: model::Device,
+    /// What clients are told of it.
+    pub about: rpc::Device,
+    /// Memory held by all clients, bytes.
+    pub used: u64,
+    departed: VecDeque<books::Client>,
+    samples: VecDeque<(u64, u64)>,
+}
+
+impl Gpu {
+    /// The GPUs that a configuration describes.
+    pub fn all(config: &Config, now: u64) -> Vec<Self> {
+        (0..u8::try_from(config.gpus).unwrap_or(u8::MAX))
+            .map(|number| Self::new(config, number, now))
+            .collect()
+    }
+
+    fn new(config: &Config, number: u8, now: u64) -> Self {
+        let mut uuid = *b"weir-simulated\0\0";
+        uuid[15] = number;
+        let about = rpc::Device { uuid, memory_bytes: config.memory.0, sms: config.sms, pci_bus: number + 1 };
+        let device = model::Device::new(spec(config), now);
+        Self { device, about, used: 0, departed: VecDeque::new(), samples: VecDeque::from([(now, 0)]) }
+    }
+
+    /// Takes memory; `false` if there is not enough.
+    pub fn take(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.about.memory_bytes - self.used;
+        if fits {
+            self.used += bytes;
+        }
+        fits
+    }
+
+    /// Notes the busy time once in a while.
+    pub fn sample(&mut self) {
+        let now = self.device.now();
+        if self.samples.back().is_none_or(|last| now >= last.0 + SAMPLE_EVERY) {
+            self.samples.push_back((now, self.device.books().busy));
+            if self.samples.len() > SAMPLES {
+                self.samples.pop_front();
+            }
+        }
+    }
+
+    /// Keeps what a client that has gone did here.
+    pub fn depart(&mut self, client: books::Client) {
+        self.departed.push_back(client);
+        if self.departed.len() > DEPARTED {
+            self.departed.pop_front();
+        }
+    }
+
+    /// This GPU's page of the books.
+    pub fn books(&self, mode: Mode, clients: impl Iterator<Item = books::Client>) -> books::Gpu {
+        let time = self.device.books();
+        books::Gpu {
+            uuid: self.about.uuid_text(),
+            mode: mode.name().to_owned(),
+            memory_total: self.about.memory_bytes,
+            memory_used: self.used,
+            busy_ns: time.busy,
+            switch_ns: time.switch,
+            idle_ns: time.idle,
+            recent_busy_percent: self.recent_busy_percent(),
+            clients: self.departed.iter().cloned().chain(clients).collect(),
+        }
+    }
+
+    fn recent_busy_percent(&self) -> u32 {
+        let Some((since, busy)) = self.samples.front() else { return 0 };
+        let wall = (self.device.now() - since).max(1);
+        u32::try_from((self.device.books().busy - busy) * 100 / wall).unwrap_or(100)
+    }
+}
+
+fn spec(config: &Config) -> model::Spec {
+    model::Spec {
+        sms: config.sms,
+        mode: match config.mode {
+            Mode::TimeSlice => model::Mode::TimeSlice,
+            Mode::Mps => model::Mode::Mps,
+        },
+        slice: config.slice_us * 1000,
+        switch: config.switch_us * 1000,
+        submit_to_start: config.submit_to_start_us * 1000,
+        // GB/s are thousands of bytes per us.
+        copy_bytes_per_us: [config.host_to_device_gb_s, config.device_to_host_gb_s, config.peer_gb_s]
+            .map(|rate| rate * 1000),
+        device_bytes_per_us: config.device_gb_s * 1000,
+        knee_permille: BANDWIDTH_KNEE,
+    }
+}

@@ -1,0 +1,161 @@
+//! What the other side can watch: host functions, callbacks, and words of memory that a stream writes or waits
+//! for. They happen when the stream comes to them.
+//!
+//! A stream that has such work gets a thread of its own, once. The stream holds (`Work::Host` in the ring); the
+//! thread waits for what comes before, does it, and lets the stream go on. A blocked host function or a wait
+//! that nobody ends holds up its own stream only, as on a GPU.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use weir_abi::types::*;
+
+use crate::edge::Answer;
+use crate::stream::Stream;
+use crate::work::{MemoryOperation, Work};
+use crate::{locked, memory, session};
+
+/// Between two looks at a word that a stream waits for: short beside a kernel, long beside a look.
+const LOOK: Duration = Duration::from_micros(20);
+/// How a wait compares: the low bits of its flags.
+const COMPARE: u32 = 0b11;
+
+/// Work for a stream's thread: what to do, and the place at which the stream holds for it.
+pub struct Effect {
+    place: u64,
+    work: Work,
+}
+
+/// Gives such work to a stream.
+pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
+    let session = session::current()?;
+    // The lock keeps the thread's order that of the ring.
+    let mut thread = locked(&stream.effects);
+    let sender = match thread.take() {
+        Some(sender) => sender,
+        None => start(stream.slot)?,
+    };
+    let place = session.hold(stream)?;
+    let sent = sender.send(Effect { place, work: work.clone() });
+    *thread = Some(sender);
+    sent.map_err(|_| CUDA_ERROR_UNKNOWN)
+}
+
+fn start(slot: u32) -> Answer<Sender<Effect>> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name("weir-simgpu".into());
+    let before = block_signals();
+    let started = thread.spawn(move || serve(slot, &receiver));
+    restore_signals(&before);
+    started.map(|_| sender).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
+}
+
+/// Blocks all signals, so that a thread started now never runs the application's handlers.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: both sets are filled by the calls before they are read.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: a set that `block_signals` has filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+}
+
+/// A stream's thread: until the stream is destroyed or the broker is gone.
+fn serve(slot: u32, effects: &Receiver<Effect>) {
+    for Effect { place, work } in effects {
+        let done = session::current().and_then(|session| {
+            session.wait(slot, place - 1)?;
+            perform(&work);
+            session.resume(slot, place)
+        });
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+fn perform(work: &Work) {
+    match work {
+        // SAFETY: the client passed the function and its argument to be called like this.
+        Work::Host { function, data } => unsafe { function(*data) },
+        // SAFETY: as above.
+        Work::Callback { callback, stream, data } => unsafe { callback(*stream, CUDA_SUCCESS, *data) },
+        Work::Memory(operations) => operations.iter().for_each(on_word),
+        _ => {}
+    }
+}
+
+/// Writes a word, or looks at it until it is as asked for.
+fn on_word(operation: &MemoryOperation) {
+    match *operation {
+        MemoryOperation::Write { address, value, wide } => write(address, value, wide),
+        MemoryOperation::Wait { address, value, flags, wide } => {
+            while !holds(read(address, wide), value, flags, wide) && session::current().is_ok() {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+}
+
+// Release and Acquire below: the words are how host threads and streams tell each other that data is ready.
+
+fn write(address: u64, value: u64, wide: bool) {
+    let place = memory::pointer(address);
+    // SAFETY: an aligned word inside of a known allocation, checked at submission; atomic, as others watch it.
+    unsafe {
+        match wide {
+            true => (*place.cast::<AtomicU64>()).store(value, Ordering::Release),
+            false => (*place.cast::<AtomicU32>()).store(low(value), Ordering::Release),
+        }
+    }
+}
+
+fn read(address: u64, wide: bool) -> u64 {
+    let place = memory::pointer(address);
+    // SAFETY: as in `write`.
+    unsafe {
+        match wide {
+            true => (*place.cast::<AtomicU64>()).load(Ordering::Acquire),
+            false => (*place.cast::<AtomicU32>()).load(Ordering::Acquire).into(),
+        }
+    }
+}
+
+/// The low half of a word.
+#[allow(clippy::cast_possible_truncation, reason = "a 32-bit operation uses the low half alone")]
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+/// Compares as the flags say: cyclically "at least", "equal", "some common bit", "not all bits in either".
+fn holds(word: u64, value: u64, flags: u32, wide: bool) -> bool {
+    let mask = if wide { u64::MAX } else { u64::from(u32::MAX) };
+    match flags & COMPARE {
+        0 if wide => word.wrapping_sub(value).cast_signed() >= 0,
+        0 => low(word).wrapping_sub(low(value)).cast_signed() >= 0,
+        1 => word == value,
+        2 => word & value != 0,
+        _ => !(word | value) & mask != 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds;
+
+    #[test]
+    fn a_wait_compares_as_its_flags_say() {
+        assert!(holds(5, 5, 0, true) && holds(6, 5, 0, true) && !holds(4, 5, 0, true));
+        assert!(holds(1, u64::from(u32::MAX), 0, false), "at least, cyclically");
+        assert!(holds(5, 5, 1, true) && !holds(6, 5, 1, true));
+        assert!(holds(6, 4, 2, true) && !holds(2, 4, 2, true));
+        assert!(holds(1, 2, 3, true) && !holds(u64::from(u32::MAX), 0, 3, false));
+    }
+}

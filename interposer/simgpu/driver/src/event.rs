@@ -1,0 +1,198 @@
+//! Events: marks in streams, with the time at which the GPU's front end came to them.
+
+use std::collections::VecDeque;
+use std::ffi::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weir_abi::types::*;
+use weir_simgpu_link::page;
+
+use crate::api::Driver;
+use crate::capture::{self, Mark};
+use crate::context;
+use crate::edge::{Answer, put};
+use crate::registry::{Handle, Registry};
+use crate::stream::{self, Stream};
+use crate::work::Work;
+use crate::{locked, session};
+
+static EVENTS: Registry<Event> = Registry::new(3, CUDA_ERROR_INVALID_HANDLE);
+/// Destroyed events, oldest first, each with its slot on the page.
+static RETIRED: Mutex<VecDeque<&'static Event>> = Mutex::new(VecDeque::new());
+
+/// An event.
+pub struct Event {
+    /// Its handle.
+    pub handle: Handle,
+    /// Its place among the page's time stamps.
+    slot: u32,
+    flags: AtomicU32,
+    state: Mutex<State>,
+}
+
+/// What the last record made of it.
+#[derive(Default)]
+struct State {
+    /// Number of the last record on the page; 0: never recorded.
+    recorded: u32,
+    /// The last record went into a capture.
+    captured: Option<Mark>,
+}
+
+/// The event behind a handle.
+///
+/// # Errors
+/// `CUDA_ERROR_INVALID_HANDLE`.
+pub fn of(handle: CUevent) -> Answer<&'static Event> {
+    EVENTS.get(handle)
+}
+
+/// An event: one that was destroyed before, else a new one.
+pub fn create(flags: c_uint) -> Answer<&'static Event> {
+    if let Some(event) = locked(&RETIRED).pop_front() {
+        event.flags.store(flags, Ordering::Relaxed);
+        *locked(&event.state) = State::default();
+        EVENTS.revive(event.handle.raw());
+        return Ok(event);
+    }
+    let slot = fresh_slot()?;
+    let flags = AtomicU32::new(flags);
+    Ok(EVENTS.insert_with(|handle| Event { handle, slot, flags, state: Mutex::default() })?.1)
+}
+
+/// The next slot of the page that no event has had.
+fn fresh_slot() -> Answer<u32> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: only uniqueness matters.
+    let slot = NEXT.fetch_add(1, Ordering::Relaxed);
+    if (slot as usize) < page::EVENTS { Ok(slot) } else { Err(CUDA_ERROR_OUT_OF_MEMORY) }
+}
+
+/// Ends an event; it is used again for a later one.
+pub fn destroy(event: &'static Event) -> Answer {
+    EVENTS.remove(event.handle.raw())?;
+    locked(&RETIRED).push_back(event);
+    Ok(())
+}
+
+impl Event {
+    /// Records in a stream, at the end of what it has.
+    pub fn record(&self, stream: &Stream) -> Answer {
+        let mut state = locked(&self.state);
+        state.recorded = session::current()?.record_event(stream, self.slot)?;
+        state.captured = None;
+        Ok(())
+    }
+
+    /// Lets a stream wait for the last record; one never recorded holds nobody up.
+    pub fn wait(&self, stream: &Stream) -> Answer {
+        match locked(&self.state).recorded {
+            0 => Ok(()),
+            recorded => session::current()?.wait_event(stream, self.slot, recorded),
+        }
+    }
+
+    /// The number of the last record, if it was not captured.
+    fn recorded(&self) -> Answer<u32> {
+        let state = locked(&self.state);
+        if state.captured.is_some() { Err(CUDA_ERROR_CAPTURED_EVENT) } else { Ok(state.recorded) }
+    }
+
+    /// When the front end came to the last record, ns.
+    fn stamp(&self) -> Answer<u64> {
+        if self.flags.load(Ordering::Relaxed) & CU_EVENT_DISABLE_TIMING != 0 {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        match self.recorded()? {
+            0 => Err(CUDA_ERROR_INVALID_HANDLE),
+            recorded => session::current()?.event_stamp(self.slot, recorded)?.ok_or(CUDA_ERROR_NOT_READY),
+        }
+    }
+}
+
+/// Records in a stream, or in its capture.
+pub fn record_in(stream: &'static Stream, event: &'static Event, flags: c_uint) -> Answer {
+    if flags == CU_EVENT_RECORD_EXTERNAL {
+        return if capture::take(stream, &Work::Record(event))? { Ok(()) } else { event.record(stream) };
+    }
+    match capture::mark(stream)? {
+        None => event.record(stream),
+        mark => {
+            locked(&event.state).captured = mark;
+            Ok(())
+        }
+    }
+}
+
+/// Lets a stream wait; an event of a capture draws the stream into it.
+pub fn wait_in(stream: &'static Stream, event: &'static Event, flags: c_uint) -> Answer {
+    let mark = locked(&event.state).captured.clone();
+    match mark {
+        Some(mark) => capture::join(stream, &mark),
+        None if !capture::any() => event.wait(stream),
+        None if flags == CU_EVENT_RECORD_EXTERNAL => {
+            if capture::take(stream, &Work::Wait(event))? {
+                Ok(())
+            } else {
+                event.wait(stream)
+            }
+        }
+        // An event from outside cannot be waited for inside: the graph would not know it.
+        None if capture::mark(stream)?.is_some() => {
+            capture::break_isolated(stream);
+            Err(CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+        }
+        None => event.wait(stream),
+    }
+}
+
+impl Driver {
+    pub fn cuEventCreate(out: *mut CUevent, flags: c_uint) -> Answer {
+        context::current()?;
+        put(out, create(flags)?.handle.raw())
+    }
+
+    pub fn cuEventDestroy(event: CUevent) -> Answer {
+        Self::cuEventDestroy_v2(event)
+    }
+
+    pub fn cuEventDestroy_v2(event: CUevent) -> Answer {
+        destroy(of(event)?)
+    }
+
+    pub fn cuEventRecord(event: CUevent, stream: CUstream) -> Answer {
+        record_in(stream::of(stream)?, of(event)?, 0)
+    }
+
+    pub fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: c_uint) -> Answer {
+        record_in(stream::of(stream)?, of(event)?, flags)
+    }
+
+    pub fn cuEventQuery(event: CUevent) -> Answer {
+        let event = of(event)?;
+        capture::forbid_unsafe()?;
+        let recorded = event.recorded()?;
+        let done = recorded == 0 || session::current()?.event_stamp(event.slot, recorded)?.is_some();
+        if done { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
+    }
+
+    pub fn cuEventSynchronize(event: CUevent) -> Answer {
+        let event = of(event)?;
+        capture::forbid_unsafe()?;
+        match event.recorded()? {
+            0 => Ok(()),
+            recorded => session::current()?.await_event(event.slot, recorded),
+        }
+    }
+
+    pub fn cuEventElapsedTime(out: *mut c_float, start: CUevent, end: CUevent) -> Answer {
+        Self::cuEventElapsedTime_v2(out, start, end)
+    }
+
+    pub fn cuEventElapsedTime_v2(out: *mut c_float, start: CUevent, end: CUevent) -> Answer {
+        let (start, end) = (of(start)?.stamp()?, of(end)?.stamp()?);
+        // Signed: the end may have been recorded before the start. An f32 holds what the call can say.
+        put(out, end.wrapping_sub(start).cast_signed() as c_float / 1e6)
+    }
+}

@@ -1,0 +1,122 @@
+//! From the driver's descriptions of nodes to work, and back.
+
+use weir_abi::types::*;
+
+use super::{Graph, exec::Exec};
+use crate::copy::Copy;
+use crate::edge::Answer;
+use crate::fill::Fill;
+use crate::launch::Launch;
+use crate::work::Work;
+use crate::{context, event, function, graph_memory};
+
+/// A kernel node as CUDA 12 describes it.
+pub fn kernel(node: &CUDA_KERNEL_NODE_PARAMS) -> Answer<Work> {
+    let function = if node.func.is_null() { node.kern } else { node.func };
+    let launch = Launch {
+        function: function::of(function)?,
+        grid: [node.grid_dim_x, node.grid_dim_y, node.grid_dim_z],
+        block: [node.block_dim_x, node.block_dim_y, node.block_dim_z],
+        shared_bytes: node.shared_mem_bytes,
+        params: [node.kernel_params, node.extra],
+    };
+    launch.check()?;
+    Ok(Work::Kernel(launch))
+}
+
+/// A kernel node as CUDA 10 and 11 describe it.
+pub fn older_kernel(node: &CUDA_KERNEL_NODE_PARAMS_v1) -> Answer<Work> {
+    kernel(&CUDA_KERNEL_NODE_PARAMS {
+        func: node.func,
+        grid_dim_x: node.grid_dim_x,
+        grid_dim_y: node.grid_dim_y,
+        grid_dim_z: node.grid_dim_z,
+        block_dim_x: node.block_dim_x,
+        block_dim_y: node.block_dim_y,
+        block_dim_z: node.block_dim_z,
+        shared_mem_bytes: node.shared_mem_bytes,
+        kernel_params: node.kernel_params,
+        extra: node.extra,
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    })
+}
+
+/// The description of a kernel node.
+pub fn describe_kernel(work: &Work) -> Option<CUDA_KERNEL_NODE_PARAMS> {
+    let Work::Kernel(launch) = work else { return None };
+    let ([grid_dim_x, grid_dim_y, grid_dim_z], [block_dim_x, block_dim_y, block_dim_z]) =
+        (launch.grid, launch.block);
+    let [kernel_params, extra] = launch.params;
+    Some(CUDA_KERNEL_NODE_PARAMS {
+        func: launch.function.handle.raw(),
+        grid_dim_x,
+        grid_dim_y,
+        grid_dim_z,
+        block_dim_x,
+        block_dim_y,
+        block_dim_z,
+        shared_mem_bytes: launch.shared_bytes,
+        kernel_params,
+        extra,
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    })
+}
+
+/// A copy node.
+pub fn copy(node: &CUDA_MEMCPY3D) -> Answer<Work> {
+    Copy::from_3d(node).map(Work::Copy)
+}
+
+/// A memset node.
+pub fn fill(node: &CUDA_MEMSET_NODE_PARAMS) -> Answer<Work> {
+    Fill::from_node(node).map(Work::Fill)
+}
+
+/// The description of a memset node.
+pub fn describe_fill(work: &Work) -> Option<CUDA_MEMSET_NODE_PARAMS> {
+    if let Work::Fill(fill) = work { Some(fill.to_node()) } else { None }
+}
+
+/// A host node.
+pub fn host(node: &CUDA_HOST_NODE_PARAMS) -> Answer<Work> {
+    Ok(Work::Host { function: node.func.ok_or(CUDA_ERROR_INVALID_VALUE)?, data: node.user_data })
+}
+
+/// The description of a host node.
+pub fn describe_host(work: &Work) -> Option<CUDA_HOST_NODE_PARAMS> {
+    let Work::Host { function, data } = work else { return None };
+    Some(CUDA_HOST_NODE_PARAMS { func: Some(*function), user_data: *data })
+}
+
+/// A graph as a node: as it is now, later changes do not reach it.
+pub fn child(graph: &'static Graph) -> Answer<Work> {
+    Exec::create(graph.duplicate()?).map(Work::Child)
+}
+
+/// An allocation node; its address is known from now on.
+pub fn alloc(node: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Answer<Work> {
+    node.dptr = graph_memory::plan(context::current()?, node.bytesize)?;
+    Ok(Work::Alloc { address: node.dptr })
+}
+
+/// A node of the generic calls.
+pub fn any(node: &mut CUgraphNodeParams) -> Answer<Work> {
+    // SAFETY: for every arm: the kind says which member of the union the caller has set.
+    unsafe {
+        match node.kind {
+            CU_GRAPH_NODE_TYPE_KERNEL => kernel(&node.node.kernel),
+            CU_GRAPH_NODE_TYPE_MEMCPY => copy(&node.node.memcpy.copy_params),
+            CU_GRAPH_NODE_TYPE_MEMSET => fill(&node.node.memset.memset),
+            CU_GRAPH_NODE_TYPE_HOST => host(&node.node.host),
+            CU_GRAPH_NODE_TYPE_GRAPH => child(super::of(node.node.graph)?),
+            CU_GRAPH_NODE_TYPE_EMPTY => Ok(Work::Empty),
+            CU_GRAPH_NODE_TYPE_WAIT_EVENT => Ok(Work::Wait(event::of(node.node.event)?)),
+            CU_GRAPH_NODE_TYPE_EVENT_RECORD => Ok(Work::Record(event::of(node.node.event)?)),
+            CU_GRAPH_NODE_TYPE_MEM_ALLOC => alloc(&mut node.node.alloc),
+            CU_GRAPH_NODE_TYPE_MEM_FREE => Ok(Work::Free { address: node.node.free }),
+            _ => Err(CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+}

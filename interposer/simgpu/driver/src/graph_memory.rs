@@ -1,0 +1,99 @@
+//! Memory of graphs: an allocation node has its address from the start, and takes memory when it runs.
+//!
+//! A device keeps what its graphs have once taken until it is trimmed, as drivers do.
+
+use std::ffi::*;
+use std::sync::Mutex;
+
+use weir_abi::types::*;
+
+use crate::api::Driver;
+use crate::context::Context;
+use crate::edge::{Answer, get, put};
+use crate::memory::{self, Allocation, GRANULE, Kind};
+use crate::{backing, device, locked, session};
+
+static USE: [Mutex<Use>; device::MOST] =
+    [const { Mutex::new(Use { used: [0; 2], reserved: [0; 2] }) }; device::MOST];
+
+/// What the graphs of one device use and have reserved, bytes: now, and at the highest.
+#[derive(Clone, Copy)]
+struct Use {
+    used: [usize; 2],
+    reserved: [usize; 2],
+}
+
+/// Picks the address for an allocation node.
+pub fn plan(context: &'static Context, bytes: usize) -> Answer<CUdeviceptr> {
+    if bytes == 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let charged = bytes.checked_next_multiple_of(GRANULE).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    let address = backing::take(bytes)?;
+    memory::enter(address, bytes, charged, context, Kind::Graph);
+    Ok(address)
+}
+
+/// The allocation node runs.
+pub fn take(address: CUdeviceptr) -> Answer {
+    let Allocation { context, charged, .. } = memory::require(address, 0)?;
+    let mut usage = locked(&USE[device::check(context.device)?]);
+    let used = usage.used[0] + charged;
+    if let Some(more) = used.checked_sub(usage.reserved[0]).filter(|more| *more > 0) {
+        session::current()?.reserve(context.device, more)?;
+        usage.reserved = [used, usage.reserved[1].max(used)];
+    }
+    usage.used = [used, usage.used[1].max(used)];
+    Ok(())
+}
+
+/// The free node runs, or the client frees what a graph has left allocated.
+pub fn give_back(address: CUdeviceptr) -> Answer {
+    forget(&memory::require(address, 0)?)
+}
+
+/// As [`give_back`], for an allocation that is out of the books already.
+pub fn forget(allocation: &Allocation) -> Answer {
+    let mut usage = locked(&USE[device::check(allocation.context.device)?]);
+    usage.used[0] = usage.used[0].saturating_sub(allocation.charged);
+    Ok(())
+}
+
+impl Driver {
+    pub fn cuDeviceGetGraphMemAttribute(
+        device: CUdevice,
+        which: CUgraphMem_attribute,
+        out: *mut c_void,
+    ) -> Answer {
+        let usage = *locked(&USE[device::check(device)?]);
+        let value = match which {
+            CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT => usage.used[0],
+            CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => usage.used[1],
+            CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => usage.reserved[0],
+            CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => usage.reserved[1],
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        put(out.cast(), value as u64)
+    }
+
+    pub fn cuDeviceSetGraphMemAttribute(
+        device: CUdevice,
+        which: CUgraphMem_attribute,
+        value: *mut c_void,
+    ) -> Answer {
+        let mut usage = locked(&USE[device::check(device)?]);
+        match (which, get(value.cast::<u64>().cast_const())?) {
+            (CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, 0) => usage.used[1] = usage.used[0],
+            (CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, 0) => usage.reserved[1] = usage.reserved[0],
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        }
+        Ok(())
+    }
+
+    pub fn cuDeviceGraphMemTrim(device: CUdevice) -> Answer {
+        let mut usage = locked(&USE[device::check(device)?]);
+        let spare = usage.reserved[0] - usage.used[0];
+        usage.reserved[0] = usage.used[0];
+        if spare == 0 { Ok(()) } else { session::current()?.release(device, spare) }
+    }
+}

@@ -1,0 +1,43 @@
+//! What a launch costs: the configuration's row for the kernel's name, looked up once per function.
+
+use std::path::PathBuf;
+
+use weir_simgpu_link::config::{Config, DRIVER_VERSION, KernelRow, waves_ns};
+use weir_simgpu_link::{Kernel, place};
+
+use crate::launch::Launch;
+
+/// What launches of one function cost.
+pub struct Price {
+    row: Option<KernelRow>,
+    ns_per_block: u64,
+}
+
+impl Price {
+    /// The price of kernels of this name.
+    pub fn of_name(name: &str, config: &Config) -> Price {
+        Price { row: config.kernel_row(name).cloned(), ns_per_block: config.ns_per_block }
+    }
+
+    /// What this launch asks of a device with so many SMs.
+    #[inline]
+    pub fn of(&self, launch: &Launch, sms: u32) -> Kernel {
+        let (blocks, per_sm) = (launch.blocks(), launch.blocks_per_sm());
+        let solo_ns = match &self.row {
+            Some(row) => row.solo_ns(blocks, per_sm, sms, self.ns_per_block),
+            None => waves_ns(self.ns_per_block, blocks, per_sm, sms),
+        };
+        // Resident blocks, as the broker counts them: the fullest SMs hold `per_sm` of them each.
+        let held = u32::try_from(blocks.div_ceil(u64::from(per_sm.max(1)))).unwrap_or(u32::MAX);
+        let blocks = self.row.as_ref().and_then(|row| row.blocks).unwrap_or(held);
+        let bandwidth_permille = self.row.as_ref().map_or(0, |row| row.bandwidth * 10);
+        Kernel { solo_ns, blocks, bandwidth_permille, spins: false }
+    }
+}
+
+/// The driver version that the configuration says. A configuration that cannot be used is `cuInit`'s to
+/// refuse; until then the default holds.
+pub fn driver_version() -> u32 {
+    let path = std::env::var_os(place::CONFIG).map(PathBuf::from);
+    Config::load(path.as_deref()).map_or(DRIVER_VERSION, |config| config.driver_version)
+}

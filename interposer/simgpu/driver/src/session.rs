@@ -1,0 +1,338 @@
+//! This process's session with the broker, and the counters of its calls.
+//!
+//! Before `cuInit` calls are counted here; with the session the counts move to the page that the broker reads,
+//! where they outlive this process. After a fork the child has no session: as with a driver, all that it may
+//! do is to be told so.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use weir_abi::types::*;
+use weir_simgpu_link::{self as link, Kind, Refusal, SessionError, StreamKind, Work};
+
+use crate::context::Context;
+use crate::edge::Answer;
+use crate::launch::Launch;
+use crate::locked;
+use crate::stream::{self, Stream};
+use crate::visible;
+
+pub use link::Direction;
+
+/// Counters of one kind, one per row of the table.
+type Counters = [AtomicU64; link::page::CALLS];
+
+static EARLY_CALLS: Counters = [const { AtomicU64::new(0) }; link::page::CALLS];
+static EARLY_REFUSED: Counters = [const { AtomicU64::new(0) }; link::page::CALLS];
+static CALLS: AtomicPtr<Counters> = AtomicPtr::new((&raw const EARLY_CALLS).cast_mut());
+static REFUSED: AtomicPtr<Counters> = AtomicPtr::new((&raw const EARLY_REFUSED).cast_mut());
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
+static FORKED: AtomicBool = AtomicBool::new(false);
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// The session of this process.
+pub struct Session {
+    link: link::Session,
+    /// The devices that this process sees.
+    pub devices: Vec<Device>,
+    /// What a launch call takes of the CPU beyond its own work, ns.
+    launch_cpu_ns: u64,
+}
+
+/// A visible device.
+pub struct Device {
+    /// Its number at the broker.
+    number: u32,
+    /// Its name; says that it is simulated.
+    pub name: String,
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// Capacity, bytes.
+    pub memory_bytes: u64,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// PCI bus number.
+    pub pci_bus: u32,
+}
+
+fn code(error: &SessionError) -> CUresult {
+    match error {
+        SessionError::Refused(Refusal::OutOfMemory) | SessionError::Streams => CUDA_ERROR_OUT_OF_MEMORY,
+        SessionError::Refused(Refusal::NoSuchDevice) => CUDA_ERROR_INVALID_DEVICE,
+        SessionError::Refused(Refusal::NoSuchContext) => CUDA_ERROR_INVALID_CONTEXT,
+        SessionError::Refused(Refusal::NotHeld) => CUDA_ERROR_INVALID_VALUE,
+        _ => CUDA_ERROR_SYSTEM_NOT_READY,
+    }
+}
+
+/// The broker's answer as the driver's.
+fn answer<T>(result: Result<T, SessionError>) -> Answer<T> {
+    result.map_err(|error| code(&error))
+}
+
+/// Counts a call.
+#[inline]
+pub fn count(index: usize) {
+    bump(&CALLS, index);
+}
+
+/// Counts a call that was answered with an error, and passes the code on.
+#[cold]
+pub fn refused(index: usize, code: CUresult) -> CUresult {
+    bump(&REFUSED, index);
+    code
+}
+
+#[inline]
+fn bump(counters: &AtomicPtr<Counters>, index: usize) {
+    // SAFETY: either the static above or the page of the session, which is never unmapped.
+    let counters = unsafe { &*counters.load(Ordering::Relaxed) };
+    // Relaxed: a count orders nothing.
+    counters[index].fetch_add(1, Ordering::Relaxed);
+}
+
+/// The session.
+///
+/// # Errors
+/// `CUDA_ERROR_NOT_INITIALIZED` before `cuInit` and in a forked child.
+#[inline]
+pub fn current() -> Answer<&'static Session> {
+    // SAFETY: null, or a session that `open` has leaked: it lives as long as the process.
+    unsafe { SESSION.load(Ordering::Acquire).as_ref() }.ok_or(CUDA_ERROR_NOT_INITIALIZED)
+}
+
+/// Whether there is a session.
+#[inline]
+pub fn check_initialized() -> Answer {
+    current().map(drop)
+}
+
+thread_local! {
+    static MARK: Cell<u8> = const { Cell::new(0) };
+}
+
+/// A number that tells the living threads of this process apart.
+pub fn thread() -> u64 {
+    MARK.with(|mark| std::ptr::from_ref(mark).addr() as u64)
+}
+
+/// Opens the session, once. What the broker says when it cannot start goes to stderr: a client's own
+/// message would only be "system not ready".
+///
+/// # Errors
+/// `CUDA_ERROR_SYSTEM_NOT_READY` without a broker, `CUDA_ERROR_NO_DEVICE` when none is visible.
+pub fn open() -> Answer {
+    let _one = locked(&OPENING);
+    if FORKED.load(Ordering::Relaxed) {
+        return Err(CUDA_ERROR_NOT_INITIALIZED);
+    }
+    if current().is_ok() {
+        return Ok(());
+    }
+    let link = link::Session::connect(Kind::Cuda).map_err(|error| {
+        tell(&error);
+        code(&error)
+    })?;
+    let devices = devices(&link);
+    if devices.is_empty() {
+        return Err(CUDA_ERROR_NO_DEVICE);
+    }
+    let session: &'static Session =
+        Box::leak(Box::new(Session { launch_cpu_ns: link.config().launch_cpu_ns, link, devices }));
+    session.take_over_counters()?;
+    crate::fault::arm(session.config());
+    // SAFETY: a plain function without arguments, which stays loaded as long as the process.
+    unsafe { libc::pthread_atfork(None, None, Some(forget_in_child)) };
+    SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);
+    Ok(())
+}
+
+fn devices(link: &link::Session) -> Vec<Device> {
+    let all = &link.welcome().devices;
+    let wanted = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let uuids: Vec<String> = all.iter().map(link::Device::uuid_text).collect();
+    let about = |place: usize| {
+        let device = all.get(place)?;
+        Some(Device {
+            number: u32::try_from(place).ok()?,
+            name: crate::NAME.to_owned(),
+            uuid: device.uuid,
+            memory_bytes: device.memory_bytes,
+            sms: device.sms,
+            pci_bus: device.pci_bus.into(),
+        })
+    };
+    visible::places(wanted.as_deref(), &uuids)
+        .into_iter()
+        .filter_map(about)
+        .take(crate::device::MOST)
+        .collect()
+}
+
+/// Says once why there is no GPU.
+#[allow(clippy::print_stderr, reason = "a driver has no other way to say more than a code")]
+fn tell(error: &SessionError) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        eprintln!("weir simulated GPU: {error}");
+    }
+}
+
+/// In a forked child: no session, and counters of its own.
+extern "C" fn forget_in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+    SESSION.store(std::ptr::null_mut(), Ordering::Relaxed);
+    CALLS.store((&raw const EARLY_CALLS).cast_mut(), Ordering::Relaxed);
+    REFUSED.store((&raw const EARLY_REFUSED).cast_mut(), Ordering::Relaxed);
+}
+
+/// Keeps this CPU busy for so long: a real launch takes microseconds, and does not sleep.
+#[cold]
+fn burn(ns: u64) {
+    let until = link::now_ns() + ns;
+    while link::now_ns() < until {
+        std::hint::spin_loop();
+    }
+}
+
+impl Session {
+    /// The configuration in force.
+    pub fn config(&self) -> &link::config::Config {
+        self.link.config()
+    }
+
+    /// Moves the counts so far to the page, where all further ones go.
+    fn take_over_counters(&'static self) -> Answer {
+        let page = answer(self.link.page())?;
+        let moves = [(&CALLS, &EARLY_CALLS, &page.calls), (&REFUSED, &EARLY_REFUSED, &page.refused)];
+        for (counters, early, shared) in moves {
+            counters.store(std::ptr::from_ref(shared).cast_mut(), Ordering::Release);
+            for (from, to) in early.iter().zip(shared) {
+                to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&self, device: CUdevice) -> Answer<u32> {
+        Ok(self.devices[crate::device::check(device)?].number)
+    }
+
+    /// Makes a context at the broker, which charges its overhead.
+    pub fn create_context(&self, device: CUdevice) -> Answer<u32> {
+        answer(self.link.create_context(self.number(device)?))
+    }
+
+    /// Ends a context.
+    pub fn destroy_context(&self, context: &Context) -> Answer {
+        answer(self.link.destroy_context(context.id))
+    }
+
+    /// Makes a stream: its slot.
+    pub fn create_stream(&self, context: &Context, kind: stream::Kind, priority: i32) -> Answer<u32> {
+        let kind = match kind {
+            stream::Kind::Legacy => StreamKind::Legacy,
+            stream::Kind::PerThread | stream::Kind::Blocking => StreamKind::Blocking,
+            stream::Kind::NonBlocking => StreamKind::NonBlocking,
+        };
+        answer(self.link.open_stream(context.id, kind, priority))
+    }
+
+    /// Ends a stream; what it holds is still done.
+    pub fn destroy_stream(&self, stream: &Stream) -> Answer {
+        answer(self.link.close_stream(stream.slot))
+    }
+
+    /// Takes device memory.
+    pub fn reserve(&self, device: CUdevice, bytes: usize) -> Answer {
+        answer(self.link.reserve(self.number(device)?, bytes as u64))
+    }
+
+    /// Gives device memory back.
+    pub fn release(&self, device: CUdevice, bytes: usize) -> Answer {
+        answer(self.link.release(self.number(device)?, bytes as u64))
+    }
+
+    /// Free and total memory of a device, bytes.
+    pub fn memory_info(&self, device: CUdevice) -> Answer<(usize, usize)> {
+        let (total, used, _) = answer(self.link.memory(self.number(device)?))?;
+        let bytes = |amount: u64| usize::try_from(amount).unwrap_or(usize::MAX);
+        Ok((bytes(total.saturating_sub(used)), bytes(total)))
+    }
+
+    /// Puts a kernel into a stream.
+    #[inline]
+    pub fn launch(&self, stream: &Stream, launch: &Launch) -> Answer<u64> {
+        let kernel = launch.function.price.of(launch, stream.context.sms);
+        let pushed = answer(self.link.push(stream.slot, Work::Kernel(kernel)));
+        if self.launch_cpu_ns > 0 {
+            burn(self.launch_cpu_ns);
+        }
+        pushed
+    }
+
+    /// Puts a copy into a stream.
+    pub fn copy(&self, stream: &Stream, direction: Direction, bytes: u64) -> Answer<u64> {
+        answer(self.link.push(stream.slot, Work::Copy { direction, bytes }))
+    }
+
+    /// Puts a memset into a stream.
+    pub fn fill(&self, stream: &Stream, bytes: u64) -> Answer<u64> {
+        answer(self.link.push(stream.slot, Work::Memset { bytes }))
+    }
+
+    /// Holds a stream until it is resumed; the place at which it stops.
+    pub fn hold(&self, stream: &Stream) -> Answer<u64> {
+        answer(self.link.push(stream.slot, Work::Host))
+    }
+
+    /// Lets a held stream go on.
+    pub fn resume(&self, slot: u32, place: u64) -> Answer {
+        answer(self.link.resume(slot, place))
+    }
+
+    /// Records an event slot in a stream: the record's number.
+    pub fn record_event(&self, stream: &Stream, slot: u32) -> Answer<u32> {
+        answer(self.link.push_record(stream.slot, slot))
+    }
+
+    /// Lets a stream wait for a record.
+    pub fn wait_event(&self, stream: &Stream, slot: u32, record: u32) -> Answer {
+        answer(self.link.push(stream.slot, Work::Wait { slot, record })).map(drop)
+    }
+
+    /// When the front end came to a record, ns; `None` if it has not.
+    pub fn event_stamp(&self, slot: u32, record: u32) -> Answer<Option<u64>> {
+        if let Some(stamp) = self.link.event_stamp(slot, record) {
+            return Ok(Some(stamp));
+        }
+        // The broker may not have looked for a while: the next query shall know.
+        answer(self.link.look())?;
+        Ok(self.link.event_stamp(slot, record))
+    }
+
+    /// Waits for a record.
+    pub fn await_event(&self, slot: u32, record: u32) -> Answer {
+        answer(self.link.wait_event(slot, record))
+    }
+
+    /// Place of the last command of a stream.
+    pub fn submitted(&self, slot: u32) -> Answer<u64> {
+        answer(self.link.submitted(slot))
+    }
+
+    /// Whether a stream is done up to a place.
+    pub fn is_done(&self, slot: u32, place: u64) -> Answer<bool> {
+        if answer(self.link.completed(slot))? >= place {
+            return Ok(true);
+        }
+        answer(self.link.look())?;
+        Ok(answer(self.link.completed(slot))? >= place)
+    }
+
+    /// Waits until a stream is done up to a place.
+    pub fn wait(&self, slot: u32, place: u64) -> Answer {
+        answer(self.link.wait_completed(slot, place))
+    }
+}

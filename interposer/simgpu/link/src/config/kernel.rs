@@ -1,0 +1,109 @@
+//! What kernels cost: rows of the table. The same rows serve Weir's node manager as price table.
+//!
+//! ```toml
+//! [[kernel]]
+//! name = "gemm_*"        # `*` stands for any text, also none
+//! time_us = 120.5        # alone on the GPU, whatever the grid; or
+//! # ns_per_block = 5000  # times the waves of its grid
+//! blocks = 54            # holds that many SMs instead of what its grid says (optional)
+//! bandwidth = 40         # percent of the memory bandwidth (optional, 0)
+//! ```
+
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
+
+/// Longest time in a row, us (1 hour).
+const LONGEST_US: f64 = 3.6e9;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelRow {
+    /// Which kernels: a name, `*` for any text.
+    pub name: String,
+    /// Time alone, us.
+    #[serde(default, deserialize_with = "time")]
+    pub time_us: Option<f64>,
+    /// Time of one block, ns.
+    #[serde(default)]
+    pub ns_per_block: Option<u64>,
+    /// Blocks resident, instead of the grid's.
+    #[serde(default)]
+    pub blocks: Option<u32>,
+    /// Percent of the memory bandwidth.
+    #[serde(default, deserialize_with = "percent")]
+    pub bandwidth: u32,
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let value = Option::<f64>::deserialize(from)?;
+    match value {
+        Some(us) if !(us > 0.0 && us <= LONGEST_US) => {
+            Err(de::Error::custom(format!("{us} is not between 0.001 and {LONGEST_US} us")))
+        }
+        _ => Ok(value),
+    }
+}
+
+fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        value @ 0..=100 => Ok(value),
+        value => Err(de::Error::custom(format!("{value} is not between 0 and 100 percent"))),
+    }
+}
+
+impl KernelRow {
+    /// Time alone on the GPU, ns, of a grid of `blocks`, of which `per_sm` fit on each of `sms` SMs. Blocks
+    /// run in waves: a last wave that is nearly empty costs as much as a full one (the tail).
+    pub fn solo_ns(&self, blocks: u64, per_sm: u32, sms: u32, default_ns_per_block: u64) -> u64 {
+        match self.time_us {
+            #[allow(clippy::cast_possible_truncation, reason = "whole ns are meant")]
+            // A positive finite f64 in range (checked when read), so the cast is exact to the ns.
+            Some(us) => ((us * 1e3) as u64).max(1),
+            None => waves_ns(self.ns_per_block.unwrap_or(default_ns_per_block), blocks, per_sm, sms),
+        }
+    }
+}
+
+/// Time of `blocks` in waves of `per_sm` x `sms`, ns.
+pub fn waves_ns(ns_per_block: u64, blocks: u64, per_sm: u32, sms: u32) -> u64 {
+    let wave = u64::from(per_sm.max(1)) * u64::from(sms.max(1));
+    blocks.max(1).div_ceil(wave).saturating_mul(ns_per_block).clamp(1, crate::command::LONGEST_NS)
+}
+
+/// Whether `name` is what `pattern` means; `*` stands for any text.
+pub fn glob_matches(pattern: &str, name: &str) -> bool {
+    let Some((head, mut rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    // The leftmost place of each middle part is the best one: it leaves the most for what follows.
+    while let Some((part, after)) = rest.split_once('*') {
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+        rest = after;
+    }
+    name.ends_with(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, name) in
+            [("*", ""), ("a*", "abc"), ("*c", "abc"), ("a*c", "ac"), ("a*b*c", "a1b2bc"), ("x", "x")]
+        {
+            assert!(glob_matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("a", "ab"), ("a*c", "ab"), ("ab*ba", "aba"), ("*x*", "abc")] {
+            assert!(!glob_matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn one_block_more_than_a_wave_costs_a_second_wave() {
+        assert_eq!(waves_ns(1_000, 108, 1, 108), 1_000);
+        assert_eq!(waves_ns(1_000, 109, 1, 108), 2_000);
+        assert_eq!(waves_ns(1_000, 109, 2, 108), 1_000);
+    }
+}

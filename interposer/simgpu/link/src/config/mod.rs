@@ -1,0 +1,320 @@
+//! Configuration of the simulated machine: one TOML file (`$WEIR_SIMGPU_CONFIG`), single keys overridden from
+//! the environment. Defaults describe one NVIDIA A100 40 GB; each is a named constant with its source.
+//! Nonsense is refused with the line, the key and the range.
+
+mod fault;
+mod kernel;
+mod size;
+
+pub use fault::{Fault, FaultAction, When};
+pub use kernel::{KernelRow, glob_matches, waves_ns};
+pub use size::{ParseSize, Size};
+
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+/// Memory of an A100 40 GB. Source: NVIDIA A100 data sheet.
+pub const MEMORY: Size = Size(40 << 30);
+/// SMs of an A100. Source: NVIDIA A100 white paper.
+pub const SMS: u32 = 108;
+/// A context's turn under time-slicing, us. Source: the driver's default class "medium", 2 ms in nvidia-smi's help.
+pub const SLICE_US: u64 = 2_000;
+/// A switch between contexts, us. Source: two sliced tenants got 92 % in sum on an A100, i.e. a twentieth to a
+/// tenth of the slice (GA100 note); to be replaced by calibration.
+pub const SWITCH_US: u64 = 100;
+/// Commands a stream takes before the launcher blocks. Source: common experience, about 1,024.
+pub const QUEUE_DEPTH: u32 = 1_024;
+/// From submission to start on an idle GPU, us. Source: 3-6 us between launch and start in profiler traces.
+pub const SUBMIT_TO_START_US: u64 = 4;
+/// Host to device and back, GB/s. Source: PCIe 4.0 x16, 32 GB/s less protocol.
+pub const PCIE_GB_S: u64 = 25;
+/// To another device, GB/s. Source: A100 NVLink, 600 GB/s in both directions.
+pub const PEER_GB_S: u64 = 300;
+/// Device memory, GB/s. Source: A100 40 GB data sheet, 1,555 GB/s.
+pub const DEVICE_GB_S: u64 = 1_555;
+/// Memory that a context takes. Source: `nvidia-smi` beside an empty context on an A100, about 400 MiB.
+pub const CONTEXT_OVERHEAD: Size = Size(400 << 20);
+/// How long a broker stays without clients, ms. Long enough for a shell loop of short programs.
+pub const LINGER_MS: u64 = 2_000;
+/// The CUDA version that the driver says, 1000 x major + 10 x minor.
+pub const DRIVER_VERSION: u32 = 12_090;
+/// Time of one block of a kernel without a row, ns.
+pub const NS_PER_BLOCK: u64 = 5_000;
+/// Bandwidth demand at which kernels begin to slow each other, thousandths of the device's. Ours: DRAM
+/// efficiency under mixed streams is commonly seen at 80-90 % of the peak.
+pub const BANDWIDTH_KNEE: u32 = 850;
+
+/// How contexts share the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Each context in turn.
+    TimeSlice,
+    /// All at once, as under MPS.
+    Mps,
+}
+
+impl Mode {
+    /// As written in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::TimeSlice => "time-slice",
+            Mode::Mps => "mps",
+        }
+    }
+}
+
+/// The whole configuration, complete and in range.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Number of GPUs, 1 to 16.
+    #[serde(deserialize_with = "within::<1, 16, _, _>")]
+    pub gpus: u32,
+    /// Memory of each, `40GiB`.
+    pub memory: Size,
+    /// SMs of each, 1 to 1,024.
+    #[serde(deserialize_with = "within::<1, 1024, _, _>")]
+    pub sms: u32,
+    /// `time-slice` or `mps`.
+    pub mode: Mode,
+    /// A context's turn, us, 10 to 1,000,000.
+    #[serde(deserialize_with = "within::<10, 1_000_000, _, _>")]
+    pub slice_us: u64,
+    /// A switch of contexts, us, 1 to 100,000: never zero, real ones are not.
+    #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
+    pub switch_us: u64,
+    /// Commands outstanding in one stream, 1 to 2,048.
+    #[serde(deserialize_with = "within::<1, 2048, _, _>")]
+    pub queue_depth: u32,
+    /// How long the broker stays without clients, ms, up to one hour.
+    #[serde(deserialize_with = "within::<0, 3_600_000, _, _>")]
+    pub linger_ms: u64,
+    /// CUDA version of the driver, 11000 to 13990.
+    #[serde(deserialize_with = "within::<11_000, 13_990, _, _>")]
+    pub driver_version: u32,
+    /// CPU time that each launch call burns, ns.
+    #[serde(deserialize_with = "within::<0, 1_000_000, _, _>")]
+    pub launch_cpu_ns: u64,
+    /// From submission to start on an idle GPU, us.
+    #[serde(deserialize_with = "within::<0, 100_000, _, _>")]
+    pub submit_to_start_us: u64,
+    /// Host to device, GB/s.
+    #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
+    pub host_to_device_gb_s: u64,
+    /// Device to host, GB/s.
+    #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
+    pub device_to_host_gb_s: u64,
+    /// To another device, GB/s.
+    #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
+    pub peer_gb_s: u64,
+    /// Within a device, GB/s.
+    #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
+    pub device_gb_s: u64,
+    /// Memory that each context takes.
+    pub context_overhead: Size,
+    /// Time of one block of a kernel that no row names, ns.
+    #[serde(deserialize_with = "within::<1, 3_600_000_000_000, _, _>")]
+    pub ns_per_block: u64,
+    /// What kernels cost; the first row whose name matches counts.
+    pub kernel: Vec<KernelRow>,
+    /// Faults to inject.
+    pub fault: Vec<Fault>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            gpus: 1,
+            memory: MEMORY,
+            sms: SMS,
+            mode: Mode::TimeSlice,
+            slice_us: SLICE_US,
+            switch_us: SWITCH_US,
+            queue_depth: QUEUE_DEPTH,
+            linger_ms: LINGER_MS,
+            driver_version: DRIVER_VERSION,
+            launch_cpu_ns: 0,
+            submit_to_start_us: SUBMIT_TO_START_US,
+            host_to_device_gb_s: PCIE_GB_S,
+            device_to_host_gb_s: PCIE_GB_S,
+            peer_gb_s: PEER_GB_S,
+            device_gb_s: DEVICE_GB_S,
+            context_overhead: CONTEXT_OVERHEAD,
+            ns_per_block: NS_PER_BLOCK,
+            kernel: Vec::new(),
+            fault: Vec::new(),
+        }
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error(
+        "cannot read the configuration `{path}`: {why}\nhelp: correct WEIR_SIMGPU_CONFIG, or unset it for the defaults"
+    )]
+    Read {
+        /// Which.
+        path: String,
+        /// The system's word.
+        why: std::io::Error,
+    },
+    /// The file has nonsense in it.
+    #[error(
+        "the configuration `{path}` cannot be used:\n{why}help: `weir-simgpu check {path}` tries it again"
+    )]
+    File {
+        /// Which.
+        path: String,
+        /// With line, key and range.
+        why: String,
+    },
+    /// A variable has nonsense in it.
+    #[error(
+        "the environment variable {name}={value} cannot be used: {why}\nhelp: correct it, or unset it for the default"
+    )]
+    Variable {
+        /// Which.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+/// Variables that override keys, and whether the value is text in TOML.
+const OVERRIDES: [(&str, &str, bool); 7] = [
+    ("WEIR_SIMGPU_GPUS", "gpus", false),
+    ("WEIR_SIMGPU_MEMORY", "memory", true),
+    ("WEIR_SIMGPU_SMS", "sms", false),
+    ("WEIR_SIMGPU_MODE", "mode", true),
+    ("WEIR_SIMGPU_SLICE_US", "slice_us", false),
+    ("WEIR_SIMGPU_SWITCH_US", "switch_us", false),
+    ("WEIR_SIMGPU_DRIVER_VERSION", "driver_version", false),
+];
+
+impl Config {
+    /// From a file, if one is named, and from the environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with the line or the variable.
+    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let config = path.map_or_else(|| Ok(Self::default()), Self::from_file)?;
+        config.overridden(|name| std::env::var(name).ok())
+    }
+
+    /// From a file alone.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with the line.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).map_err(|why| ConfigError::Read { path: shown.clone(), why })?;
+        let config: Self =
+            toml::from_str(&text).map_err(|why| ConfigError::File { path: shown, why: why.to_string() })?;
+        config.consistent()
+    }
+
+    /// With the variables that `get` finds.
+    fn overridden(self, get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let mut table = toml::Table::try_from(&self).map_err(|why| ConfigError::Conflict(why.to_string()))?;
+        for (name, key, text) in OVERRIDES {
+            let Some(value) = get(name) else { continue };
+            let refuse = |why: String| ConfigError::Variable { name, value: value.clone(), why };
+            let parsed = if text {
+                toml::Value::String(value.clone())
+            } else {
+                let number = value.parse().map_err(|_| refuse("a whole number is expected".into()))?;
+                toml::Value::Integer(number)
+            };
+            // Tried alone, so that the error is about this variable.
+            let alone = toml::Table::from_iter([(key.to_owned(), parsed.clone())]);
+            alone.try_into::<Self>().map_err(|why| refuse(why.message().to_owned()))?;
+            table.insert(key.to_owned(), parsed);
+        }
+        table.try_into::<Self>().map_err(|why| ConfigError::Conflict(why.to_string()))?.consistent()
+    }
+
+    /// Refuses values that do not go together.
+    fn consistent(self) -> Result<Self, ConfigError> {
+        if self.context_overhead.0 >= self.memory.0 {
+            let (overhead, memory) = (self.context_overhead, self.memory);
+            return Err(ConfigError::Conflict(format!(
+                "context_overhead = {overhead} does not fit into memory = {memory}\nhelp: set context_overhead below memory"
+            )));
+        }
+        Ok(self)
+    }
+
+    /// The row that prices kernels of this name.
+    pub fn kernel_row(&self, name: &str) -> Option<&KernelRow> {
+        self.kernel.iter().find(|row| glob_matches(&row.name, name))
+    }
+}
+
+/// A whole number in a range; the error names the range, TOML adds line and key.
+fn within<'de, const LOW: u64, const HIGH: u64, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    // i64: TOML's own type, so that a negative number gets the same clear answer.
+    let value = i64::deserialize(from)?;
+    u64::try_from(value)
+        .ok()
+        .filter(|value| (LOW..=HIGH).contains(value))
+        .and_then(|value| T::try_from(value).ok())
+        .ok_or_else(|| de::Error::custom(format!("{value} is not between {LOW} and {HIGH}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        toml::from_str::<Config>(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_means_the_defaults() {
+        assert_eq!(toml::from_str::<Config>("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn zero_sms_are_refused_with_line_key_and_range() {
+        let why = refusal("gpus = 2\nsms = 0\n");
+        assert!(
+            why.contains("line 2") && why.contains("sms = 0") && why.contains("between 1 and 1024"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line_and_the_known_ones() {
+        let why = refusal("smss = 3\n");
+        assert!(why.contains("line 1") && why.contains("smss") && why.contains("slice_us"), "{why}");
+    }
+
+    #[test]
+    fn a_size_without_a_unit_is_refused_with_a_hint() {
+        let why = refusal("memory = \"40\"\n");
+        assert!(why.contains("line 1") && why.contains("40GiB"), "{why}");
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_and_its_nonsense_is_named() {
+        let get = |name: &str| (name == "WEIR_SIMGPU_MEMORY").then(|| "8GiB".to_owned());
+        assert_eq!(Config::default().overridden(get).unwrap().memory, Size(8 << 30));
+        let get = |name: &str| (name == "WEIR_SIMGPU_SMS").then(|| "0".to_owned());
+        let why = Config::default().overridden(get).unwrap_err().to_string();
+        assert!(why.contains("WEIR_SIMGPU_SMS=0") && why.contains("help:"), "{why}");
+    }
+}

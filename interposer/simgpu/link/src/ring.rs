@@ -1,0 +1,107 @@
+//! The command ring: one producer (the client, under its own lock), one consumer (the broker).
+//!
+//! `tail` and `head` count commands from the beginning and never wrap in practice (2^64); a command lies at
+//! its number modulo [`RING`]. The producer stays at most `RING` ahead. A client that breaks this harms only
+//! itself: the consumer takes at most `RING` commands at a time and checks every word.
+//!
+//! The broker sleeps in two depths. *Nap* (at most a millisecond, the GPU is busy): commands need not wake
+//! it, since each carries its submission time and the model is advanced to that time before it takes the
+//! command; only who waits for something rings. *Sleep* (nothing to do): any command rings.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "places in the ring, reduced modulo its length first; the project is for 64-bit machines"
+)]
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::command::Command;
+use crate::page::{Page, RING};
+
+/// The broker is at work and will look at the ring again before it sleeps.
+pub const AWAKE: u32 = 0;
+/// The broker wakes by itself within a millisecond.
+pub const NAP: u32 = 1;
+/// The broker wakes for the bell alone.
+pub const SLEEP: u32 = 2;
+
+impl Page {
+    /// Client: whether the ring has a free place. Call under the producer's lock.
+    pub fn has_room(&self) -> bool {
+        // Acquire: the broker has read a slot before it moved `head` past it, so writing there is safe.
+        let head = self.head.0.load(Ordering::Acquire);
+        // Relaxed: only this side writes `tail`.
+        self.tail.0.load(Ordering::Relaxed).wrapping_sub(head) < RING as u64
+    }
+
+    /// Client: appends a command. Call under the producer's lock, after [`Page::has_room`].
+    pub fn push(&self, command: &Command) {
+        // Relaxed: only this side writes `tail`, and the words are published by it below.
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        let slot = &self.ring[(tail % RING as u64) as usize];
+        for (place, word) in slot.iter().zip(command.encode()) {
+            place.store(word, Ordering::Relaxed);
+        }
+        // Release: who sees the new tail sees the words.
+        self.tail.0.store(tail.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Client: whether the bell must be rung now, given the shallowest depth that matters to the caller
+    /// ([`NAP`] for one who waits, [`SLEEP`] for one who has only pushed).
+    #[must_use]
+    pub fn must_ring(&self, depth: u32) -> bool {
+        // SeqCst: the store of tail (or of a wait) stands before this load for everybody, as the broker's store
+        // of its depth stands before its last look: one of the two sees the other.
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence. The swap lets one of many callers ring.
+        self.sleep.0.load(Ordering::Relaxed) >= depth && self.sleep.0.swap(AWAKE, Ordering::Relaxed) >= depth
+    }
+
+    /// Broker: takes up to `most` commands, `None` for words that are no command.
+    pub fn take(&self, most: usize, mut each: impl FnMut(Option<Command>)) -> usize {
+        // Acquire: pairs with the release in `push`.
+        let tail = self.tail.0.load(Ordering::Acquire);
+        // Relaxed: only this side ought to write it; a client that does only loses its own commands.
+        let head = self.head.0.load(Ordering::Relaxed);
+        // A tail out of range is a hostile one: at most one ring of commands is read all the same.
+        let count = tail.wrapping_sub(head).min(RING as u64).min(most as u64);
+        for number in 0..count {
+            let slot = &self.ring[(head.wrapping_add(number) % RING as u64) as usize];
+            // Relaxed: published by `tail`.
+            each(Command::decode(std::array::from_fn(|word| slot[word].load(Ordering::Relaxed))));
+        }
+        // Release: the slots have been read before the client sees them free.
+        self.head.0.store(head.wrapping_add(count), Ordering::Release);
+        count as usize
+    }
+
+    /// Broker: whether commands lie in the ring.
+    pub fn has_commands(&self) -> bool {
+        // Acquire: as in `take`. Equality alone: a tail that went backwards is a hostile one and reads as "yes".
+        self.tail.0.load(Ordering::Acquire) != self.head.0.load(Ordering::Relaxed)
+    }
+
+    /// Broker: says how deep it is about to sleep. It looks once more at rings and waits before it does.
+    pub fn fall_asleep(&self, depth: u32) {
+        // Relaxed: the broker fences (SeqCst) after it has stored all depths and before its last look.
+        self.sleep.0.store(depth, Ordering::Relaxed);
+    }
+
+    /// Broker: commands of this stream up to `sequence` are complete.
+    pub fn complete(&self, stream: usize, sequence: u64) {
+        let Some(word) = self.completed.get(stream) else { return };
+        // Relaxed load: only the broker writes it. Two streams may follow each other in one slot and the later
+        // one's first completion come earlier: the word never goes back.
+        if word.load(Ordering::Relaxed) < sequence {
+            // Release: event stamps stored before are seen by who sees the completion.
+            word.store(sequence, Ordering::Release);
+        }
+    }
+
+    /// Broker: an event's record was reached at `ns`.
+    pub fn stamp(&self, slot: usize, record: u32, ns: u64) {
+        let Some(stamp) = self.stamps.get(slot) else { return };
+        // Relaxed, then release: who sees the record sees its time (or that of a later record, as on a GPU).
+        stamp.ns.store(ns, Ordering::Relaxed);
+        stamp.record.store(u64::from(record), Ordering::Release);
+    }
+}

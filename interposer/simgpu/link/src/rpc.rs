@@ -1,0 +1,180 @@
+//! Requests and replies over the socket: one packet each, one reply per request, in order. Who asks is known
+//! from the socket's peer credentials, never from what a message says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+
+/// Raise it with every change of a message.
+pub const PROTOCOL: u32 = 1;
+
+/// Who connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A driver: gets a page and a bell.
+    Cuda,
+    /// NVML and tools: ask only.
+    Observer,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// First message; answered by [`Reply::Welcome`].
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// Who connects.
+        kind: Kind,
+    },
+    /// Make a context; its memory overhead is charged. Answered by [`Reply::Context`].
+    CreateContext {
+        /// On this device.
+        device: u32,
+    },
+    /// End a context with all that runs in it.
+    DestroyContext {
+        /// Which.
+        context: u32,
+    },
+    /// Take device memory.
+    Reserve {
+        /// Where.
+        device: u32,
+        /// How much.
+        bytes: u64,
+    },
+    /// Give device memory back.
+    Release {
+        /// Where.
+        device: u32,
+        /// How much.
+        bytes: u64,
+    },
+    /// How much memory there is. Answered by [`Reply::Memory`].
+    Memory {
+        /// Where.
+        device: u32,
+    },
+    /// The books, as JSON in a memfd that comes with [`Reply::Books`].
+    Books,
+}
+
+/// What the broker answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// To a hello. For [`Kind::Cuda`] with two descriptors: the page, the bell.
+    Welcome(Box<Welcome>),
+    /// The new context's number.
+    Context(u32),
+    /// Done.
+    Done,
+    /// Device memory, bytes.
+    Memory {
+        /// Capacity.
+        total: u64,
+        /// Held by all processes.
+        used: u64,
+        /// Held by the asking process.
+        own: u64,
+    },
+    /// The books are in the descriptor that comes along.
+    Books,
+    /// No.
+    Refused(Refusal),
+}
+
+/// Why not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    #[error("the simulated GPU has not that much free memory")]
+    OutOfMemory,
+    /// `CUDA_ERROR_INVALID_DEVICE`.
+    #[error("there is no such simulated GPU")]
+    NoSuchDevice,
+    /// `CUDA_ERROR_INVALID_CONTEXT`.
+    #[error("this process has no such context")]
+    NoSuchContext,
+    /// More was given back than taken.
+    #[error("more memory is given back than this process holds")]
+    NotHeld,
+    /// Another version of library and broker.
+    #[error("library and broker of the simulated GPU differ in version (broker: {broker})")]
+    Protocol {
+        /// The broker's [`PROTOCOL`].
+        broker: u32,
+    },
+    /// A message at the wrong time, or too many clients.
+    #[error("the broker of the simulated GPU refused: {0}")]
+    Other(String),
+}
+
+/// What a new client learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The whole configuration: prices, faults, driver version.
+    #[serde(with = "as_json")]
+    pub config: Config,
+    /// The devices, in order.
+    pub devices: Vec<Device>,
+}
+
+/// One simulated GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its UUID, stable for a place in the list.
+    pub uuid: [u8; 16],
+    /// Capacity, bytes.
+    pub memory_bytes: u64,
+    /// Streaming multiprocessors.
+    pub sms: u32,
+    /// PCI bus number.
+    pub pci_bus: u8,
+}
+
+impl Device {
+    /// The UUID as NVML and `nvidia-smi` write it, `GPU-xxxxxxxx-xxxx-...`.
+    pub fn uuid_text(&self) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let u = &self.uuid;
+        format!(
+            "GPU-{}-{}-{}-{}-{}",
+            hex(&u[..4]),
+            hex(&u[4..6]),
+            hex(&u[6..8]),
+            hex(&u[8..10]),
+            hex(&u[10..])
+        )
+    }
+}
+
+/// The configuration travels as JSON text: its types are made for files that describe themselves.
+mod as_json {
+    use serde::{Deserialize, Deserializer, Serializer, de, ser};
+
+    use crate::config::Config;
+
+    pub fn serialize<S: Serializer>(config: &Config, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&serde_json::to_string(config).map_err(ser::Error::custom)?)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Config, D::Error> {
+        serde_json::from_str(&String::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec;
+
+    #[test]
+    fn a_welcome_survives_the_wire_with_its_configuration() {
+        let text = "[[kernel]]\nname = \"gemm*\"\ntime_us = 100\n[[fault]]\ncall = \"cuInit\"\nnth = 1\naction = \"error:2\"\n";
+        let config: Config = toml::from_str(text).unwrap();
+        let device = Device { uuid: [7; 16], memory_bytes: 1, sms: 2, pci_bus: 3 };
+        let reply = Reply::Welcome(Box::new(Welcome { config, devices: vec![device] }));
+        assert_eq!(codec::decode::<Reply>(&codec::encode(&reply).unwrap()).unwrap(), reply);
+    }
+}

@@ -1,0 +1,358 @@
+//! A device: what it holds, and how time passes on it.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::Nanos;
+use crate::books::{Backlog, ContextBooks, DeviceBooks};
+use crate::concurrency::{FULL, Resident, set_rates};
+use crate::copy::CopyEngine;
+use crate::run_list::Turn;
+use crate::spec::Spec;
+use crate::stream::{Queued, State, Stream, StreamKind};
+
+/// A context of this device. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContextId(pub(crate) usize);
+
+/// A stream of this device; of a stream that is gone it names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// The caller's name for an event: owner in the upper half, so that all of an owner's can be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventKey {
+    /// Whose.
+    pub owner: u32,
+    /// Which of his.
+    pub slot: u32,
+}
+
+/// What has happened, with the moment at which it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// A command is complete.
+    Done {
+        /// The stream's.
+        tag: u64,
+        /// Its number in the stream.
+        sequence: u64,
+        /// When, ns.
+        at: Nanos,
+    },
+    /// An event's record was reached.
+    Stamp {
+        /// Which event.
+        event: EventKey,
+        /// Which record of it.
+        record: u32,
+        /// When, ns.
+        at: Nanos,
+    },
+}
+
+/// A context.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    /// Kernels that come next, first come first served.
+    pub ready: VecDeque<StreamId>,
+    /// Kernels that were preempted at the end of the slice.
+    pub parked: Vec<Resident>,
+    /// Kernels among the device's residents.
+    pub resident: usize,
+    /// It holds the turn, or waits for one.
+    pub listed: bool,
+    pub backlog: Backlog,
+    pub true_use: Nanos,
+    pub switches: u64,
+    pub launches: u64,
+    pub streams: Vec<StreamId>,
+    pub legacy: Option<StreamId>,
+    /// Streams whose first command waits for the legacy stream.
+    pub held: Vec<StreamId>,
+    /// Commands submitted and done: of the legacy stream, of all blocking streams.
+    pub legacy_commands: Progress,
+    pub blocking_commands: Progress,
+}
+
+/// How many were submitted, how many are done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    pub submitted: u64,
+    pub done: u64,
+}
+
+/// A place for a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    generation: u32,
+    pub stream: Option<Stream>,
+}
+
+/// A command on its way to the device.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub at: Nanos,
+    pub stream: StreamId,
+    pub queued: Queued,
+}
+
+/// A simulated GPU.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) spec: Spec,
+    pub(crate) now: Nanos,
+    pub(crate) contexts: Vec<Option<Box<Context>>>,
+    pub(crate) streams: Vec<Slot>,
+    free: Vec<u32>,
+    /// Kernels that make progress, or would if nobody slowed them.
+    pub(crate) resident: Vec<Resident>,
+    /// Contexts with residents, each with its weight.
+    shares: Vec<(usize, u64)>,
+    /// Residents have come or gone: rates, shares and the next end are stale.
+    pub(crate) stale: bool,
+    next_end: Nanos,
+    pub(crate) turn: Turn,
+    pub(crate) run_list: VecDeque<usize>,
+    /// Whose state the device has loaded.
+    pub(crate) loaded: Option<usize>,
+    pub(crate) engines: [CopyEngine; 3],
+    pub(crate) arrivals: VecDeque<Arrival>,
+    pub(crate) reached: HashMap<EventKey, u32>,
+    pub(crate) waiting: HashMap<EventKey, Vec<(StreamId, u32)>>,
+    /// Streams whose first command has to be looked at.
+    pub(crate) pumps: VecDeque<StreamId>,
+    pub(crate) completions: Vec<Completion>,
+    books: DeviceBooks,
+}
+
+impl Device {
+    /// A device that starts at `now`.
+    pub fn new(mut spec: Spec, now: Nanos) -> Self {
+        spec.switch = spec.switch.max(1);
+        spec.slice = spec.slice.max(1);
+        Self {
+            spec,
+            now,
+            contexts: Vec::new(),
+            streams: Vec::new(),
+            free: Vec::new(),
+            resident: Vec::new(),
+            shares: Vec::new(),
+            stale: false,
+            next_end: Nanos::MAX,
+            turn: Turn::Idle,
+            run_list: VecDeque::new(),
+            loaded: None,
+            engines: Default::default(),
+            arrivals: VecDeque::new(),
+            reached: HashMap::new(),
+            waiting: HashMap::new(),
+            pumps: VecDeque::new(),
+            completions: Vec::new(),
+            books: DeviceBooks::default(),
+        }
+    }
+
+    /// The moment up to which the device has been advanced.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Makes a context.
+    pub fn create_context(&mut self) -> ContextId {
+        self.contexts.push(Some(Box::default()));
+        ContextId(self.contexts.len() - 1)
+    }
+
+    /// Ends a context at once: running kernels too. Its books go with it, so read them before.
+    pub fn destroy_context(&mut self, context: ContextId) {
+        let Some(gone) = self.contexts.get_mut(context.0).and_then(Option::take) else { return };
+        for stream in gone.streams {
+            self.remove_stream(stream);
+        }
+        self.resident.retain(|kernel| kernel.context != context.0);
+        self.run_list.retain(|listed| *listed != context.0);
+        let streams = &self.streams;
+        for engine in &mut self.engines {
+            engine.retain(self.now, |id| lookup(streams, id).is_some());
+        }
+        self.stale = true;
+        self.settle();
+    }
+
+    /// Makes a stream; `None` if the context is gone or has a legacy stream already. `tag` comes back with
+    /// each completion.
+    pub fn open_stream(
+        &mut self,
+        context: ContextId,
+        kind: StreamKind,
+        priority: i32,
+        tag: u64,
+    ) -> Option<StreamId> {
+        let owner = self.contexts.get_mut(context.0)?.as_mut()?;
+        if kind == StreamKind::Legacy && owner.legacy.is_some() {
+            return None;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.streams.push(Slot::default());
+            u32::try_from(self.streams.len() - 1).unwrap_or(u32::MAX)
+        });
+        let slot = &mut self.streams[index as usize];
+        slot.stream = Some(Stream::new(context.0, kind, priority, tag));
+        let id = StreamId { index, generation: slot.generation };
+        owner.streams.push(id);
+        if kind == StreamKind::Legacy {
+            owner.legacy = Some(id);
+        }
+        Some(id)
+    }
+
+    /// Ends a stream once it is empty.
+    pub fn close_stream(&mut self, id: StreamId) {
+        let Some(stream) = self.stream_mut(id) else { return };
+        stream.closing = true;
+        if stream.state == State::Empty && stream.arriving == 0 {
+            self.retire(id);
+        }
+    }
+
+    /// Removes an empty stream that was closed.
+    pub(crate) fn retire(&mut self, id: StreamId) {
+        let Some(context) = self.stream_mut(id).map(|stream| stream.context) else { return };
+        if let Some(owner) = self.contexts[context].as_mut() {
+            owner.streams.retain(|other| *other != id);
+            owner.legacy = owner.legacy.filter(|legacy| *legacy != id);
+        }
+        self.remove_stream(id);
+    }
+
+    fn remove_stream(&mut self, id: StreamId) {
+        let slot = &mut self.streams[id.index as usize];
+        slot.stream = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+    }
+
+    /// Forgets an owner's events.
+    pub fn forget_events(&mut self, owner: u32) {
+        self.reached.retain(|event, _| event.owner != owner);
+        self.waiting.retain(|event, _| event.owner != owner);
+    }
+
+    /// What has happened since the last call, in order of time.
+    pub fn drain_completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
+        self.completions.drain(..)
+    }
+
+    /// The device's books; `busy + switch + idle` is `now` less the start.
+    pub fn books(&self) -> DeviceBooks {
+        self.books
+    }
+
+    /// A context's books.
+    pub fn context_books(&self, context: ContextId) -> Option<ContextBooks> {
+        let owner = self.contexts.get(context.0)?.as_ref()?;
+        Some(ContextBooks {
+            true_use: owner.true_use,
+            queued_time: owner.backlog.time(self.now),
+            switches: owner.switches,
+            launches: owner.launches,
+            queued: owner.backlog.commands(),
+        })
+    }
+
+    /// Lets time pass until `to`.
+    pub fn advance(&mut self, to: Nanos) {
+        while let Some(next) = self.next_event().filter(|next| *next <= to) {
+            self.pass(next);
+            self.step();
+        }
+        self.pass(to);
+    }
+
+    /// When something happens next if nothing is submitted.
+    pub fn next_event(&mut self) -> Option<Nanos> {
+        self.refresh();
+        let arrival = self.arrivals.front().map(|arrival| arrival.at);
+        let copies = self.engines.iter().filter_map(CopyEngine::next).min();
+        let kernel = Some(self.next_end).filter(|end| *end != Nanos::MAX);
+        [arrival, copies, kernel, self.turn.ends()].into_iter().flatten().min()
+    }
+
+    /// Time passes without an event in between.
+    fn pass(&mut self, to: Nanos) {
+        let passed = to.saturating_sub(self.now);
+        if passed == 0 {
+            return;
+        }
+        self.refresh();
+        self.book(passed);
+        for kernel in self.resident.iter_mut().filter(|kernel| !kernel.spins) {
+            kernel.left = kernel.left.saturating_sub(passed * kernel.rate);
+        }
+        self.now = to;
+    }
+
+    /// Books `passed` ns; each goes to one account, so the sums are exact.
+    fn book(&mut self, passed: Nanos) {
+        if self.resident.is_empty() {
+            let switching = matches!(self.turn, Turn::Switching { .. });
+            *(if switching { &mut self.books.switch } else { &mut self.books.idle }) += passed;
+            return;
+        }
+        self.books.busy += passed;
+        let mut weights: u64 = self.shares.iter().map(|share| share.1).sum();
+        let mut rest = passed;
+        for &(context, weight) in &self.shares {
+            // The last one takes what rounding left over.
+            let part = u128::from(rest) * u128::from(weight) / u128::from(weights.max(1));
+            let part = u64::try_from(part).unwrap_or(rest);
+            weights -= weight;
+            rest -= part;
+            if let Some(owner) = self.contexts[context].as_mut() {
+                owner.true_use += part;
+            }
+        }
+    }
+
+    /// Sets rates, shares and the next end after residents came or went.
+    fn refresh(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        set_rates(&mut self.resident, u64::from(self.spec.knee_permille));
+        self.shares.clear();
+        for kernel in &self.resident {
+            match self.shares.iter_mut().find(|share| share.0 == kernel.context) {
+                Some(share) => share.1 += kernel.weight(),
+                None => self.shares.push((kernel.context, kernel.weight())),
+            }
+        }
+        let first = self.resident.iter().filter_map(Resident::ends_in).min();
+        self.next_end = first.map_or(Nanos::MAX, |first| self.now + first);
+    }
+
+    /// Earliest moment at which a stream can be complete up to `sequence`: when to look again.
+    pub fn earliest(&self, id: StreamId, sequence: u64) -> Nanos {
+        let Some(stream) = lookup(&self.streams, id) else { return self.now };
+        let head = self.resident.iter().find(|kernel| kernel.stream == id);
+        let before = stream.solo_before(sequence);
+        let first = stream.queue.front().map_or(0, |queued| queued.solo_sum.saturating_sub(stream.solo_done));
+        let progress = head.map_or(0, |kernel| first.saturating_sub(kernel.left / FULL));
+        self.now + before.saturating_sub(progress)
+    }
+
+    pub(crate) fn stream_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        let slot = self.streams.get_mut(id.index as usize)?;
+        slot.stream.as_mut().filter(|_| slot.generation == id.generation)
+    }
+}
+
+/// The stream, if it still is there.
+pub(crate) fn lookup(streams: &[Slot], id: StreamId) -> Option<&Stream> {
+    let slot = streams.get(id.index as usize)?;
+    slot.stream.as_ref().filter(|_| slot.generation == id.generation)
+}

@@ -1,0 +1,235 @@
+//! A command's way: submitted, arrived, first of its stream, complete.
+
+use crate::Nanos;
+use crate::device::{Arrival, Completion, Device, EventKey, StreamId, lookup};
+use crate::spec::transfer;
+use crate::stream::{Queued, State, Stream, StreamKind, Work};
+
+impl Device {
+    /// Submits a command at `at`; calls come in order of time, an earlier time counts as the last one's.
+    /// `sequence` ascends within a stream. A stream that is gone swallows it; then the answer is `false`.
+    pub fn submit(&mut self, at: Nanos, id: StreamId, sequence: u64, work: Work) -> bool {
+        let at = at.max(self.now);
+        let solo = self.solo(work);
+        let Some(stream) = self.stream_mut(id) else { return false };
+        stream.arriving += 1;
+        stream.solo_submitted = stream.solo_submitted.saturating_add(solo);
+        let (kind, context, solo_sum) = (stream.kind, stream.context, stream.solo_submitted);
+        let last = self.arrivals.back().map_or(0, |arrival| arrival.at);
+        let Some(owner) = self.contexts[context].as_mut() else { return false };
+        owner.backlog.add(at);
+        let after = match kind {
+            StreamKind::NonBlocking => 0,
+            StreamKind::Blocking => {
+                owner.blocking_commands.submitted += 1;
+                owner.legacy_commands.submitted
+            }
+            StreamKind::Legacy => {
+                owner.legacy_commands.submitted += 1;
+                owner.blocking_commands.submitted
+            }
+        };
+        let queued = Queued { sequence, work, after, solo_sum };
+        let at = (at + self.spec.submit_to_start).max(last);
+        self.arrivals.push_back(Arrival { at, stream: id, queued });
+        true
+    }
+
+    /// Least time that a command takes, ns.
+    fn solo(&self, work: Work) -> Nanos {
+        match work {
+            Work::Kernel(kernel) if !kernel.spins => kernel.solo,
+            Work::Memory(bytes) => self.spec.memory_kernel(bytes).solo,
+            Work::Copy(engine, bytes) => transfer(bytes, self.spec.copy_bytes_per_us[engine as usize]),
+            _ => 0,
+        }
+    }
+
+    /// Ends a stall, a host function's or a spinning kernel's, also before the stream has come to it. `false`
+    /// if the command has not arrived yet: try again later.
+    pub fn resume(&mut self, id: StreamId, sequence: u64) -> bool {
+        let Some(stream) = self.stream_mut(id) else { return true };
+        let Ok(place) = stream.queue.binary_search_by_key(&sequence, |queued| queued.sequence) else {
+            return stream.arriving == 0;
+        };
+        let command = &mut stream.queue[place].work;
+        match command {
+            Work::Host => *command = Work::Nothing,
+            Work::Kernel(kernel) if kernel.spins => (kernel.spins, kernel.solo) = (false, 1),
+            _ => return true,
+        }
+        match stream.state {
+            State::Stalled if place == 0 => self.pumps.push_back(id),
+            State::Resident if place == 0 => self.release_spinner(id),
+            _ => {}
+        }
+        self.pump_all();
+        self.settle();
+        true
+    }
+
+    /// Everything that is due now.
+    pub(crate) fn step(&mut self) {
+        self.end_kernels();
+        for engine in 0..self.engines.len() {
+            while let Some(stream) = self.engines[engine].finish(self.now) {
+                self.complete(stream);
+                self.pumps.push_back(stream);
+            }
+        }
+        while self.arrivals.front().is_some_and(|arrival| arrival.at <= self.now) {
+            self.arrive();
+        }
+        self.pump_all();
+        self.turn_over();
+        self.settle();
+    }
+
+    fn end_kernels(&mut self) {
+        let mut place = 0;
+        while place < self.resident.len() {
+            if self.resident[place].spins || self.resident[place].left > 0 {
+                place += 1;
+                continue;
+            }
+            // In order: among equals the first to come is the first to go.
+            let kernel = self.resident.remove(place);
+            self.stale = true;
+            if let Some(owner) = self.contexts[kernel.context].as_mut() {
+                owner.resident -= 1;
+                owner.launches += 1;
+            }
+            self.complete(kernel.stream);
+            // Those that waited for a place come before the stream's own next one.
+            self.admit(kernel.context);
+            self.pumps.push_back(kernel.stream);
+        }
+    }
+
+    fn arrive(&mut self) {
+        let Some(arrival) = self.arrivals.pop_front() else { return };
+        let Some(stream) = self.stream_mut(arrival.stream) else { return };
+        stream.arriving -= 1;
+        stream.queue.push_back(arrival.queued);
+        if stream.state == State::Empty {
+            self.pumps.push_back(arrival.stream);
+            self.pump_all();
+        }
+    }
+
+    pub(crate) fn pump_all(&mut self) {
+        while let Some(stream) = self.pumps.pop_front() {
+            self.pump(stream);
+        }
+    }
+
+    /// Does what a stream's first command asks, and the next one's, until one takes time.
+    fn pump(&mut self, id: StreamId) {
+        while let Some(stream) = self.stream_mut(id) {
+            let Some(&Queued { work, after, .. }) = stream.queue.front() else {
+                stream.state = State::Empty;
+                if stream.closing && stream.arriving == 0 {
+                    self.retire(id);
+                }
+                return;
+            };
+            let (context, kind) = (stream.context, stream.kind);
+            stream.state = State::Held;
+            if self.is_held(context, kind, after) {
+                if kind == StreamKind::Blocking
+                    && let Some(owner) = self.contexts[context].as_mut()
+                {
+                    owner.held.push(id);
+                }
+                return;
+            }
+            if !self.begin(id, context, work) {
+                return;
+            }
+            self.complete(id);
+        }
+    }
+
+    /// Whether the legacy stream's rules hold a command back.
+    fn is_held(&self, context: usize, kind: StreamKind, after: u64) -> bool {
+        let Some(owner) = self.contexts[context].as_ref() else { return true };
+        match kind {
+            StreamKind::NonBlocking => false,
+            StreamKind::Blocking => owner.legacy_commands.done < after,
+            StreamKind::Legacy => owner.blocking_commands.done < after,
+        }
+    }
+
+    /// Begins a stream's first command; `true` if it is over at once.
+    fn begin(&mut self, id: StreamId, context: usize, work: Work) -> bool {
+        let state = match work {
+            Work::Nothing => return true,
+            Work::Record(event, record) => {
+                self.reach(event, record);
+                return true;
+            }
+            Work::Wait(event, record)
+                if self.reached.get(&event).is_some_and(|reached| *reached >= record) =>
+            {
+                return true;
+            }
+            Work::Wait(event, record) => {
+                self.waiting.entry(event).or_default().push((id, record));
+                State::Waiting
+            }
+            Work::Host => State::Stalled,
+            Work::Kernel(_) | Work::Memory(_) => State::Ready,
+            Work::Copy(engine, _) => {
+                let duration = self.solo(work);
+                self.engines[engine as usize].push(self.now, id, duration);
+                State::Copying
+            }
+        };
+        if let Some(stream) = self.stream_mut(id) {
+            stream.state = state;
+        }
+        if state == State::Ready {
+            self.make_ready(id, context);
+        }
+        false
+    }
+
+    /// An event's record is reached: stamp it, and let those go on who waited for it.
+    fn reach(&mut self, event: EventKey, record: u32) {
+        let reached = self.reached.entry(event).or_default();
+        *reached = (*reached).max(record);
+        let reached = *reached;
+        self.completions.push(Completion::Stamp { event, record, at: self.now });
+        if let Some(waiting) = self.waiting.get_mut(&event) {
+            self.pumps.extend(waiting.extract_if(.., |wait| wait.1 <= reached).map(|wait| wait.0));
+            if waiting.is_empty() {
+                self.waiting.remove(&event);
+            }
+        }
+    }
+
+    /// A stream's first command is over.
+    fn complete(&mut self, id: StreamId) {
+        let now = self.now;
+        let Some(stream) = self.stream_mut(id) else { return };
+        let Some(done) = stream.queue.pop_front() else { return };
+        stream.state = State::Empty;
+        stream.solo_done = done.solo_sum;
+        let &mut Stream { kind, tag, context, .. } = stream;
+        self.completions.push(Completion::Done { tag, sequence: done.sequence, at: now });
+        let Some(owner) = self.contexts[context].as_mut() else { return };
+        owner.backlog.remove(now);
+        match kind {
+            StreamKind::NonBlocking => {}
+            StreamKind::Legacy => {
+                owner.legacy_commands.done += 1;
+                self.pumps.extend(owner.held.drain(..));
+            }
+            StreamKind::Blocking => {
+                owner.blocking_commands.done += 1;
+                let held = |id: &StreamId| lookup(&self.streams, *id).is_some_and(|s| s.state == State::Held);
+                self.pumps.extend(owner.legacy.filter(held));
+            }
+        }
+    }
+}

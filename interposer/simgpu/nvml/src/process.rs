@@ -1,0 +1,162 @@
+//! Who uses a device, and how much of it.
+
+use std::collections::HashMap;
+use std::ffi::{c_uint, c_ulonglong};
+use std::sync::Mutex;
+
+use weir_simgpu_link::books::{Books, Client};
+
+use crate::device::{Handle, place};
+use crate::edge::{Answer, NOT_FOUND, put, put_list};
+use crate::session::locked;
+use crate::{nvml, session};
+
+/// No MIG instance.
+const NO_INSTANCE: c_uint = c_uint::MAX;
+
+/// `nvmlProcessInfo_v1_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ProcessV1 {
+    pid: c_uint,
+    used_memory: c_ulonglong,
+}
+
+/// `nvmlProcessInfo_t` of the second and third version.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Process {
+    pid: c_uint,
+    used_memory: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// `nvmlUtilization_t`, percent.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+/// `nvmlProcessUtilizationSample_t`: percent, and microseconds.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Sample {
+    pid: c_uint,
+    time_us: c_ulonglong,
+    sm: c_uint,
+    memory: c_uint,
+    encoder: c_uint,
+    decoder: c_uint,
+}
+
+/// The last look at the books: when, and what each process had used until then on each device, ns.
+struct Last {
+    now_ns: u64,
+    used_ns: Vec<HashMap<i32, u64>>,
+}
+
+static LAST: Mutex<Option<Last>> = Mutex::new(None);
+
+/// Whether a process counts as running on a device: alive, with a context.
+fn running(client: &&Client) -> bool {
+    client.alive && !client.contexts.is_empty()
+}
+
+fn used_ns(client: &Client) -> u64 {
+    client.contexts.iter().map(|context| context.true_use_ns).sum()
+}
+
+fn look(books: &Books) -> Last {
+    let of = |gpu: &weir_simgpu_link::books::Gpu| {
+        gpu.clients.iter().map(|client| (client.pid, used_ns(client))).collect()
+    };
+    Last { now_ns: books.now_ns, used_ns: books.gpus.iter().map(of).collect() }
+}
+
+/// Takes the first look, from which the first samples are counted.
+pub fn begin(books: &Books) {
+    *locked(&LAST) = Some(look(books));
+}
+
+fn processes(device: Handle) -> Answer<Vec<Process>> {
+    let gpu = session::gpu(place(device)?)?;
+    let of = |client: &Client| Process {
+        pid: client.pid.cast_unsigned(),
+        used_memory: client.memory_bytes,
+        gpu_instance: NO_INSTANCE,
+        compute_instance: NO_INSTANCE,
+    };
+    Ok(gpu.clients.iter().filter(running).map(of).collect())
+}
+
+fn older(processes: Vec<Process>) -> Vec<ProcessV1> {
+    processes.into_iter().map(|Process { pid, used_memory, .. }| ProcessV1 { pid, used_memory }).collect()
+}
+
+/// Percent of the time since the last look that each process had the device.
+fn samples(device: usize, last_seen_us: u64) -> Answer<Vec<Sample>> {
+    let books = session::books()?;
+    let fresh = look(&books);
+    let last = locked(&LAST).replace(fresh);
+    let time_us = books.now_ns / 1_000;
+    let (Some(last), Some(gpu)) = (last, books.gpus.get(device)) else { return Ok(Vec::new()) };
+    let span_ns = books.now_ns.saturating_sub(last.now_ns).max(1);
+    if time_us <= last_seen_us {
+        return Ok(Vec::new());
+    }
+    let sample = |client: &Client| {
+        let before = last.used_ns.get(device).and_then(|used| used.get(&client.pid)).copied().unwrap_or(0);
+        let percent = used_ns(client).saturating_sub(before).saturating_mul(100) / span_ns;
+        let sm = c_uint::try_from(percent.min(100)).unwrap_or(100);
+        Sample { pid: client.pid.cast_unsigned(), time_us, sm, memory: 0, encoder: 0, decoder: 0 }
+    };
+    Ok(gpu.clients.iter().filter(running).map(sample).collect())
+}
+
+nvml! {
+    /// Processes with a context, oldest layout.
+    fn nvmlDeviceGetComputeRunningProcesses(device: Handle, count: *mut c_uint, out: *mut ProcessV1) {
+        put_list(out, count, &older(processes(device)?))
+    }
+    /// Processes with a context.
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: Handle, count: *mut c_uint, out: *mut Process) {
+        put_list(out, count, &processes(device)?)
+    }
+    /// Processes with a context.
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: Handle, count: *mut c_uint, out: *mut Process) {
+        put_list(out, count, &processes(device)?)
+    }
+    /// Processes that draw: none.
+    fn nvmlDeviceGetGraphicsRunningProcesses(device: Handle, count: *mut c_uint, _out: *mut ProcessV1) {
+        place(device)?;
+        put(count, 0)
+    }
+    /// Processes that draw: none.
+    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: Handle, count: *mut c_uint, _out: *mut Process) {
+        place(device)?;
+        put(count, 0)
+    }
+    /// Processes that draw: none.
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Handle, count: *mut c_uint, _out: *mut Process) {
+        place(device)?;
+        put(count, 0)
+    }
+    /// Processes behind an MPS server: in this simulation they show as what they are.
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: Handle, count: *mut c_uint, _out: *mut Process) {
+        place(device)?;
+        put(count, 0)
+    }
+    /// Percent of about the last second in which the device was busy.
+    fn nvmlDeviceGetUtilizationRates(device: Handle, out: *mut Utilization) {
+        let gpu = session::gpu(place(device)?)?;
+        put(out, Utilization { gpu: gpu.recent_busy_percent, memory: 0 })
+    }
+    /// Percent of the time since the last call that each process had the device.
+    fn nvmlDeviceGetProcessUtilization(device: Handle, out: *mut Sample, count: *mut c_uint, last_seen_us: c_ulonglong) {
+        let samples = samples(place(device)?, last_seen_us)?;
+        if samples.is_empty() { Err(NOT_FOUND) } else { put_list(out, count, &samples) }
+    }
+}

@@ -1,0 +1,100 @@
+//! A process of a tenant without CUDA: it registers as `libweir.so` does and then does what its standard input says,
+//! one word per line. Tests drive it to live, launch and die at a chosen moment.
+//!
+//! ```text
+//!   hold N      holds N bytes            launch   counts a launch under the present grant, and acknowledges it
+//!   close       closes its socket        exec     replaces itself by `sleep`, which knows nothing of Weir
+//! ```
+
+use std::io::BufRead;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::Ordering;
+
+use weir_protocol::PROTOCOL_VERSION;
+use weir_protocol::mapping::{Access, Mapped};
+use weir_protocol::message::{Hello, Reply};
+use weir_protocol::pages::{GrantPage, ProcessState, UsagePage};
+use weir_protocol::transport;
+use weir_protocol::units::Bytes;
+
+struct Peer {
+    socket: Option<UnixStream>,
+    grant: Mapped<GrantPage>,
+    usage: Mapped<UsagePage>,
+    slot: usize,
+}
+
+fn main() -> ExitCode {
+    match register() {
+        Ok(peer) => serve(peer),
+        Err(reason) => {
+            say(&reason);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn register() -> Result<Peer, String> {
+    let dir = std::env::var_os("WEIR_DIR").ok_or("WEIR_DIR is not set")?;
+    let path = std::path::Path::new(&dir).join("tenant.sock");
+    let socket = UnixStream::connect(&path).map_err(|error| error.to_string())?;
+    let hello = Hello { protocol: PROTOCOL_VERSION, build: "peer".into(), driver: "none".into() };
+    transport::send(&socket, &hello, &[]).map_err(|error| error.to_string())?;
+    let (reply, fds) = transport::receive::<Reply>(&socket).map_err(|error| error.to_string())?;
+    let welcome = match reply {
+        Reply::Welcome(welcome) => welcome,
+        Reply::Refused { reason } => return Err(format!("refused: {reason}")),
+    };
+    let [grant, _bucket, usage, ..] = fds.as_slice() else { return Err("a GPU has three pages".into()) };
+    let peer = Peer {
+        socket: Some(socket),
+        grant: Mapped::open(grant, Access::ReadOnly).map_err(|error| error.to_string())?,
+        usage: Mapped::open(usage, Access::ReadWrite).map_err(|error| error.to_string())?,
+        slot: welcome.slot as usize,
+    };
+    peer.usage.slots[peer.slot].state.store(ProcessState::Enforced as u32, Ordering::Relaxed);
+    Ok(peer)
+}
+
+fn serve(mut peer: Peer) -> ExitCode {
+    say(&format!("ready {}", peer.slot));
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["hold", bytes] => {
+                let want = Bytes(bytes.parse().unwrap_or(0));
+                let held = peer.usage.reserve(peer.slot, want, peer.grant.read().memory_limit);
+                say(if held { "held" } else { "out of memory" });
+            }
+            ["launch"] => peer.launch(),
+            ["close"] => {
+                peer.socket = None;
+                say("closed");
+            }
+            ["exec"] => {
+                let error = Command::new("sleep").arg("600").exec();
+                say(&error.to_string());
+            }
+            _ => return ExitCode::SUCCESS,
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+impl Peer {
+    fn launch(&self) {
+        let slot = &self.usage.slots[self.slot];
+        slot.lanes[0].calls[0].fetch_add(1, Ordering::Relaxed);
+        slot.lanes[0].charged_ns.fetch_add(1_000, Ordering::Relaxed);
+        slot.acked_generation.store(self.grant.generation(), Ordering::Release);
+        let _ = rustix::thread::futex::wake(&slot.acked_generation, rustix::thread::futex::Flags::empty(), 1);
+        say("launched");
+    }
+}
+
+fn say(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = std::io::stdout().flush();
+}

@@ -1,0 +1,197 @@
+//! `static`: fixed shares, with the unused part lent. The smallest policy, kept as the template for others.
+//!
+//! *Problem.* Requests are guarantees; on most GPUs most of the time somebody does not use his.
+//!
+//! *Approach.* Every tenant keeps its request, idle or not, so that it starts at once when it wakes. What the
+//! idle ones leave, and what nobody requested, is lent to the busy ones in proportion to their requests, up to
+//! their limits. A loan ends with the tick in which its owner stirs.
+//!
+//! ```text
+//!   for each GPU:
+//!     free   = 100 % - sum of the busy tenants' requests
+//!     repeat: lend `free` to the busy tenants below their limit, by weight; cut each at its limit
+//!     until nobody was cut
+//!     idle tenants: their request
+//! ```
+//!
+//! *What always holds* (each is a test over random observations): nobody gets less than its request, nobody more
+//! than its limit; busy tenants together get at most the GPU (and the floor of 1 % for each that requested
+//! less, so that it never starves); a busy tenant alone without a limit gets all of it.
+//! Class is recorded and ignored.
+
+use weir_protocol::pages::{Grant, Rate};
+use weir_protocol::units::Nanos;
+
+use crate::grants::{FLOOR, grant};
+use crate::{Observation, Policy, Sample};
+
+/// A tenant that has not moved for so long is idle: longer than the gap between two launches of a program that
+/// works, far shorter than a person notices.
+const IDLE_AFTER: Nanos = Nanos::from_millis(5);
+
+/// The policy and its buffers.
+#[derive(Default)]
+pub struct StaticShares {
+    grants: Vec<Grant>,
+    rates: Vec<u32>,
+}
+
+impl Policy for StaticShares {
+    fn decide(&mut self, seen: &Observation<'_>) -> &[Grant] {
+        self.grants.clear();
+        for gpu in seen.samples.chunk_by(|a, b| a.gpu == b.gpu) {
+            share_out(gpu, &mut self.rates);
+            let granted = gpu.iter().zip(&self.rates);
+            self.grants.extend(granted.map(|(s, rate)| grant(Rate::ppm(*rate), s.request, s.memory_limit)));
+        }
+        &self.grants
+    }
+}
+
+fn busy(sample: &Sample) -> bool {
+    sample.idle_for < IDLE_AFTER
+}
+
+fn ppm(share: weir_protocol::units::SmShare) -> u32 {
+    Rate::from(share).as_ppm()
+}
+
+/// A tenant that requested nothing still takes part in loans.
+fn weight(sample: &Sample) -> u64 {
+    u64::from(ppm(sample.request.max(FLOOR)))
+}
+
+/// Fills `rates` with what each tenant of one GPU gets, in millionths.
+fn share_out(gpu: &[Sample], rates: &mut Vec<u32>) {
+    rates.clear();
+    rates.extend(gpu.iter().map(|s| ppm(s.request.max(FLOOR).min(s.limit))));
+    // Each round lends all that is free or brings somebody to its limit, so there are at most as many as tenants.
+    for _ in gpu {
+        if !lend(gpu, rates) {
+            break;
+        }
+    }
+}
+
+/// Lends what is free by weight and says whether a limit left some of it over.
+fn lend(gpu: &[Sample], rates: &mut [u32]) -> bool {
+    let taken: u64 = gpu.iter().zip(&*rates).filter(|(s, _)| busy(s)).map(|(_, rate)| u64::from(*rate)).sum();
+    let free = u64::from(Rate::FULL.as_ppm()).saturating_sub(taken);
+    let takes = |s: &Sample, rate: u32| busy(s) && rate < ppm(s.limit);
+    let weights: u64 =
+        gpu.iter().zip(&*rates).filter(|(s, rate)| takes(s, **rate)).map(|(s, _)| weight(s)).sum();
+    if free == 0 || weights == 0 {
+        return false;
+    }
+    let mut cut = false;
+    for (sample, rate) in gpu.iter().zip(rates) {
+        if takes(sample, *rate) {
+            let loan = u32::try_from(free * weight(sample) / weights).unwrap_or(u32::MAX);
+            let wanted = rate.saturating_add(loan);
+            cut |= wanted > ppm(sample.limit);
+            *rate = wanted.min(ppm(sample.limit));
+        }
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use proptest::prelude::*;
+    use weir_protocol::units::{Bytes, SmShare};
+
+    fn tenant(request: u16, limit: u16, idle_ms: u64) -> Sample {
+        Sample {
+            gpu: 0,
+            class: Class::Primary,
+            request: SmShare::percent(request),
+            limit: SmShare::percent(limit),
+            memory_limit: Bytes::gib(1),
+            memory_held: Bytes(0),
+            outstanding: Nanos(0),
+            idle_for: Nanos::from_millis(idle_ms),
+        }
+    }
+
+    fn rates(samples: &[Sample]) -> Vec<u32> {
+        let mut policy = StaticShares::default();
+        policy
+            .decide(&Observation { now: Nanos(0), samples })
+            .iter()
+            .map(|g| g.rate.as_ppm() / 10_000)
+            .collect()
+    }
+
+    #[test]
+    fn request_equal_to_limit_means_exactly_that_rate() {
+        assert_eq!(rates(&[tenant(60, 60, 0), tenant(30, 30, 0)]), [60, 30]);
+        assert_eq!(rates(&[tenant(60, 60, 0), tenant(30, 30, 900)]), [60, 30]);
+    }
+
+    #[test]
+    fn an_idle_tenants_share_is_lent_and_taken_back_in_the_tick_in_which_it_stirs() {
+        let mut tenants = [tenant(60, 100, 900), tenant(40, 100, 0)];
+        assert_eq!(rates(&tenants), [60, 100]);
+        tenants[0].idle_for = Nanos(0);
+        assert_eq!(rates(&tenants), [60, 40]);
+    }
+
+    #[test]
+    fn unused_share_goes_out_in_proportion_to_requests_up_to_the_limits() {
+        assert_eq!(rates(&[tenant(30, 100, 0), tenant(10, 100, 0)]), [75, 25]);
+        assert_eq!(rates(&[tenant(30, 40, 0), tenant(10, 100, 0)]), [40, 60]);
+    }
+
+    #[test]
+    fn a_filler_without_a_request_lives_on_what_is_left_and_never_starves_when_the_manager_dies() {
+        let tenants = [tenant(100, 100, 0), tenant(0, 100, 0)];
+        assert_eq!(rates(&tenants), [100, 1]);
+        let mut policy = StaticShares::default();
+        let grants = policy.decide(&Observation { now: Nanos(0), samples: &tenants });
+        assert_eq!(grants[1].fallback_rate, Rate::ppm(10_000));
+    }
+
+    #[test]
+    fn a_tenant_alone_without_a_limit_is_not_held_back_at_all() {
+        let mut policy = StaticShares::default();
+        let samples = [tenant(30, 100, 0)];
+        assert_eq!(policy.decide(&Observation { now: Nanos(0), samples: &samples })[0].rate, Rate::FULL);
+    }
+
+    #[test]
+    fn one_gpu_lends_nothing_to_another() {
+        let other = Sample { gpu: 1, ..tenant(20, 100, 0) };
+        assert_eq!(rates(&[tenant(50, 50, 0), other]), [50, 100]);
+    }
+
+    prop_compose! {
+        fn any_gpu()(rows in prop::collection::vec((0u16..=1000, 0u16..=1000, 0u64..10), 1..12)) -> Vec<Sample> {
+            let mut left = 1000;
+            rows.into_iter().map(|(request, limit, idle)| {
+                let request = request.min(left);
+                left -= request;
+                let (request, limit) = (SmShare::permille(request), SmShare::permille(limit.max(request)));
+                Sample { request, limit, ..tenant(0, 0, idle) }
+            }).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn requests_are_kept_limits_hold_and_the_gpu_is_never_granted_twice(samples in any_gpu()) {
+            let mut policy = StaticShares::default();
+            let grants = policy.decide(&Observation { now: Nanos(0), samples: &samples });
+            prop_assert_eq!(grants.len(), samples.len());
+            let mut sum = 0;
+            for (sample, grant) in samples.iter().zip(grants) {
+                prop_assert!(grant.rate >= Rate::from(sample.request) && grant.rate <= Rate::from(sample.limit));
+                prop_assert!(grant.resume_at <= grant.capacity && grant.resume_at.0 > 0);
+                sum += if busy(sample) { grant.rate.as_ppm() } else { 0 };
+            }
+            let floors = samples.iter().map(|s| ppm(s.request.max(FLOOR)) - ppm(s.request)).sum::<u32>();
+            prop_assert!(sum <= Rate::FULL.as_ppm() + floors);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `weir doctor`: what this machine has of what Weir needs, line by line, each with the way to mend it.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Pid, PidfdFlags};
+use serde::{Deserialize, Serialize};
+use weir_protocol::mapping::Mapped;
+use weir_protocol::pages::BucketPage;
+
+use super::{Context, preload, printer};
+use crate::control::Client;
+use crate::fault::Fault;
+use crate::gpus::{Device, Gpus, Source};
+
+/// The symbol that only the simulated driver exports.
+const SIMULATED_SYMBOL: &[u8] = b"weirSimulatedGpu\0";
+
+/// The program that tries each way to look up a driver function.
+const PROBE: &str = "weir-probe";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Mark {
+    Ok,
+    Warn,
+    Fail,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    mark: Mark,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<String>,
+}
+
+/// One way to reach a driver function, as the probe tells.
+#[derive(Serialize, Deserialize)]
+struct Route {
+    route: String,
+    /// Absent: it could not be tried.
+    caught: Option<bool>,
+    /// What a preload promises.
+    expected: bool,
+    note: String,
+}
+
+/// What the probe prints.
+#[derive(Deserialize)]
+struct Probed {
+    routes: Vec<Route>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    simulated: bool,
+    findings: Vec<Finding>,
+    /// Absent: not probed.
+    routes: Option<Vec<Route>>,
+}
+
+pub(super) fn run(context: &Context) -> Result<u8, Fault> {
+    let (driver, simulated) = driver();
+    let library = preload::find(None);
+    let mut findings = vec![driver, nvml(), manager(context)?, pages(), pidfd(), credentials(), futex()];
+    findings.extend(preload_findings(&library));
+    let routes = library.as_deref().ok().and_then(probe);
+    findings.push(routes_finding(routes.as_deref()));
+    let failed = findings.iter().any(|finding| finding.mark == Mark::Fail);
+    let report = Report { schema: 1, simulated, findings, routes };
+    if context.json {
+        printer::json(&report);
+    } else {
+        printer::data(text(&report));
+    }
+    Ok(u8::from(failed))
+}
+
+fn text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    if report.simulated {
+        lines.push(printer::SIMULATED.to_owned());
+    }
+    for finding in &report.findings {
+        let mark = match finding.mark {
+            Mark::Ok => "ok  ",
+            Mark::Warn => "warn",
+            Mark::Fail => "FAIL",
+        };
+        lines.push(format!("{mark}  {:<14}  {}", finding.what, finding.detail));
+        lines.extend(finding.help.as_ref().map(|help| format!("      help: {help}")));
+    }
+    if let Some(routes) = &report.routes {
+        let rows: Vec<_> = routes.iter().map(row).collect();
+        lines.push(printer::table(&["LOOK-UP ROUTE", "PRELOAD", ""], &rows));
+    }
+    lines.join("\n")
+}
+
+fn row(route: &Route) -> Vec<String> {
+    let word = match (route.caught, route.expected) {
+        (None, _) => "not tried",
+        (Some(true), _) => "caught",
+        (Some(false), false) => "missed",
+        (Some(false), true) => "MISSED",
+    };
+    vec![route.route.clone(), word.into(), route.note.clone()]
+}
+
+fn finding(what: &'static str, found: Result<String, (Mark, String, &str)>) -> Finding {
+    match found {
+        Ok(detail) => Finding { what, mark: Mark::Ok, detail, help: None },
+        Err((mark, detail, help)) => Finding { what, mark, detail, help: Some(help.into()) },
+    }
+}
+
+/// The driver as a program would find it, and whether it is the simulated one.
+fn driver() -> (Finding, bool) {
+    // SAFETY: the driver's initializers run, as in any program that uses CUDA; nothing of it is called.
+    let library = match unsafe { libloading::Library::new("libcuda.so.1") } {
+        Ok(library) => library,
+        Err(error) => {
+            let help = "install the NVIDIA driver, or point LD_LIBRARY_PATH at the simulated GPU's libraries";
+            return (finding("driver", Err((Mark::Fail, error.to_string(), help))), false);
+        }
+    };
+    // SAFETY: only the symbol's presence is asked for; it is neither called nor read.
+    let simulated = unsafe { library.get::<*const ()>(SIMULATED_SYMBOL) }.is_ok();
+    let kind = if simulated { "simulated" } else { "real" };
+    (finding("driver", Ok(format!("{}, {kind}", mapped_path("libcuda.so")))), simulated)
+}
+
+/// Where a library that this process has loaded lies.
+fn mapped_path(name: &str) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let path = maps.lines().filter_map(|line| line.split_once('/')).find(|(_, path)| path.contains(name));
+    path.map_or_else(|| name.to_owned(), |(_, path)| format!("/{path}"))
+}
+
+fn nvml() -> Finding {
+    let found = Gpus::find(Source::Nvml).map(|gpus| {
+        let name = |(index, gpu): (usize, &Device)| format!("{index}: {} {}", gpu.name, gpu.memory_total);
+        gpus.devices.iter().enumerate().map(name).collect::<Vec<_>>().join("; ")
+    });
+    match found {
+        Ok(detail) => finding("nvml", Ok(detail)),
+        Err(fault) => finding("nvml", Err((Mark::Fail, fault.message, &fault.help))),
+    }
+}
+
+fn manager(context: &Context) -> Result<Finding, Fault> {
+    let place = context.place()?;
+    let found = Client::connect(&place).and_then(|mut client| client.stats());
+    Ok(match found {
+        Ok(stats) => {
+            let node = stats.node;
+            let detail =
+                format!("process {}, policy {}, {}", node.pid, node.policy, place.control().display());
+            finding("node manager", Ok(detail))
+        }
+        Err(fault) => {
+            let help = "start `weir node`; without it `weir run` keeps its own budget only";
+            finding("node manager", Err((Mark::Warn, fault.message, help)))
+        }
+    })
+}
+
+fn pages() -> Finding {
+    let made = Mapped::<BucketPage>::create("weir-doctor")
+        .map(|_| "sealed memfds can be made and mapped".to_owned());
+    finding("pages", made.map_err(|error| (Mark::Fail, error.to_string(), "Linux 3.17 or later is needed")))
+}
+
+fn pidfd() -> Finding {
+    let opened = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    let help = "Linux 5.3 or later is needed, and a sandbox that allows pidfd_open";
+    let detail = opened.map(|_| "a process's death is noticed through its pidfd".to_owned());
+    finding("pidfd", detail.map_err(|error| (Mark::Fail, format!("pidfd_open: {error}"), help)))
+}
+
+fn credentials() -> Finding {
+    let ask = || {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
+        std::io::Result::Ok(rustix::net::sockopt::socket_peercred(&ours)?.pid == Pid::INIT)
+    };
+    let detail = ask().map(|_| "the kernel says who is at the other end of a socket".to_owned());
+    finding("credentials", detail.map_err(|error| (Mark::Fail, error.to_string(), "SO_PEERCRED is needed")))
+}
+
+fn futex() -> Finding {
+    let word = std::sync::atomic::AtomicU32::new(0);
+    let woken = rustix::thread::futex::wake(&word, rustix::thread::futex::Flags::empty(), 1);
+    let detail = woken.map(|_| "waiters can be woken".to_owned());
+    finding(
+        "futex",
+        detail.map_err(|error| (Mark::Fail, error.to_string(), "a sandbox that allows futex is needed")),
+    )
+}
+
+fn preload_findings(library: &Result<std::path::PathBuf, Fault>) -> Vec<Finding> {
+    match library {
+        Err(fault) => vec![finding("preload", Err((Mark::Fail, fault.message.clone(), &fault.help)))],
+        Ok(path) => {
+            let needs =
+                glibc_needs(path).map_or_else(|| "no versioned glibc".into(), |v| format!("glibc 2.{v}"));
+            vec![finding("preload", Ok(format!("{}, needs {needs} or later", path.display())))]
+        }
+    }
+}
+
+/// The newest `GLIBC_2.x` that a library names, as `x`. Version names stand in its string table as plain text.
+fn glibc_needs(path: &Path) -> Option<u32> {
+    let bytes = std::fs::read(path).ok()?;
+    let name = b"GLIBC_2.";
+    let starts = bytes.windows(name.len()).enumerate().filter(|(_, window)| window == name);
+    let minors = starts.filter_map(|(at, _)| {
+        let digits: Vec<u8> =
+            bytes[at + name.len()..].iter().copied().take_while(u8::is_ascii_digit).collect();
+        std::str::from_utf8(&digits).ok()?.parse().ok()
+    });
+    minors.max()
+}
+
+/// Runs the probe under the preload, if it is installed beside this program.
+fn probe(library: &Path) -> Option<Vec<Route>> {
+    let path = std::env::current_exe().ok()?.parent()?.join(PROBE);
+    let output =
+        Command::new(path).arg("--json").env("LD_PRELOAD", preload::variable(library)).output().ok()?;
+    serde_json::from_slice::<Probed>(&output.stdout).ok().map(|probed| probed.routes)
+}
+
+fn routes_finding(routes: Option<&[Route]>) -> Finding {
+    let count =
+        |routes: &[Route], wanted: fn(&Route) -> bool| routes.iter().filter(|route| wanted(route)).count();
+    let found = match routes {
+        None => Err((Mark::Warn, "not probed".to_owned(), "put weir-probe beside weir")),
+        Some(routes) => match (
+            count(routes, |route| route.caught == Some(true)),
+            count(routes, |route| route.caught.is_some_and(|caught| caught != route.expected)),
+            count(routes, |route| route.caught.is_none()),
+        ) {
+            (caught, 0, 0) => Ok(format!(
+                "{caught} of {} ways to look up a driver function are covered, as promised",
+                routes.len()
+            )),
+            (_, 0, untried) => {
+                Err((Mark::Warn, format!("{untried} could not be tried"), "see the notes below"))
+            }
+            (_, wrong, _) => Err((Mark::Fail, format!("{wrong} are not as promised"), "see the table below")),
+        },
+    };
+    finding("routes", found)
+}

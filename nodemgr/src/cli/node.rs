@@ -1,0 +1,79 @@
+//! `weir node`: the daemon.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+
+use super::signals::Signals;
+use super::{Context, printer};
+use crate::codes;
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::gpus::{Device, Source};
+use crate::manager::{Manager, Options, raise_file_limit};
+use crate::place::Place;
+
+/// How often the daemon looks whether its lock file is still its own.
+const WATCH: Duration = Duration::from_secs(5);
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Configuration file [default: /etc/weir/weir.toml if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Policy: static
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
+    let options = options(context, args)?;
+    let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    // Blocked before the first thread starts, so that only this one hears them.
+    let signals = Signals::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]);
+    raise_file_limit();
+    let (base, policy) = (options.place.base().to_path_buf(), options.policy.name);
+    let manager = Manager::start(options)?;
+    for (index, gpu) in manager.gpus().iter().enumerate() {
+        tracing::info!(index, uuid = gpu.uuid_text(), name = gpu.name, memory = %gpu.memory_total, "GPU");
+    }
+    if manager.gpus().iter().any(Device::is_simulated) {
+        tracing::warn!("{}", printer::SIMULATED);
+    }
+    tracing::info!(dir = %base.display(), policy, "the node manager is ready");
+    while signals.wait(Some(WATCH)).is_none() {
+        if manager.was_replaced() {
+            let message = format!("somebody replaced the lock file in `{}`", base.display());
+            return Err(Fault::new(
+                &codes::ALREADY_RUNS,
+                message,
+                "let only one node manager use the directory",
+            ));
+        }
+    }
+    tracing::info!("the node manager ends; running programs keep their last grants");
+    Ok(0)
+}
+
+/// Flags before the file, the file before the defaults.
+fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
+    let mut config = Config::load(args.config.as_deref())?;
+    let place = match (&context.dir, &config.dir) {
+        (Some(dir), _) | (None, Some(dir)) => Place::at(dir)?,
+        (None, None) => Place::standard(),
+    };
+    if args.policy.is_some() {
+        config.policy.clone_from(&args.policy);
+    }
+    let wrong =
+        |(what, help): (String, String)| Fault::new(&codes::CONFIG, format!("the command line {what}"), help);
+    let mut options = Options::new(place, Source::Nvml);
+    options.policy = config.policy().map_err(wrong)?;
+    options.reserve = config.reserve().map_err(wrong)?;
+    options.tick = config.tick();
+    options.mode = config.mode.unwrap_or(options.mode);
+    options.prices = config.price;
+    Ok(options)
+}

@@ -1,0 +1,197 @@
+//! `weir run`: a program within a budget.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::signals::Signals;
+use super::standalone::Standalone;
+use super::{Class, Context, preload, printer, share, size, summary};
+use crate::codes;
+use crate::control::Client;
+use crate::control::schema::{CreateTenant, Created};
+use crate::fault::Fault;
+use crate::place::name_of_program;
+
+/// A program that has not loaded the library after this time is not going to.
+const LOADING: Duration = Duration::from_secs(2);
+
+/// Looks at what a program has loaded come this often, while it starts.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The tenant's name [default: the program's, made unique]; the same name and budget join a running tenant
+    #[arg(long)]
+    name: Option<String>,
+    /// GPUs by index or UUID; the budget holds on each
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    gpu: Vec<String>,
+    /// Share of the GPU's time that is guaranteed, such as 30%; optional for fillers
+    #[arg(long, value_name = "SHARE")]
+    request: Option<String>,
+    /// Share that is never exceeded [default: 100%]
+    #[arg(long, value_name = "SHARE")]
+    limit: Option<String>,
+    /// Memory on each GPU, such as 2GiB
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// What the program is to its neighbours
+    #[arg(long, value_enum, default_value_t = Class::Primary)]
+    class: Class,
+    /// The library that enforces the budget [default: libweir.so beside this program]
+    #[arg(long, value_name = "PATH")]
+    preload: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
+    let Some((program, rest)) = args.program.split_first() else {
+        let help = "weir run --request 30% --memory 2GiB -- PROGRAM ...";
+        return Err(Fault::new(&codes::USAGE, "there is no program to run", help));
+    };
+    check_visible(&args.gpu)?;
+    let wanted = wanted(args, &program.to_string_lossy())?;
+    let library = preload::find(args.preload.as_deref())?;
+    // Before any thread starts. The terminal's own interrupt reaches the program by itself.
+    let signals = Signals::block(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]);
+    let (mut client, _standalone) = manager(context)?;
+    let created = client.create(wanted)?;
+    if created.simulated {
+        printer::talk(format_args!("weir: {}", printer::SIMULATED));
+    }
+    let started = Instant::now();
+    let mut command = Command::new(program);
+    command.args(rest).envs(environment(&created, &library));
+    signals.spare(&mut command);
+    let child = command.spawn().map_err(|error| not_started(program, &error))?;
+    let status = accompany(child, signals, &library)?;
+    summary::print(context, &mut client, &created, started.elapsed());
+    Ok(exit_code(status))
+}
+
+/// An index counts the node's GPUs. Under a `CUDA_VISIBLE_DEVICES` that numbers them in another way, or hides the one
+/// that is meant, it would silently mean another GPU to the reader than to us.
+fn check_visible(gpus: &[String]) -> Result<(), Fault> {
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let listed: Vec<_> = visible.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+    let plain = listed.iter().enumerate().all(|(at, entry)| *entry == at.to_string());
+    let means_another = |index: usize| !listed.is_empty() && (!plain || index >= listed.len());
+    let Some(gpu) = gpus.iter().find(|gpu| gpu.parse().is_ok_and(means_another)) else { return Ok(()) };
+    let message = format!("`--gpu {gpu}` is ambiguous: CUDA_VISIBLE_DEVICES is `{}`", visible.escape_debug());
+    Err(Fault::new(&codes::GPU_UNKNOWN, message, "name the GPU by its UUID, or unset CUDA_VISIBLE_DEVICES"))
+}
+
+fn wanted(args: &Args, program: &str) -> Result<CreateTenant, Fault> {
+    Ok(CreateTenant {
+        name: args.name.clone().unwrap_or_else(|| name_of_program(program)),
+        unique: args.name.is_none(),
+        gpus: args.gpu.clone(),
+        request_permille: share("--request", args.request.as_deref())?,
+        limit_permille: share("--limit", args.limit.as_deref())?,
+        memory_bytes: size("--memory", args.memory.as_deref())?,
+        class: args.class.into(),
+    })
+}
+
+/// The daemon of the place; where none is named and none is there, a manager of our own.
+fn manager(context: &Context) -> Result<(Client, Option<Standalone>), Fault> {
+    let place = context.place()?;
+    if context.dir.is_some() || !Client::is_absent(&place) {
+        return Ok((Client::connect(&place)?, None));
+    }
+    let standalone = Standalone::start()?;
+    Ok((Client::connect(&standalone.place()?)?, Some(standalone)))
+}
+
+fn not_started(program: &OsString, error: &std::io::Error) -> Fault {
+    let shown = program.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            let help = "check the name, the PATH, and the interpreter in its first line";
+            Fault::new(&codes::NOT_FOUND, format!("program `{shown}` was not found"), help)
+        }
+        _ => {
+            let message = format!("program `{shown}` cannot be executed: {error}");
+            Fault::new(&codes::NOT_EXECUTABLE, message, format!("chmod +x {shown}, if it is a program"))
+        }
+    }
+}
+
+/// Passes signals on until the program ends.
+fn accompany(mut child: Child, signals: Signals, library: &Path) -> Result<ExitStatus, Fault> {
+    let pid = child.id();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (seen, path) = (ended.clone(), library.to_path_buf());
+    let verify = move || verify_preload(pid, &path, &seen);
+    let _ = std::thread::Builder::new().name("weir-verify".into()).spawn(verify);
+    let seen = ended.clone();
+    let forward = move || {
+        while let Some(signal) = signals.wait(None) {
+            if signal.from_process && !seen.load(Ordering::Acquire) {
+                pass_on(pid, signal.number);
+            }
+        }
+    };
+    let _ = std::thread::Builder::new().name("weir-signals".into()).spawn(forward);
+    let failed =
+        |error| Fault::system(&codes::SYSTEM, "wait for the program", error, "look whether it still runs");
+    // First without reaping, so that no signal can reach a stranger with the same number.
+    wait_without_reaping(pid);
+    ended.store(true, Ordering::Release);
+    child.wait().map_err(failed)
+}
+
+fn pass_on(pid: u32, signal: i32) {
+    if let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) {
+        // SAFETY: `kill` takes numbers only. The child is reaped after `ended` is set, so the number is its own.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+fn wait_without_reaping(pid: u32) {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    let _ =
+        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));
+}
+
+/// Looks whether the program has loaded the library, and says so if it has not: a static or set-uid program, or
+/// one built for another C library, runs without limits.
+fn verify_preload(pid: u32, library: &Path, ended: &AtomicBool) {
+    let deadline = Instant::now() + LOADING;
+    while !ended.load(Ordering::Acquire) {
+        match preload::is_mapped(pid, library) {
+            Some(true) | None => return,
+            Some(false) if Instant::now() < deadline => std::thread::park_timeout(LOOK),
+            Some(false) => break,
+        }
+    }
+    if !ended.load(Ordering::Acquire) {
+        printer::talk(format_args!(
+            "weir: WARNING: process {pid} has not loaded {}: what it does on the GPU is NOT limited\n\
+             help: static and set-uid programs cannot be limited this way; `weir doctor` shows which ways are covered",
+            library.display()
+        ));
+    }
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// What makes a program the tenant's.
+fn environment(created: &Created, library: &Path) -> [(&'static str, OsString); 3] {
+    [
+        ("LD_PRELOAD", preload::variable(library)),
+        ("WEIR_DIR", created.dir.clone().into()),
+        ("CUDA_VISIBLE_DEVICES", created.gpus.join(",").into()),
+    ]
+}

@@ -1,0 +1,196 @@
+//! The configuration file: `/etc/weir/weir.toml`, or the one that is named. A missing default file is fine, a
+//! missing named one is not, and of a file with a mistake nothing is used.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use weir_protocol::message::FailMode;
+use weir_protocol::price::PriceRow;
+use weir_protocol::units::{Bytes, Nanos};
+
+use crate::codes;
+use crate::fault::Fault;
+use crate::place::own_uid;
+
+/// Where the file lies if nobody says otherwise.
+pub const STANDARD: &str = "/etc/weir/weir.toml";
+
+/// Keys of the file, for suggestions.
+const KEYS: [&str; 9] =
+    ["dir", "policy", "tick_us", "mode", "memory_reserve", "price", "name", "time_us", "ns_per_block"];
+
+/// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
+const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
+
+/// What stands in the file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Base directory.
+    pub dir: Option<PathBuf>,
+    /// Policy by name.
+    pub policy: Option<String>,
+    /// Length of a tick, in microseconds.
+    pub tick_us: Option<u64>,
+    /// `managed` or `strict`.
+    pub mode: Option<FailMode>,
+    /// Memory of each card that is nobody's, as a size.
+    pub memory_reserve: Option<String>,
+    /// What kernels cost before they are measured.
+    #[serde(default)]
+    pub price: Vec<PriceRow>,
+}
+
+impl Config {
+    /// Reads the named file, or the standard one if it is there.
+    ///
+    /// # Errors
+    /// [`codes::CONFIG`], with the line where there is one.
+    pub fn load(named: Option<&Path>) -> Result<Self, Fault> {
+        match named {
+            Some(path) => Self::read(path),
+            None if Path::new(STANDARD).exists() => Self::read(Path::new(STANDARD)),
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self, Fault> {
+        check_file(path)?;
+        let failed =
+            |error: std::io::Error| refuse(path, format!("cannot be read: {error}"), "give a TOML file");
+        let bytes = std::fs::read(path).map_err(failed)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            refuse(path, format!("is not UTF-8 (byte {at})"), "save it as UTF-8")
+        })?;
+        if text.trim().is_empty() {
+            return Err(refuse(path, "is empty".into(), "write at least one setting, or remove the file"));
+        }
+        Self::parse(&text, path)
+    }
+
+    /// The configuration in `text`; `path` is for messages only.
+    ///
+    /// # Errors
+    /// [`codes::CONFIG`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
+        let config: Self = toml::from_str(text).map_err(|error| syntax(text, path, &error))?;
+        config.check().map_err(|(message, help)| refuse(path, message, &help))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        self.policy()?;
+        self.reserve()?;
+        let tick = self.tick_us.unwrap_or(1_000);
+        if !TICK_RANGE_US.contains(&tick) {
+            let (least, most) = (TICK_RANGE_US.start(), TICK_RANGE_US.end());
+            return Err((format!("has tick_us = {tick}"), format!("choose {least} to {most} microseconds")));
+        }
+        if self.mode == Some(FailMode::Standalone) {
+            let help = "choose \"managed\" or \"strict\"; `weir run` is stand-alone by itself when there is no daemon";
+            return Err(("has mode = \"standalone\"".into(), help.into()));
+        }
+        if let Some(row) = self.price.iter().find(|row| row.price(1).is_none()) {
+            let help = "give time_us or ns_per_block, a number of zero or more";
+            return Err((format!("has a [[price]] row `{}` without a price", row.name), help.into()));
+        }
+        Ok(())
+    }
+
+    /// The policy.
+    ///
+    /// # Errors
+    /// Message and help, if there is none of this name.
+    pub fn policy(&self) -> Result<&'static weir_policy::Row, (String, String)> {
+        let name = self.policy.as_deref().unwrap_or(weir_policy::POLICIES[0].name);
+        weir_policy::find(name).ok_or_else(|| {
+            let names: Vec<_> = weir_policy::POLICIES.iter().map(|row| row.name).collect();
+            (format!("names an unknown policy `{name}`"), format!("choose from: {}", names.join(", ")))
+        })
+    }
+
+    /// The memory reserve of each card.
+    ///
+    /// # Errors
+    /// Message and help, if it is no size.
+    pub fn reserve(&self) -> Result<Option<Bytes>, (String, String)> {
+        let parse = |text: &String| {
+            text.parse().map_err(|e: weir_protocol::units::UnitError| {
+                (format!("has a memory_reserve that is no size: {e}"), e.hint().to_owned())
+            })
+        };
+        self.memory_reserve.as_ref().map(parse).transpose()
+    }
+
+    /// The tick.
+    pub fn tick(&self) -> Nanos {
+        Nanos::from_micros(self.tick_us.unwrap_or(1_000))
+    }
+}
+
+fn refuse(path: &Path, what: String, help: &str) -> Fault {
+    Fault::new(&codes::CONFIG, format!("`{}` {what}", path.display()), help)
+}
+
+/// What can be said of a file before it is read.
+fn check_file(path: &Path) -> Result<(), Fault> {
+    let meta = std::fs::metadata(path).map_err(|error| {
+        refuse(path, format!("cannot be read: {error}"), "name a file that is there with --config")
+    })?;
+    if meta.is_dir() {
+        return Err(refuse(path, "is a directory".into(), "name the file in it"));
+    }
+    if meta.mode() & 0o002 != 0 {
+        let help = format!("chmod o-w {}", path.display());
+        return Err(refuse(path, "can be written by everybody".into(), &help));
+    }
+    if meta.uid() != 0 && meta.uid() != own_uid() {
+        let help = format!("chown root {}", path.display());
+        return Err(refuse(
+            path,
+            format!("belongs to user {}, who could set budgets through it", meta.uid()),
+            &help,
+        ));
+    }
+    Ok(())
+}
+
+/// A fault that points at its line, with the nearest key where a key is unknown.
+fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
+    let message = error.message().lines().next().unwrap_or_default().to_owned();
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    let help = match unknown.map(|key| (key, nearest(key))) {
+        Some((_, Some(key))) => format!("did you mean `{key}`?"),
+        Some((_, None)) => format!("the keys are: {}", KEYS[..6].join(", ")),
+        None => "correct the line, then look at the file with `weir check`".to_owned(),
+    };
+    let shown = unknown.map_or_else(|| message.clone(), |key| format!("unknown key `{key}`"));
+    let fault = refuse(path, format!("is not understood: {shown}"), &help);
+    let Some(span) = error.span() else { return fault };
+    let before = text.get(..span.start).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    fault.at(format!("{}:{line}:{column}", path.display()))
+}
+
+/// The key that `word` was probably meant to be.
+fn nearest(word: &str) -> Option<&'static str> {
+    let near = KEYS.iter().map(|key| (distance(word, key), *key)).min()?;
+    (near.0 <= 1 + word.len() / 4).then_some(near.1)
+}
+
+/// Insertions, deletions and replacements that make `b` of `a` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let replaced = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

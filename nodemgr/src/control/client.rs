@@ -1,0 +1,116 @@
+//! The other side of the control socket, for the command line, benchmarks and the cluster.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::schema::{CreateTenant, Created, Request, Response, SetBudget, SetDone};
+use super::stats::Stats;
+use crate::codes;
+use crate::fault::Fault;
+use crate::place::Place;
+
+/// Longest answer that is read, in bytes: a full node's statistics take a hundredth of it.
+const MAX_ANSWER: u64 = 256 << 20;
+
+/// Longest wait for an answer; a change of budget takes a second when the tenant launches nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to a node manager. The tenants made through it live at least as long as it does.
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the node manager of `place`.
+    ///
+    /// # Errors
+    /// [`codes::UNREACHABLE`].
+    pub fn connect(place: &Place) -> Result<Self, Fault> {
+        let path = place.control();
+        let connect = || {
+            let stream = UnixStream::connect(&path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let stream = connect().map_err(|error: std::io::Error| {
+            let message = format!("no node manager at `{}`: {error}", path.display());
+            Fault::new(
+                &codes::UNREACHABLE,
+                message,
+                "start it with `weir node`, or name its directory with --dir",
+            )
+        })?;
+        Ok(Self { reader: BufReader::new(stream) })
+    }
+
+    /// Whether nobody listens at `place`: nobody at all, not somebody whom we may not reach.
+    pub fn is_absent(place: &Place) -> bool {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(UnixStream::connect(place.control()), Err(error) if matches!(error.kind(), NotFound | ConnectionRefused))
+    }
+
+    /// Makes or joins a tenant.
+    ///
+    /// # Errors
+    /// The manager's refusal, or [`codes::UNREACHABLE`]; so with all that follow.
+    pub fn create(&mut self, wanted: CreateTenant) -> Result<Created, Fault> {
+        match self.ask(&Request::Create(wanted))? {
+            Response::Created(created) => Ok(created),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Changes a tenant's budget, and waits up to a second for the first launch under it.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn set(&mut self, change: SetBudget) -> Result<SetDone, Fault> {
+        match self.ask(&Request::Set(change))? {
+            Response::Set(done) => Ok(done),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Everything that the manager knows.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn stats(&mut self) -> Result<Stats, Fault> {
+        match self.ask(&Request::Stats)? {
+            Response::Stats(stats) => Ok(*stats),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Response, Fault> {
+        let gone = |error: std::io::Error| {
+            let message = format!("the node manager does not answer: {error}");
+            Fault::new(&codes::UNREACHABLE, message, "look whether `weir node` still runs")
+        };
+        let mut line = serde_json::to_vec(request).map_err(|error| not_understood(&error))?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line).map_err(gone)?;
+        let mut answer = Vec::new();
+        self.reader.by_ref().take(MAX_ANSWER).read_until(b'\n', &mut answer).map_err(gone)?;
+        if answer.is_empty() {
+            return Err(gone(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        match serde_json::from_slice(&answer).map_err(|error| not_understood(&error))? {
+            Response::Error(fault) => Err(fault),
+            response => Ok(response),
+        }
+    }
+}
+
+fn not_understood(error: &serde_json::Error) -> Fault {
+    let message = format!("the node manager's answer is not understood: {error}");
+    Fault::new(&codes::PROTOCOL, message, "use a `weir` of the node manager's version")
+}
+
+fn unexpected(response: &Response) -> Fault {
+    let message = format!("the node manager answers something else: {response:?}");
+    Fault::new(&codes::PROTOCOL, message, "use a `weir` of the node manager's version")
+}

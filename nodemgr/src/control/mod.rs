@@ -1,0 +1,12 @@
+//! The control socket: JSON lines for people, scripts and the rest of the project.
+//!
+//! One request per line, one response per line, in order. The schema is versioned and public.
+
+mod client;
+pub mod schema;
+mod server;
+mod stats;
+
+pub use client::Client;
+pub(crate) use server::{Outcome, answer};
+pub use stats::{GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};

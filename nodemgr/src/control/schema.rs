@@ -1,0 +1,171 @@
+//! What is said on the control socket. Shares are in thousandths of a GPU, memory in bytes, times in the unit that
+//! the name carries.
+
+use serde::{Deserialize, Serialize};
+use weir_policy::Class;
+use weir_protocol::units::{Bytes, SmShare};
+
+use super::stats::Stats;
+use crate::fault::Fault;
+
+/// Version of everything in this module and in the statistics. Raised when a field changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+/// Longest request, in bytes.
+pub const MAX_LINE: usize = 64 << 10;
+
+/// One line from a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// Makes a tenant, or joins the one of this name and budget. It lives as long as this connection, or any
+    /// process of it, does.
+    Create(CreateTenant),
+    /// Changes a tenant's budget.
+    Set(SetBudget),
+    /// Asks for everything.
+    Stats,
+}
+
+/// One line from the node manager.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Response {
+    /// The tenant is there.
+    Created(Created),
+    /// The budget has changed.
+    Set(SetDone),
+    /// Everything.
+    Stats(Box<Stats>),
+    /// Refused; nothing has changed.
+    Error(Fault),
+}
+
+/// A tenant to be made or joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTenant {
+    /// The name; with `unique`, the first part of it.
+    pub name: String,
+    /// Make the name unique by a number instead of joining.
+    #[serde(default)]
+    pub unique: bool,
+    /// GPUs by index or UUID; empty: the first one.
+    #[serde(default)]
+    pub gpus: Vec<String>,
+    /// Share guaranteed.
+    #[serde(default)]
+    pub request_permille: Option<u16>,
+    /// Share never exceeded; the whole GPU if absent.
+    #[serde(default)]
+    pub limit_permille: Option<u16>,
+    /// Memory on each GPU.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    /// The class.
+    #[serde(default)]
+    pub class: ClassName,
+}
+
+/// A change of budget: what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetBudget {
+    /// The tenant.
+    pub tenant: String,
+    /// New request.
+    #[serde(default)]
+    pub request_permille: Option<u16>,
+    /// New limit.
+    #[serde(default)]
+    pub limit_permille: Option<u16>,
+    /// New memory limit.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    /// Only say what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A tenant's class by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassName {
+    /// Online, with a latency to keep.
+    Latency,
+    /// The work that fillers must not slow.
+    #[default]
+    Primary,
+    /// Best effort.
+    Filler,
+}
+
+impl ClassName {
+    /// As written on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Primary => "primary",
+            Self::Filler => "filler",
+        }
+    }
+}
+
+impl From<ClassName> for Class {
+    fn from(name: ClassName) -> Self {
+        match name {
+            ClassName::Latency => Self::Latency,
+            ClassName::Primary => Self::Primary,
+            ClassName::Filler => Self::Filler,
+        }
+    }
+}
+
+/// What an operator sets, the same on each of a tenant's GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Share guaranteed.
+    #[serde(rename = "request_permille")]
+    pub request: SmShare,
+    /// Share never exceeded.
+    #[serde(rename = "limit_permille")]
+    pub limit: SmShare,
+    /// Memory.
+    #[serde(rename = "memory_bytes")]
+    pub memory: Bytes,
+}
+
+/// The tenant that was made or joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    /// Its name, made unique.
+    pub tenant: String,
+    /// What `WEIR_DIR` must be for its processes.
+    pub dir: std::path::PathBuf,
+    /// Its GPUs, as `CUDA_VISIBLE_DEVICES` spells them.
+    pub gpus: Vec<String>,
+    /// Its budget.
+    pub budget: Budget,
+    /// Whether it was there before.
+    pub joined: bool,
+    /// Whether its GPUs are simulated.
+    pub simulated: bool,
+}
+
+/// What became of a change of budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SetDone {
+    /// The tenant.
+    pub tenant: String,
+    /// Budget before.
+    pub old: Budget,
+    /// Budget now.
+    pub new: Budget,
+    /// Whether this was only a question.
+    pub dry_run: bool,
+    /// From the manager's store of the new grant to the first launch under it, in microseconds; absent if no
+    /// process launched anything within a second.
+    pub first_launch_us: Option<f64>,
+    /// Memory held beyond the new limit, in bytes: it stays held, and nothing new is allocated meanwhile.
+    pub over_limit_bytes: u64,
+}

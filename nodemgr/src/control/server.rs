@@ -1,0 +1,129 @@
+//! The manager's side of the control socket: one request in, one answer out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::schema::{CreateTenant, Created, Request, Response, SetBudget, SetDone};
+use super::stats;
+use crate::ack;
+use crate::authority::Peer;
+use crate::codes;
+use crate::fault::Fault;
+use crate::registry::Tenant;
+use crate::shared::{Shared, now};
+
+/// Changes of budget carried out at the same time; each has a thread for as long as it waits.
+const MAX_SETTING: usize = 32;
+
+/// How long a change waits for the first launch under it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What became of a request.
+pub(crate) enum Outcome {
+    /// The answer.
+    Reply(Response),
+    /// A tenant stands in the registry and now needs its door.
+    Door(u64, Created),
+    /// The answer will be posted.
+    Later,
+}
+
+/// Answers one line of the control connection `from`.
+pub(crate) fn answer(shared: &Arc<Shared>, peer: &Peer, from: u64, line: &[u8]) -> Outcome {
+    let result = match serde_json::from_slice::<Request>(line) {
+        Err(error) => Err(not_understood(&error)),
+        Ok(Request::Stats) => Ok(Outcome::Reply(Response::Stats(Box::new(everything(shared, peer))))),
+        Ok(Request::Create(wanted)) => create(shared, peer, from, &wanted),
+        Ok(Request::Set(change)) => set(shared, peer, from, change),
+    };
+    result.unwrap_or_else(|fault| Outcome::Reply(Response::Error(fault)))
+}
+
+fn not_understood(error: &serde_json::Error) -> Fault {
+    let message = format!("the request is not understood: {error}");
+    Fault::new(&codes::PROTOCOL, message, "use a `weir` of the node manager's version")
+}
+
+fn everything(shared: &Shared, peer: &Peer) -> stats::Stats {
+    let may_see = |tenant: &Tenant| peer.admin || peer.uid == tenant.owner;
+    stats::collect(&shared.registry(), shared.mode, shared.tick_us, &may_see)
+}
+
+fn create(shared: &Shared, peer: &Peer, from: u64, wanted: &CreateTenant) -> Result<Outcome, Fault> {
+    shared.authority.may_create(peer)?;
+    let mut registry = shared.registry();
+    let (id, joined) = registry.create(wanted, peer.uid, from)?;
+    let tenant = registry.tenant(id).ok_or_else(|| not_there(&wanted.name))?;
+    let devices = tenant.cells.iter().filter_map(|cell| registry.gpus.devices.get(cell.gpu));
+    let created = Created {
+        tenant: tenant.name.clone(),
+        dir: shared.place.tenant_dir(&tenant.name),
+        gpus: devices.clone().map(crate::gpus::Device::uuid_text).collect(),
+        budget: tenant.budget,
+        joined,
+        simulated: devices.clone().any(crate::gpus::Device::is_simulated),
+    };
+    Ok(Outcome::Door(id, created))
+}
+
+fn not_there(name: &str) -> Fault {
+    Fault::new(&codes::TENANT_UNKNOWN, format!("tenant `{name}` has ended"), "start it again with `weir run`")
+}
+
+/// Checks a change here and carries it out on a thread of its own, since that waits for the tenant.
+fn set(shared: &Arc<Shared>, peer: &Peer, from: u64, change: SetBudget) -> Result<Outcome, Fault> {
+    {
+        let registry = shared.registry();
+        let (_, old, new) = registry.consider(&change)?;
+        let tenant = registry.named(&change.tenant)?;
+        shared.authority.may_set(peer, tenant, &new)?;
+        if change.dry_run {
+            let over_limit_bytes = tenant.excess(new.memory).0;
+            let done = SetDone {
+                tenant: change.tenant,
+                old,
+                new,
+                dry_run: true,
+                first_launch_us: None,
+                over_limit_bytes,
+            };
+            return Ok(Outcome::Reply(Response::Set(done)));
+        }
+    }
+    if shared.setting.fetch_add(1, Ordering::Relaxed) >= MAX_SETTING {
+        shared.setting.fetch_sub(1, Ordering::Relaxed);
+        let message = format!("{MAX_SETTING} changes of budget are under way");
+        return Err(Fault::new(&codes::BUSY, message, "try again in a second"));
+    }
+    let (kept, peer) = (shared.clone(), *peer);
+    let carry_out = move || {
+        let done = carry_out(&kept, &peer, change).map_or_else(Response::Error, Response::Set);
+        kept.setting.fetch_sub(1, Ordering::Relaxed);
+        kept.post(from, done);
+    };
+    match std::thread::Builder::new().name("weir-set".into()).spawn(carry_out) {
+        Ok(_) => Ok(Outcome::Later),
+        Err(error) => {
+            shared.setting.fetch_sub(1, Ordering::Relaxed);
+            Err(Fault::system(&codes::SYSTEM, "start a thread", error, "look at the limits of processes"))
+        }
+    }
+}
+
+/// Publishes on the thread that then waits, so that the time told holds no hand-over.
+fn carry_out(shared: &Shared, peer: &Peer, change: SetBudget) -> Result<SetDone, Fault> {
+    let (published, old, new, since, over_limit_bytes) = {
+        let mut registry = shared.registry();
+        // Once more, under the lock that holds until it is done: another change may have come in between.
+        let (id, old, new) = registry.consider(&change)?;
+        shared.authority.may_set(peer, registry.named(&change.tenant)?, &new)?;
+        let since = Instant::now();
+        let published = registry.apply(id, new, now());
+        let excess = registry.tenant(id).map_or(0, |tenant| tenant.excess(new.memory).0);
+        (published, old, new, since, excess)
+    };
+    let first = ack::first_launch(&published, since, PATIENCE);
+    let first_launch_us = first.map(|time| time.as_nanos() as f64 / 1e3);
+    Ok(SetDone { tenant: change.tenant, old, new, dry_run: false, first_launch_us, over_limit_bytes })
+}

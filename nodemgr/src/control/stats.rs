@@ -1,0 +1,288 @@
+//! One document with everything: what `weir stats --json` prints and `weir ps` reads.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weir_protocol::pages::{Gate, MemoryKind, ProcessState};
+
+use super::schema::{Budget, ClassName, SCHEMA};
+use crate::registry::{Cell, Counters, Process, Registry, Tenant};
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The node manager.
+    pub node: NodeStats,
+    /// The GPUs.
+    pub gpus: Vec<GpuStats>,
+    /// The tenants.
+    pub tenants: Vec<TenantStats>,
+}
+
+/// The node manager itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeStats {
+    /// Version of this build.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// `standalone`, `managed` or `strict`.
+    pub mode: weir_protocol::message::FailMode,
+    /// The policy.
+    pub policy: String,
+    /// Length of a tick, in microseconds.
+    pub tick_us: u64,
+    /// Ticks so far.
+    pub epoch: u64,
+    /// Whether any GPU is simulated.
+    pub simulated: bool,
+    /// `ok`, `stale`, or `none` where NVML is not asked.
+    pub nvml: String,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuStats {
+    /// Its index.
+    pub index: usize,
+    /// Its UUID as `nvidia-smi` spells it.
+    pub uuid: String,
+    /// The product's name.
+    pub name: String,
+    /// Whether it is simulated.
+    pub simulated: bool,
+    /// The card's memory.
+    pub memory_total_bytes: u64,
+    /// The card's memory less the reserve: what tenants can have together.
+    pub memory_usable_bytes: u64,
+    /// Memory in use by NVML's account; absent where it is not known.
+    pub memory_used_bytes: Option<u64>,
+    /// Sum of the requests.
+    pub requested_permille: u16,
+    /// Sum of the memory limits.
+    pub memory_limits_bytes: u64,
+}
+
+/// One tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantStats {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: ClassName,
+    /// The user who made it.
+    pub owner_uid: u32,
+    /// `starting`, `enforced`, `stale`, `degraded` or `stopped`: the worst of its processes.
+    pub state: String,
+    /// Its budget.
+    pub budget: Budget,
+    /// Processes that ever registered.
+    pub processes_ever: u64,
+    /// Its processes by id.
+    pub pids: Vec<i32>,
+    /// Its GPUs.
+    pub gpus: Vec<TenantGpuStats>,
+}
+
+/// One tenant on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantGpuStats {
+    /// Index of the GPU.
+    pub index: usize,
+    /// Its UUID.
+    pub uuid: String,
+    /// The grant page's epoch.
+    pub epoch: u64,
+    /// Which grant holds.
+    pub generation: u32,
+    /// Refill rate, in millionths of the GPU.
+    pub rate_ppm: u32,
+    /// Rate without a manager or with a closed gate.
+    pub fallback_ppm: u32,
+    /// Whether the gate is closed.
+    pub gate_closed: bool,
+    /// Most tokens in the bucket.
+    pub capacity_ns: i64,
+    /// Balance at which a waiting launch goes on.
+    pub resume_at_ns: i64,
+    /// Most predicted work in flight.
+    pub in_flight_cap_ns: u64,
+    /// The memory limit that holds.
+    pub memory_limit_bytes: u64,
+    /// Tokens in the bucket; negative: a debt.
+    pub balance_ns: i64,
+    /// Share charged during the last second, by the tenant's own counters.
+    pub achieved_percent: f64,
+    /// Memory held.
+    pub memory_held_bytes: u64,
+    /// Counters of all processes, dead ones too.
+    pub total: Counters,
+    /// Counters of the living.
+    pub processes: Vec<ProcessStats>,
+}
+
+/// One process on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessStats {
+    /// Process id in the manager's namespace.
+    pub pid: i32,
+    /// Its slot.
+    pub slot: usize,
+    /// How it stands to its budget.
+    pub state: ProcessState,
+    /// Version of its `libweir.so`.
+    pub build: String,
+    /// Its driver library.
+    pub driver: String,
+    /// Memory held.
+    pub memory_held_bytes: u64,
+    /// Memory held by kind.
+    pub memory_by_kind_bytes: BTreeMap<String, u64>,
+    /// The grant under which it launched last.
+    pub acked_generation: u32,
+    /// Predicted work handed to the driver and not known to be done.
+    pub outstanding_ns: u64,
+    /// Its counters.
+    pub counters: Counters,
+}
+
+/// Of which tenants somebody may see the processes.
+pub type MaySee<'a> = &'a dyn Fn(&Tenant) -> bool;
+
+/// Everything in `registry`; processes only of tenants that the asker may see.
+pub fn collect(
+    registry: &Registry,
+    mode: weir_protocol::message::FailMode,
+    tick_us: u64,
+    may_see: MaySee<'_>,
+) -> Stats {
+    let node = NodeStats {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        mode,
+        policy: registry.policy_name.into(),
+        tick_us,
+        epoch: registry.epoch,
+        simulated: registry.gpus.devices.iter().any(crate::gpus::Device::is_simulated),
+        nvml: registry.gpus.health().into(),
+    };
+    let tenants = registry.tenants().iter().map(|t| tenant_stats(registry, t, may_see(t))).collect();
+    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), tenants }
+}
+
+fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
+    let used = registry.gpus.used();
+    let on = |gpu: usize| registry.tenants().iter().filter(move |t| t.cells.iter().any(|c| c.gpu == gpu));
+    let devices = registry.gpus.devices.iter().enumerate();
+    let stats = devices.map(|(index, device)| GpuStats {
+        index,
+        uuid: device.uuid_text(),
+        name: device.name.clone(),
+        simulated: device.is_simulated(),
+        memory_total_bytes: device.memory_total.0,
+        memory_usable_bytes: registry.usable_memory(index).0,
+        memory_used_bytes: used.get(index).copied().flatten(),
+        requested_permille: on(index).map(|t| t.budget.request.as_permille()).sum(),
+        memory_limits_bytes: on(index).map(|t| t.budget.memory.0).sum(),
+    });
+    stats.collect()
+}
+
+fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantStats {
+    let gpus: Vec<_> = tenant.cells.iter().map(|cell| cell_stats(registry, tenant, cell)).collect();
+    let mut stats = TenantStats {
+        name: tenant.name.clone(),
+        class: tenant.class,
+        owner_uid: tenant.owner,
+        state: state(tenant, &gpus),
+        budget: tenant.budget,
+        processes_ever: tenant.registered,
+        pids: tenant.processes.iter().map(|process| process.pid).collect(),
+        gpus,
+    };
+    if !in_full {
+        stats.pids.clear();
+        stats.gpus.iter_mut().for_each(|gpu| gpu.processes.clear());
+    }
+    stats
+}
+
+/// The worst of the processes' states, each process at its best GPU: most never touch all of them.
+fn state(tenant: &Tenant, gpus: &[TenantGpuStats]) -> String {
+    let all = || gpus.iter().flat_map(|gpu| &gpu.processes).map(|process| process.state);
+    let name = match () {
+        () if tenant.processes.iter().any(|process| is_stopped(process.pid)) => "stopped",
+        () if all().any(|s| s == ProcessState::Degraded) => "degraded",
+        () if all().any(|s| s == ProcessState::Stale) => "stale",
+        () if all().any(|s| s == ProcessState::Enforced) => "enforced",
+        () => "starting",
+    };
+    name.into()
+}
+
+/// By the third field of `/proc/PID/stat`; only for people to read, so a reused number does no harm.
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+}
+
+fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuStats {
+    let grant = cell.pages.grant.read();
+    let processes: Vec<_> = tenant.processes.iter().filter_map(|p| process_stats(cell, p)).collect();
+    let mut total = cell.dead.clone();
+    processes.iter().for_each(|process| total.add(&process.counters));
+    TenantGpuStats {
+        index: cell.gpu,
+        uuid: registry.gpus.devices.get(cell.gpu).map(crate::gpus::Device::uuid_text).unwrap_or_default(),
+        epoch: cell.pages.grant.epoch(),
+        generation: grant.generation,
+        rate_ppm: grant.rate.as_ppm(),
+        fallback_ppm: grant.fallback_rate.as_ppm(),
+        gate_closed: grant.gate == Gate::Closed,
+        capacity_ns: grant.capacity.0,
+        resume_at_ns: grant.resume_at.0,
+        in_flight_cap_ns: grant.in_flight_cap.0,
+        memory_limit_bytes: grant.memory_limit.0,
+        balance_ns: cell.pages.bucket.balance().0,
+        achieved_percent: cell.achieved().as_percent(),
+        memory_held_bytes: cell.held().0,
+        total,
+        processes,
+    }
+}
+
+fn process_stats(cell: &Cell, process: &Process) -> Option<ProcessStats> {
+    use std::sync::atomic::Ordering::Relaxed; // figures for people, each whole by itself
+    let slot = cell.pages.usage.slots.get(process.slot)?;
+    let (submitted, completed) = (slot.submitted_ns.load(Relaxed), slot.completed_ns.load(Relaxed));
+    let by_kind =
+        MemoryKind::ALL.iter().zip(&slot.by_kind).map(|(kind, word)| (kind_name(*kind), word.load(Relaxed)));
+    Some(ProcessStats {
+        pid: process.pid,
+        slot: process.slot,
+        state: ProcessState::from_word(slot.state.load(Relaxed)),
+        build: process.build.clone(),
+        driver: process.driver.clone(),
+        memory_held_bytes: slot.held_bytes.load(Relaxed),
+        memory_by_kind_bytes: by_kind
+            .filter(|(_, bytes)| *bytes > 0)
+            .map(|(kind, bytes)| (kind.to_owned(), bytes))
+            .collect(),
+        acked_generation: slot.acked_generation.load(Relaxed),
+        outstanding_ns: submitted.saturating_sub(completed),
+        counters: Counters::of(slot),
+    })
+}
+
+fn kind_name(kind: MemoryKind) -> &'static str {
+    match kind {
+        MemoryKind::Plain => "plain",
+        MemoryKind::Managed => "managed",
+        MemoryKind::Pool => "pool",
+        MemoryKind::Virtual => "virtual",
+        MemoryKind::Array => "array",
+        MemoryKind::Context => "context",
+    }
+}

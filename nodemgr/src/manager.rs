@@ -1,0 +1,121 @@
+//! The node manager as a library: the daemon is this and a signal; a stand-alone run is this inside of `weir run`.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::event::EventfdFlags;
+use rustix::process::{Resource, Rlimit};
+use weir_protocol::message::FailMode;
+use weir_protocol::price::PriceRow;
+use weir_protocol::units::{Bytes, Nanos};
+
+use crate::codes;
+use crate::fault::Fault;
+use crate::gpus::{Gpus, Source};
+use crate::lock::NodeLock;
+use crate::place::Place;
+use crate::poll::Poll;
+use crate::registry::Registry;
+use crate::shared::Shared;
+use crate::tick;
+
+/// How a manager is to run.
+pub struct Options {
+    /// Where.
+    pub place: Place,
+    /// Where the list of GPUs comes from.
+    pub gpus: Source,
+    /// The policy.
+    pub policy: &'static weir_policy::Row,
+    /// Length of a tick.
+    pub tick: Nanos,
+    /// How tenants fail.
+    pub mode: FailMode,
+    /// Memory of each card that is nobody's; by default a fiftieth.
+    pub reserve: Option<Bytes>,
+    /// What kernels cost before they are measured.
+    pub prices: Vec<PriceRow>,
+}
+
+impl Options {
+    /// The defaults: `static`, a tick of 1 ms, managed, no prices.
+    pub fn new(place: Place, gpus: Source) -> Self {
+        let (policy, tick) = (&weir_policy::POLICIES[0], Nanos::from_millis(1));
+        Self { place, gpus, policy, tick, mode: FailMode::Managed, reserve: None, prices: Vec::new() }
+    }
+}
+
+/// A running node manager; stops when dropped.
+pub struct Manager {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    lock: NodeLock,
+}
+
+impl Manager {
+    /// Takes the place's lock, finds the GPUs, and starts to serve.
+    ///
+    /// # Errors
+    /// Another manager holds the place, there is no GPU, or the system refuses something.
+    pub fn start(options: Options) -> Result<Self, Fault> {
+        options.place.prepare()?;
+        let lock = NodeLock::take(&options.place)?;
+        clear_remains(&options.place);
+        let gpus = Gpus::find(options.gpus.clone())?;
+        let failed = |e: rustix::io::Errno| {
+            Fault::system(&codes::SYSTEM, "make an eventfd", e, "look at the limits of open files")
+        };
+        let bell =
+            rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let registry = Registry::new(gpus, options.reserve, options.policy);
+        let shared = Arc::new(Shared::new(&options, registry, bell));
+        let poll = Poll::new(shared.clone())?;
+        let threads = start_threads(&shared, poll, options.tick).map_err(|error| {
+            shared.stop();
+            Fault::system(&codes::SYSTEM, "start a thread", error, "look at the limits of processes")
+        })?;
+        Ok(Self { shared, threads, lock })
+    }
+
+    /// The node's GPUs.
+    pub fn gpus(&self) -> Vec<crate::gpus::Device> {
+        self.shared.registry().gpus.devices.clone()
+    }
+
+    /// Whether somebody has put another lock file in the place of ours.
+    pub fn was_replaced(&self) -> bool {
+        !self.lock.is_ours()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start_threads(shared: &Arc<Shared>, poll: Poll, tick: Nanos) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let ticking = tick::start(shared.clone(), tick)?;
+    let polling = std::thread::Builder::new().name("weir-poll".into()).spawn(move || poll.run())?;
+    Ok(vec![ticking, polling])
+}
+
+/// Removes the directories of tenants that a dead manager left: nobody listens in them.
+fn clear_remains(place: &Place) {
+    for entry in std::fs::read_dir(place.base().join("tenants")).into_iter().flatten().flatten() {
+        let _ = std::fs::remove_dir_all(entry.path());
+    }
+}
+
+/// Raises this process's limit of open files: two descriptors for each process and three pages for each tenant and
+/// GPU are more than the usual 1,024. For a daemon only: children inherit the limit.
+pub fn raise_file_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit { current: limit.maximum, maximum: limit.maximum },
+    );
+}

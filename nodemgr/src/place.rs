@@ -1,0 +1,138 @@
+//! Where things lie: one base directory with the lock, the control socket and a directory per tenant.
+//!
+//! ```text
+//!   <base>/node.lock               held by the running node manager, holds its pid
+//!   <base>/control.sock            JSON lines
+//!   <base>/tenants/<name>/tenant.sock   where the tenant's processes register; the directory is what a container
+//!                                       would be given
+//! ```
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::codes;
+use crate::fault::Fault;
+
+/// Longest path of a Unix socket, in bytes (`sun_path` less the final zero).
+pub const MAX_SOCKET_PATH: usize = 107;
+
+/// Longest name of a tenant, in bytes: leaves room for the base directory in a socket's path.
+pub const MAX_NAME: usize = 40;
+
+/// The base directory and what lies in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    base: PathBuf,
+}
+
+/// This process's effective user.
+pub fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+impl Place {
+    /// The base directory if none is named: `/run/weir` for root, else below `$XDG_RUNTIME_DIR`, else in `/tmp`.
+    pub fn standard() -> Self {
+        let base = match (own_uid(), std::env::var_os("XDG_RUNTIME_DIR")) {
+            (0, _) => PathBuf::from("/run/weir"),
+            (_, Some(runtime)) if !runtime.is_empty() => Path::new(&runtime).join("weir"),
+            (uid, _) => PathBuf::from(format!("/tmp/weir-{uid}")),
+        };
+        Self { base }
+    }
+
+    /// `base`, if it can serve.
+    ///
+    /// # Errors
+    /// A relative path, or one too long for the sockets below it.
+    pub fn at(base: &Path) -> Result<Self, Fault> {
+        let place = Self { base: base.to_path_buf() };
+        let shown = base.display();
+        if !base.is_absolute() {
+            let message = format!("`{shown}` is a relative path");
+            return Err(Fault::new(&codes::PLACE, message, "give an absolute path, such as /run/weir"));
+        }
+        let longest =
+            place.tenant_dir(&"n".repeat(MAX_NAME)).join("tenant.sock").as_os_str().as_bytes().len();
+        if longest > MAX_SOCKET_PATH {
+            let room = MAX_SOCKET_PATH - (longest - base.as_os_str().as_bytes().len());
+            let message = format!("`{shown}` is too long: a socket path has at most {MAX_SOCKET_PATH} bytes");
+            return Err(Fault::new(
+                &codes::PLACE,
+                message,
+                format!("choose a directory of at most {room} bytes"),
+            ));
+        }
+        Ok(place)
+    }
+
+    /// The base directory itself.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The lock file.
+    pub fn lock(&self) -> PathBuf {
+        self.base.join("node.lock")
+    }
+
+    /// The control socket.
+    pub fn control(&self) -> PathBuf {
+        self.base.join("control.sock")
+    }
+
+    /// The directory of one tenant.
+    pub fn tenant_dir(&self, name: &str) -> PathBuf {
+        self.base.join("tenants").join(name)
+    }
+
+    /// Makes the base directory, and checks that nobody else could put something of his in its place.
+    ///
+    /// # Errors
+    /// The directory cannot be made, belongs to somebody else, or others may write to it.
+    pub fn prepare(&self) -> Result<(), Fault> {
+        let shown = self.base.display();
+        // Others must reach the sockets of a root daemon; nobody needs to reach those of a user's.
+        let mode = if own_uid() == 0 { 0o755 } else { 0o700 };
+        let make = |path: &Path| DirBuilder::new().recursive(true).mode(mode).create(path);
+        let help = "name another directory with --dir";
+        make(&self.base).map_err(|e| Fault::system(&codes::PLACE, format!("make `{shown}`"), e, help))?;
+        let meta = fs::metadata(&self.base)
+            .map_err(|e| Fault::system(&codes::PLACE, format!("look at `{shown}`"), e, help))?;
+        if meta.uid() != own_uid() {
+            let message = format!("`{shown}` belongs to user {}, not to {}", meta.uid(), own_uid());
+            return Err(Fault::new(&codes::PLACE, message, help));
+        }
+        if meta.permissions().mode() & 0o022 != 0 {
+            let message = format!("others may write to `{shown}`, so they could replace its sockets");
+            return Err(Fault::new(&codes::PLACE, message, format!("chmod go-w {shown}")));
+        }
+        make(&self.base.join("tenants"))
+            .map_err(|e| Fault::system(&codes::PLACE, format!("make `{shown}/tenants`"), e, help))
+    }
+}
+
+/// Whether `name` can be a tenant's name.
+///
+/// # Errors
+/// [`codes::NAME`].
+pub fn check_name(name: &str) -> Result<(), Fault> {
+    let first = name.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    let rest = name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-'));
+    if first && rest && name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    let message = format!("`{}` cannot be a tenant's name", name.escape_debug());
+    let help = format!("use 1 to {MAX_NAME} letters, digits, `.`, `_`, `-`, starting with a letter or digit");
+    Err(Fault::new(&codes::NAME, message, help))
+}
+
+/// The name of a tenant that was given none: the program's base name, with what a name cannot have left out.
+pub fn name_of_program(program: &str) -> String {
+    let base = program.rsplit('/').next().unwrap_or(program);
+    let kept = base.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    let name: String = kept.skip_while(|c| !c.is_ascii_alphanumeric()).take(MAX_NAME - 4).collect();
+    if name.is_empty() { "program".into() } else { name }
+}

@@ -1,0 +1,212 @@
+//! A process that has connected to its tenant's socket and has a second to say hello.
+//!
+//! Everything that comes here may be hostile: frames are bounded before they are stored, descriptors are not taken,
+//! and a sender of single bytes costs one buffer until its second is over.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use weir_protocol::message::{GpuGrant, Hello, Reply, Welcome};
+use weir_protocol::{PROTOCOL_VERSION, codec, transport};
+
+use super::life::Life;
+use super::listener::TURN;
+use super::{Poll, Source};
+use crate::authority::{Peer, pidfd_of};
+use crate::registry::{Pages, Process, Registry};
+
+/// Time in which a process says hello.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Longest hello, in bytes.
+pub const MAX_HELLO: usize = 4096;
+
+/// Processes of one tenant that may be between connecting and hello.
+const MAX_AT_DOOR: usize = 128;
+
+/// One such process.
+pub struct Arrival {
+    socket: OwnedFd,
+    peer: Peer,
+    /// Whose door it came to.
+    pub tenant: u64,
+    heard: Vec<u8>,
+}
+
+impl AsFd for Arrival {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What the bytes so far are.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// The beginning of a hello.
+    Partial,
+    /// A hello.
+    Whole(Hello),
+    /// No hello, whatever follows.
+    Nonsense,
+}
+
+/// Reads a frame of a length and a hello.
+pub fn parse(bytes: &[u8]) -> Frame {
+    let Some((length, body)) = bytes.split_first_chunk::<4>() else { return Frame::Partial };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > MAX_HELLO || body.len() > length {
+        return Frame::Nonsense; // nothing follows a hello
+    }
+    if body.len() < length {
+        return Frame::Partial;
+    }
+    codec::decode(body).map_or(Frame::Nonsense, Frame::Whole)
+}
+
+impl Poll {
+    pub(super) fn accept_arrival(&mut self, token: u64) {
+        for _ in 0..TURN {
+            let Some(Source::Door { listener, tenant }) = self.sources.get(&token) else { return };
+            let tenant = *tenant;
+            let Some(socket) = listener.accept(&mut self.reserve) else { return };
+            let Ok(peer) = self.shared.authority.peer(&socket) else { continue };
+            if self.arrivals_at.get(&tenant).copied().unwrap_or(0) >= MAX_AT_DOOR {
+                continue; // closed: only this tenant's own processes suffer
+            }
+            let arrival = Arrival { socket, peer, tenant, heard: Vec::new() };
+            if let Ok(token) = self.add(Source::Arrival(arrival), EventFlags::IN) {
+                *self.arrivals_at.entry(tenant).or_default() += 1;
+                self.deadlines.insert((Instant::now() + PATIENCE, token));
+            }
+        }
+    }
+
+    /// Takes what has come; a whole hello makes a member.
+    pub(super) fn hear(&mut self, token: u64) {
+        let Some(Source::Arrival(arrival)) = self.sources.get_mut(&token) else { return };
+        let mut chunk = [0u8; MAX_HELLO];
+        let frame = match rustix::net::recv(&arrival.socket, &mut chunk, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => Frame::Partial,
+            Ok((0, _)) | Err(_) => Frame::Nonsense,
+            Ok((length, _)) => {
+                arrival.heard.extend_from_slice(&chunk[..length]);
+                parse(&arrival.heard)
+            }
+        };
+        match frame {
+            Frame::Partial => {}
+            Frame::Nonsense => drop(self.remove(token)),
+            Frame::Whole(hello) => {
+                if let Some(Source::Arrival(arrival)) = self.remove(token) {
+                    self.welcome(arrival, hello);
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, arrival: Arrival, hello: Hello) {
+        let Arrival { socket, peer, tenant, .. } = arrival;
+        let admitted = self.admit(&peer, tenant, hello);
+        let (process, pages, welcome) = match admitted {
+            Ok(admitted) => admitted,
+            Err(reason) => {
+                tracing::warn!(pid = peer.pid, uid = peer.uid, %reason, "a process was refused");
+                return drop(transport::send(&socket, &Reply::Refused { reason }, &[]));
+            }
+        };
+        let fds: Vec<_> = pages.iter().flat_map(|pages| pages.fds()).collect();
+        let sent = transport::send(&socket, &Reply::Welcome(welcome), &fds);
+        if sent.is_err() || !self.watch(socket, &peer, &process) {
+            self.shared.registry().bury(process.id);
+        }
+    }
+
+    fn admit(
+        &self,
+        peer: &Peer,
+        tenant: u64,
+        hello: Hello,
+    ) -> Result<(Process, Vec<Arc<Pages>>, Welcome), String> {
+        if hello.protocol != PROTOCOL_VERSION {
+            return Err(format!(
+                "libweir.so {} speaks protocol {}, the node manager {} speaks {PROTOCOL_VERSION}: update the older of the two",
+                hello.build.escape_debug(),
+                hello.protocol,
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        let mut registry = self.shared.registry();
+        let known = registry.tenant(tenant).ok_or("the tenant has ended")?;
+        if !self.shared.authority.may_join(peer, known) {
+            return Err(format!("user {} does not own tenant `{}`", peer.uid, known.name));
+        }
+        let process =
+            registry.register(tenant, peer.pid, hello.build, hello.driver).map_err(|f| f.message)?;
+        let (pages, welcome) = self.papers(&registry, tenant, &process).ok_or("the tenant has ended")?;
+        Ok((process, pages, welcome))
+    }
+
+    /// What a process needs: its welcome, and the pages that go with it.
+    fn papers(
+        &self,
+        registry: &Registry,
+        tenant: u64,
+        process: &Process,
+    ) -> Option<(Vec<Arc<Pages>>, Welcome)> {
+        let tenant = registry.tenant(tenant)?;
+        let devices = tenant.cells.iter().filter_map(|cell| registry.gpus.devices.get(cell.gpu));
+        let gpus = devices.map(|device| GpuGrant { uuid: device.uuid, memory_total: device.memory_total });
+        let welcome = Welcome {
+            protocol: PROTOCOL_VERSION,
+            tenant: tenant.name.clone(),
+            mode: self.shared.mode,
+            slot: u32::try_from(process.slot).ok()?,
+            gpus: gpus.collect(),
+            prices: self.shared.prices.clone(),
+        };
+        Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
+    }
+
+    /// Watches a new member's life and socket; false if it is already dead.
+    fn watch(&mut self, socket: OwnedFd, peer: &Peer, process: &Process) -> bool {
+        let Ok(pidfd) = pidfd_of(&socket, peer.pid) else { return false };
+        let life = Life::new(pidfd, process.id, peer.pid);
+        let Ok(life) = self.add(Source::Life(life), EventFlags::IN) else { return false };
+        if self.add(Source::Member { socket, life }, EventFlags::IN | EventFlags::RDHUP).is_err() {
+            self.remove(life);
+            return false;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(hello: &Hello) -> Vec<u8> {
+        let body = codec::encode(hello).unwrap();
+        [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &body].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn a_hello_is_whole_exactly_when_its_last_byte_has_come(build in ".{0,64}", driver in ".{0,64}", cut: prop::sample::Index) {
+            let hello = Hello { protocol: 1, build, driver };
+            let bytes = frame(&hello);
+            prop_assert_eq!(parse(&bytes[..cut.index(bytes.len())]), Frame::Partial);
+            prop_assert_eq!(parse(&bytes), Frame::Whole(hello));
+            prop_assert_eq!(parse(&[&bytes[..], b"x"].concat()), Frame::Nonsense);
+        }
+
+        #[test]
+        fn no_bytes_harm_the_reader_of_hellos(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            parse(&bytes);
+        }
+    }
+}

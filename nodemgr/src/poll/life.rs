@@ -1,0 +1,67 @@
+//! The end of a process, or of its connection.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::{Poll, Source};
+
+/// Between the end of a socket and the question what it meant: a process that called `exec` and uses CUDA again has
+/// registered anew by then, more often than not.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A registered process, watched through its pidfd, which never stands for another process.
+pub struct Life {
+    pidfd: OwnedFd,
+    process: u64,
+    pid: i32,
+}
+
+impl Life {
+    /// Watches the process behind `pidfd`, registered as `process`.
+    pub fn new(pidfd: OwnedFd, process: u64, pid: i32) -> Self {
+        Self { pidfd, process, pid }
+    }
+}
+
+impl AsFd for Life {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+impl Poll {
+    /// The member's socket has ended, or brings what no member sends. Its life decides.
+    pub(super) fn lose(&mut self, token: u64) {
+        if let Some(Source::Member { life, .. }) = self.remove(token) {
+            self.deadlines.insert((Instant::now() + GRACE, life));
+        }
+    }
+
+    /// The process is dead: its slot is free, its counters are kept.
+    pub(super) fn bury(&mut self, token: u64) {
+        if let Some(Source::Life(life)) = self.remove(token) {
+            self.shared.registry().bury(life.process);
+        }
+    }
+
+    /// A process without a socket lives. If it called `exec`, its registration is over; if it merely lost the
+    /// socket, it still holds to its budget through the pages, and its slot is not for others.
+    pub(super) fn judge(&mut self, token: u64) {
+        let Some(Source::Life(life)) = self.sources.get(&token) else { return };
+        let anew = {
+            let registry = self.shared.registry();
+            let mut all = registry.tenants().iter().flat_map(|tenant| &tenant.processes);
+            all.any(|process| process.pid == life.pid && process.id > life.process)
+        };
+        if anew || !maps_our_pages(life.pid) {
+            self.bury(token);
+        }
+    }
+}
+
+/// Whether the process still has a grant page mapped. When that cannot be read, it counts as mapped: a slot kept
+/// too long costs a slot, one given away too early corrupts a neighbour's counts.
+fn maps_our_pages(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/maps"))
+        .map_or(true, |maps| maps.contains("memfd:weir-grant"))
+}

@@ -1,0 +1,200 @@
+//! The poll loop: everything that the manager hears over sockets and process descriptors, on one thread that never
+//! blocks on anybody.
+//!
+//! ```text
+//!   control.sock --accept--> Line     JSON lines in, JSON lines out
+//!   tenant.sock  --accept--> Arrival  has a second to say hello
+//!                              |
+//!                              +--> Member  its socket: the end means exec, a lost socket, or death
+//!                              +--> Life    its pidfd: readable means death
+//! ```
+//!
+//! Neither of the last two is right alone: a forked child keeps the socket open beyond its parent's death, and
+//! `exec` closes the socket of a process that lives on.
+
+mod arrival;
+mod life;
+mod line;
+mod listener;
+
+use std::collections::{BTreeSet, HashMap};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use crate::control::schema::Response;
+use crate::fault::Fault;
+use crate::shared::Shared;
+use arrival::Arrival;
+use life::Life;
+use line::Line;
+use listener::{Listener, Reserve};
+
+/// Events taken from the kernel at once.
+const BATCH: usize = 256;
+
+/// Something that the loop waits for, under a number that is never used twice.
+enum Source {
+    Bell,
+    Control(Listener),
+    Door { listener: Listener, tenant: u64 },
+    Line(Line),
+    Arrival(Arrival),
+    Member { socket: OwnedFd, life: u64 },
+    Life(Life),
+}
+
+/// The loop's state; only its own thread touches it.
+pub struct Poll {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    sources: HashMap<u64, Source>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    doors: HashMap<u64, u64>,         // tenant -> source
+    lines_of: HashMap<u32, usize>,    // user -> control connections
+    arrivals_at: HashMap<u64, usize>, // tenant -> processes that have not said hello
+    reserve: Reserve,
+}
+
+impl Poll {
+    /// A loop that listens on the control socket.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn new(shared: Arc<Shared>) -> Result<Self, Fault> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|e| listener::broken("poll", e))?;
+        let mut poll = Self {
+            shared,
+            epoll,
+            sources: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            doors: HashMap::new(),
+            lines_of: HashMap::new(),
+            arrivals_at: HashMap::new(),
+            reserve: Reserve::new(),
+        };
+        let control = Listener::bind(&poll.shared.place.control())?;
+        poll.add(Source::Control(control), EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
+        poll.add(Source::Bell, EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
+        Ok(poll)
+    }
+
+    /// Runs until the manager stops.
+    pub fn run(mut self) {
+        let mut events = [const { MaybeUninit::uninit() }; BATCH];
+        while !self.shared.is_stopping() {
+            let timeout = self.timeout();
+            let ready = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+                Ok((ready, _)) => ready.iter().map(|event| event.data.u64()).collect::<Vec<_>>(),
+                Err(Errno::INTR) => continue,
+                Err(error) => return tracing::error!(%error, "the poll loop failed"),
+            };
+            ready.into_iter().for_each(|token| self.serve(token));
+            self.expire();
+            self.sweep();
+        }
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let (at, _) = self.deadlines.first()?;
+        let left = at.saturating_duration_since(Instant::now());
+        Some(Timespec {
+            tv_sec: i64::try_from(left.as_secs()).ok()?,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        })
+    }
+
+    /// Waits for `source` under a new number.
+    fn add(&mut self, source: Source, flags: EventFlags) -> rustix::io::Result<u64> {
+        let token = self.shared.registry().next_id();
+        epoll::add(&self.epoll, self.fd_of(&source), EventData::new_u64(token), flags)?;
+        self.sources.insert(token, source);
+        Ok(token)
+    }
+
+    fn fd_of<'a>(&'a self, source: &'a Source) -> std::os::fd::BorrowedFd<'a> {
+        match source {
+            Source::Bell => self.shared.bell().as_fd(),
+            Source::Control(listener) | Source::Door { listener, .. } => listener.as_fd(),
+            Source::Line(line) => line.as_fd(),
+            Source::Arrival(arrival) => arrival.as_fd(),
+            Source::Member { socket, .. } => socket.as_fd(),
+            Source::Life(life) => life.as_fd(),
+        }
+    }
+
+    /// Stops waiting for a source.
+    fn remove(&mut self, token: u64) -> Option<Source> {
+        let source = self.sources.remove(&token)?;
+        // Closing would do as well, but an arrival's socket lives on as a member's.
+        let _ = epoll::delete(&self.epoll, self.fd_of(&source));
+        let fewer = |count: Option<&mut usize>| {
+            if let Some(count) = count {
+                *count = count.saturating_sub(1);
+            }
+        };
+        match &source {
+            Source::Line(line) => fewer(self.lines_of.get_mut(&line.peer.uid)),
+            Source::Arrival(arrival) => fewer(self.arrivals_at.get_mut(&arrival.tenant)),
+            _ => {}
+        }
+        Some(source)
+    }
+
+    fn serve(&mut self, token: u64) {
+        // A source that an earlier event of the same batch removed is no longer there.
+        match self.sources.get(&token) {
+            None => {}
+            Some(Source::Bell) => self.deliver(),
+            Some(Source::Control(_)) => self.accept_line(token),
+            Some(Source::Door { .. }) => self.accept_arrival(token),
+            Some(Source::Line(_)) => self.serve_line(token),
+            Some(Source::Arrival(_)) => self.hear(token),
+            Some(Source::Member { .. }) => self.lose(token),
+            Some(Source::Life(_)) => self.bury(token),
+        }
+    }
+
+    /// Hands out the answers of other threads.
+    fn deliver(&mut self) {
+        for (to, answer) in self.shared.take_mail() {
+            self.reply(to, &answer);
+        }
+    }
+
+    fn reply(&mut self, to: u64, answer: &Response) {
+        let Some(Source::Line(line)) = self.sources.get_mut(&to) else { return };
+        line.write(answer);
+        self.settle_line(to);
+    }
+
+    /// Whatever had until now and did not make it.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some((at, token)) = self.deadlines.first().copied() {
+            if at > now {
+                return;
+            }
+            self.deadlines.pop_first();
+            match self.sources.get(&token) {
+                Some(Source::Arrival(_)) => drop(self.remove(token)),
+                Some(Source::Life(_)) => self.judge(token),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends the tenants that nobody needs any more, and shuts their doors.
+    fn sweep(&mut self) {
+        let over = self.shared.registry().sweep();
+        for (tenant, name) in over {
+            self.shut_door(tenant, &name);
+            tracing::info!(tenant = %name, "the tenant has ended; its budget is free");
+        }
+    }
+}

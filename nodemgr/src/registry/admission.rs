@@ -1,0 +1,204 @@
+//! What may be granted: the checks before a tenant is made or its budget changed. Nothing here changes anything.
+
+use weir_protocol::units::{Bytes, SmShare};
+
+use super::Registry;
+use crate::codes;
+use crate::control::schema::{Budget, ClassName, CreateTenant, SetBudget};
+use crate::fault::Fault;
+use crate::gpus::parse_uuid;
+use crate::place::check_name;
+
+/// What would be made of a request for a tenant.
+pub struct Plan {
+    /// Its budget.
+    pub budget: Budget,
+    /// Its GPUs, by index.
+    pub gpus: Vec<usize>,
+}
+
+impl Registry {
+    /// Checks a request for a tenant by itself; what others hold is checked by [`Self::check_room`].
+    pub(super) fn plan(&self, wanted: &CreateTenant) -> Result<Plan, Fault> {
+        check_name(&wanted.name)?;
+        let gpus = self.resolve_gpus(&wanted.gpus)?;
+        let Some(memory) = wanted.memory_bytes.map(Bytes) else {
+            let free = gpus.iter().map(|gpu| self.free_memory(*gpu, None).0).min().unwrap_or(0);
+            let message = "a memory limit is missing";
+            return Err(Fault::new(
+                &codes::MEMORY_MISSING,
+                message,
+                format!("add --memory; {} are free", Bytes(free)),
+            ));
+        };
+        let Some(request) = wanted.request_permille.or((wanted.class == ClassName::Filler).then_some(0))
+        else {
+            let free = gpus.iter().map(|gpu| self.free_share(*gpu, None)).min().unwrap_or_default();
+            let message = format!("a {} tenant needs a request", wanted.class.as_str());
+            return Err(Fault::new(
+                &codes::REQUEST_MISSING,
+                message,
+                format!("add --request; {free} are free"),
+            ));
+        };
+        let budget = Budget {
+            request: checked_share("request", request)?,
+            limit: checked_share("limit", wanted.limit_permille.unwrap_or(1000))?,
+            memory,
+        };
+        self.check_budget(&budget, wanted.class, &gpus)?;
+        Ok(Plan { budget, gpus })
+    }
+
+    /// The budget that `change` makes of `old`.
+    pub(super) fn changed(&self, old: &Budget, change: &SetBudget) -> Result<Budget, Fault> {
+        let share = |what, new: Option<u16>, old| new.map_or(Ok(old), |new| checked_share(what, new));
+        Ok(Budget {
+            request: share("request", change.request_permille, old.request)?,
+            limit: share("limit", change.limit_permille, old.limit)?,
+            memory: change.memory_bytes.map_or(old.memory, Bytes),
+        })
+    }
+
+    /// Whether a budget makes sense by itself, on cards as they are.
+    pub(super) fn check_budget(
+        &self,
+        budget: &Budget,
+        class: ClassName,
+        gpus: &[usize],
+    ) -> Result<(), Fault> {
+        if budget.request == SmShare::ZERO && class != ClassName::Filler {
+            let message =
+                format!("a request of 0 % is no guarantee, and a {} tenant needs one", class.as_str());
+            return Err(Fault::new(
+                &codes::REQUEST_MISSING,
+                message,
+                "request at least 0.1%, or use --class filler",
+            ));
+        }
+        if budget.limit == SmShare::ZERO {
+            let message = "under a limit of 0 % nothing would ever run";
+            return Err(Fault::new(&codes::LIMIT_BELOW_REQUEST, message, "give a --limit of at least 0.1%"));
+        }
+        if budget.limit < budget.request {
+            let message = format!("the limit {} lies below the request {}", budget.limit, budget.request);
+            return Err(Fault::new(&codes::LIMIT_BELOW_REQUEST, message, "raise --limit or lower --request"));
+        }
+        if budget.memory == Bytes(0) {
+            let message = "a memory limit of 0 B holds nothing";
+            return Err(Fault::new(&codes::SIZE, message, "give a size such as `2GiB`"));
+        }
+        for gpu in gpus {
+            let usable = self.usable_memory(*gpu);
+            if budget.memory > usable {
+                let message =
+                    format!("{} are more than GPU {gpu} has: {usable} less the reserve", budget.memory);
+                return Err(Fault::new(
+                    &codes::MEMORY_OVER_DEVICE,
+                    message,
+                    format!("ask for at most {usable}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the budget fits beside what others hold; `but` is left out of the sums.
+    pub(super) fn check_room(&self, budget: &Budget, gpus: &[usize], but: Option<u64>) -> Result<(), Fault> {
+        for gpu in gpus {
+            let free = self.free_share(*gpu, but);
+            if budget.request > free {
+                let message = format!(
+                    "a request of {} does not fit on GPU {gpu}: {free} are free{}",
+                    budget.request,
+                    self.holders_of(*gpu, but, |b| b.request.to_string())
+                );
+                let help = format!("request at most {free}, or lower another tenant with `weir set`");
+                return Err(Fault::new(&codes::SHARE_TAKEN, message, help));
+            }
+            let free = self.free_memory(*gpu, but);
+            if budget.memory > free {
+                let message = format!(
+                    "a memory limit of {} does not fit on GPU {gpu}: {free} are free{}",
+                    budget.memory,
+                    self.holders_of(*gpu, but, |b| b.memory.to_string())
+                );
+                let help = format!("ask for at most {free}, or lower another tenant with `weir set`");
+                return Err(Fault::new(&codes::MEMORY_TAKEN, message, help));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_gpu(&self, gpu: usize, but: Option<u64>) -> impl Iterator<Item = &super::Tenant> {
+        self.tenants.iter().filter(move |t| Some(t.id) != but && t.cells.iter().any(|cell| cell.gpu == gpu))
+    }
+
+    /// `; a holds 60 %, b holds 30 %`.
+    fn holders_of(&self, gpu: usize, but: Option<u64>, what: fn(&Budget) -> String) -> String {
+        let holders: Vec<_> =
+            self.on_gpu(gpu, but).map(|t| format!("`{}` holds {}", t.name, what(&t.budget))).collect();
+        if holders.is_empty() { String::new() } else { format!("; {}", holders.join(", ")) }
+    }
+
+    fn free_share(&self, gpu: usize, but: Option<u64>) -> SmShare {
+        let taken: u16 = self.on_gpu(gpu, but).map(|t| t.budget.request.as_permille()).sum();
+        SmShare::permille(1000u16.saturating_sub(taken))
+    }
+
+    fn free_memory(&self, gpu: usize, but: Option<u64>) -> Bytes {
+        let taken = self.on_gpu(gpu, but).fold(0u64, |sum, t| sum.saturating_add(t.budget.memory.0));
+        Bytes(self.usable_memory(gpu).0.saturating_sub(taken))
+    }
+
+    /// The card's memory less the reserve.
+    pub fn usable_memory(&self, gpu: usize) -> Bytes {
+        let total = self.gpus.devices.get(gpu).map_or(0, |device| device.memory_total.0);
+        Bytes(total.saturating_sub(self.reserve.map_or(total / 50, |reserve| reserve.0)))
+    }
+
+    fn resolve_gpus(&self, wanted: &[String]) -> Result<Vec<usize>, Fault> {
+        if wanted.is_empty() {
+            return Ok(vec![0]);
+        }
+        let mut found = Vec::with_capacity(wanted.len());
+        for text in wanted {
+            let gpu = self.resolve_gpu(text)?;
+            if found.contains(&gpu) {
+                let message = format!("GPU {gpu} is named twice (as `{text}` the second time)");
+                return Err(Fault::new(&codes::GPU_DUPLICATE, message, "name each GPU once"));
+            }
+            found.push(gpu);
+        }
+        Ok(found)
+    }
+
+    fn resolve_gpu(&self, text: &str) -> Result<usize, Fault> {
+        if text.starts_with("MIG-") {
+            let message = format!("`{}` is a MIG instance", text.escape_debug());
+            return Err(Fault::new(&codes::GPU_MIG, message, "name the whole GPU that it lies on"));
+        }
+        let index = text.parse::<usize>().ok().filter(|index| *index < self.gpus.devices.len());
+        let by_uuid =
+            || parse_uuid(text).and_then(|uuid| self.gpus.devices.iter().position(|d| d.uuid == uuid));
+        index.or_else(by_uuid).ok_or_else(|| {
+            let known: Vec<_> = self
+                .gpus
+                .devices
+                .iter()
+                .enumerate()
+                .map(|(i, d)| format!("{i} ({})", d.uuid_text()))
+                .collect();
+            let message = format!("there is no GPU `{}` on this node", text.escape_debug());
+            Fault::new(&codes::GPU_UNKNOWN, message, format!("choose from {}", known.join(", ")))
+        })
+    }
+}
+
+fn checked_share(what: &str, permille: u16) -> Result<SmShare, Fault> {
+    if permille <= 1000 {
+        return Ok(SmShare::permille(permille));
+    }
+    let message = format!("a {what} of {permille} thousandths is more than one GPU");
+    Err(Fault::new(&codes::SHARE, message, "give 0 to 1000 thousandths"))
+}

@@ -1,0 +1,171 @@
+//! One tenant on one GPU: its three pages, what was seen of it last, and the grant that holds.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_policy::Sample;
+use weir_protocol::mapping::{MapError, Mapped};
+use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
+use weir_protocol::units::{Bytes, Nanos, SmShare};
+
+use super::counters::{Counters, charged_ns};
+use super::window::Window;
+use crate::control::schema::Budget;
+
+/// The pages of one tenant on one GPU, as the manager made them.
+pub struct Pages {
+    /// What is granted; the manager writes.
+    pub grant: Mapped<GrantPage>,
+    /// The tenant's bucket.
+    pub bucket: Mapped<BucketPage>,
+    /// What its processes hold and do.
+    pub usage: Mapped<UsagePage>,
+    fds: [OwnedFd; 3],
+}
+
+impl Pages {
+    fn create(first: &Grant) -> Result<Self, MapError> {
+        let (grant_fd, grant) = Mapped::<GrantPage>::create("weir-grant")?;
+        let (bucket_fd, bucket) = Mapped::<BucketPage>::create("weir-bucket")?;
+        let (usage_fd, usage) = Mapped::<UsagePage>::create("weir-usage")?;
+        bucket.init();
+        usage.init();
+        grant.init(first);
+        Ok(Self { grant, bucket, usage, fds: [grant_fd, bucket_fd, usage_fd] })
+    }
+
+    /// The descriptors, in the order of a welcome: grant, bucket, usage.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [self.fds[0].as_fd(), self.fds[1].as_fd(), self.fds[2].as_fd()]
+    }
+}
+
+/// What moves when a tenant works or waits. Three cache lines, so that a tick over hundreds of cells stays cheap.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Pulse {
+    balance: i64,
+    submitted_ns: u64,
+    completed_ns: u64,
+}
+
+/// One tenant on one GPU.
+pub struct Cell {
+    /// Index of the GPU.
+    pub gpu: usize,
+    /// Its pages.
+    pub pages: Arc<Pages>,
+    /// What its dead processes did.
+    pub dead: Counters,
+    dead_charged_ns: u64,
+    granted: Grant,
+    pulse: Pulse,
+    moved_at: Nanos,
+    window: Window,
+}
+
+impl Cell {
+    /// New pages with the request as their first grant.
+    pub fn create(gpu: usize, budget: &Budget) -> Result<Self, MapError> {
+        let granted = weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory);
+        Ok(Self {
+            gpu,
+            pages: Arc::new(Pages::create(&granted)?),
+            dead: Counters::default(),
+            dead_charged_ns: 0,
+            granted,
+            pulse: Pulse::default(),
+            moved_at: Nanos(0),
+            window: Window::default(),
+        })
+    }
+
+    /// What a policy may know of it. `slots` are those of the tenant's living processes.
+    pub fn observe(
+        &mut self,
+        now: Nanos,
+        slots: &[usize],
+        class: weir_policy::Class,
+        budget: &Budget,
+    ) -> Sample {
+        let pulse = self.take_pulse(slots);
+        let outstanding = Nanos(pulse.submitted_ns.saturating_sub(pulse.completed_ns));
+        if pulse != self.pulse {
+            self.pulse = pulse;
+            self.moved_at = now;
+        }
+        let still = now.since(self.moved_at);
+        let quiet = slots.is_empty() || still > self.excused(outstanding);
+        Sample {
+            gpu: self.gpu,
+            class,
+            request: budget.request,
+            limit: budget.limit,
+            memory_limit: budget.memory,
+            memory_held: Bytes(0),
+            outstanding,
+            idle_for: if quiet { still } else { Nanos(0) },
+        }
+    }
+
+    fn take_pulse(&self, slots: &[usize]) -> Pulse {
+        let mut pulse = Pulse { balance: self.pages.bucket.balance().0, ..Pulse::default() };
+        for slot in slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)) {
+            // Relaxed: a hint of activity, nothing is ordered by it.
+            pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
+            pulse.completed_ns = pulse.completed_ns.wrapping_add(slot.completed_ns.load(Ordering::Relaxed));
+        }
+        pulse
+    }
+
+    /// How long a tenant may stand still and yet be at work: its GPU works on what was submitted, or a launch
+    /// waits until a debt is paid. Twice the prediction, since it may be wrong; at most a second, since a count
+    /// that a dead helper thread left behind must not hold a share for ever.
+    fn excused(&self, outstanding: Nanos) -> Nanos {
+        let missing = self.granted.resume_at.0.saturating_sub(self.pulse.balance);
+        let waits = match u64::try_from(missing) {
+            Ok(missing) if self.pulse.balance <= 0 => self.granted.rate.time_for(missing),
+            _ => Nanos(0),
+        };
+        Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(Nanos::from_secs(1).0))
+    }
+
+    /// Counts a tick, and publishes `grant` if it differs from what holds.
+    pub fn actuate(&mut self, grant: &Grant) {
+        self.pages.grant.tick();
+        if *grant == self.granted {
+            return;
+        }
+        self.granted = *grant;
+        self.pages.grant.publish(grant);
+        let word = self.pages.grant.futex_word();
+        // Everybody who waits has to reckon again. Nobody waiting is no failure.
+        let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    /// Notes the charge so far, for the share of the last second.
+    pub fn mark(&mut self, now: Nanos, slots: &[usize]) {
+        let living = slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)).map(charged_ns);
+        let charged = living.fold(self.dead_charged_ns, u64::saturating_add);
+        self.window.push(now, charged);
+    }
+
+    /// Share of the GPU charged during the last second.
+    pub fn achieved(&self) -> SmShare {
+        self.window.share()
+    }
+
+    /// Keeps what a dead process did and frees its slot.
+    pub fn bury(&mut self, slot: usize) {
+        let Some(slot) = self.pages.usage.slots.get(slot) else { return };
+        let counters = Counters::of(slot);
+        self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);
+        self.dead.add(&counters);
+        slot.clear();
+    }
+
+    /// Memory held by all processes.
+    pub fn held(&self) -> Bytes {
+        self.pages.usage.held()
+    }
+}

@@ -1,0 +1,116 @@
+//! A process's counters as plain values, and their sums. Everything here was written by a tenant: sums saturate.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ProcessSlot};
+
+/// What a process, or a tenant with all its dead processes, did on one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Launch calls by exported symbol.
+    pub calls: BTreeMap<String, u64>,
+    /// Memory calls by exported symbol.
+    pub memory_calls: BTreeMap<String, u64>,
+    /// Launches: the sum of `calls`.
+    pub launches: u64,
+    /// SM time charged, in nanoseconds of the whole GPU.
+    pub charged_ns: u64,
+    /// Launches that had to wait.
+    pub throttled: u64,
+    /// Time waited at the gate, in nanoseconds.
+    pub waited_ns: u64,
+    /// Launches into capturing streams.
+    pub captured: u64,
+    /// Launches let through by the liveness rule.
+    pub forced: u64,
+    /// Token slices drawn.
+    pub slices: u64,
+    /// Launches timed by events.
+    pub sampled: u64,
+    /// Allocations refused for the limit.
+    pub refused: u64,
+    /// Most memory held at once; of a sum: the largest of its parts.
+    pub memory_peak_bytes: u64,
+    /// Faults of ours that were caught.
+    pub faults: u64,
+}
+
+// Relaxed throughout: figures for people, each whole by itself.
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+impl Counters {
+    /// What stands in `slot` now.
+    pub fn of(slot: &ProcessSlot) -> Self {
+        let lanes = |pick: fn(&weir_protocol::pages::Lane) -> &AtomicU64| {
+            slot.lanes.iter().fold(0u64, |sum, lane| sum.saturating_add(load(pick(lane))))
+        };
+        let mut calls = BTreeMap::new();
+        for (index, name) in COUNTED_LAUNCHES.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let count =
+                slot.lanes.iter().fold(0u64, |sum, lane| sum.saturating_add(load(&lane.calls[index])));
+            note(&mut calls, name, count);
+        }
+        let mut memory_calls = BTreeMap::new();
+        for (name, word) in COUNTED_MEMORY_CALLS.iter().zip(&slot.memory_calls) {
+            note(&mut memory_calls, name, load(word));
+        }
+        Self {
+            launches: calls.values().fold(0, |sum: u64, n| sum.saturating_add(*n)),
+            calls,
+            memory_calls,
+            charged_ns: lanes(|lane| &lane.charged_ns),
+            throttled: lanes(|lane| &lane.throttled),
+            waited_ns: lanes(|lane| &lane.waited_ns),
+            captured: lanes(|lane| &lane.captured),
+            forced: lanes(|lane| &lane.forced),
+            slices: lanes(|lane| &lane.slices),
+            sampled: lanes(|lane| &lane.sampled),
+            refused: load(&slot.refused),
+            memory_peak_bytes: load(&slot.peak_bytes),
+            faults: load(&slot.faults),
+        }
+    }
+
+    /// Adds another process's counters.
+    pub fn add(&mut self, other: &Self) {
+        for (name, count) in &other.calls {
+            note(&mut self.calls, name, *count);
+        }
+        for (name, count) in &other.memory_calls {
+            note(&mut self.memory_calls, name, *count);
+        }
+        let sums = [
+            (&mut self.launches, other.launches),
+            (&mut self.charged_ns, other.charged_ns),
+            (&mut self.throttled, other.throttled),
+            (&mut self.waited_ns, other.waited_ns),
+            (&mut self.captured, other.captured),
+            (&mut self.forced, other.forced),
+            (&mut self.slices, other.slices),
+            (&mut self.sampled, other.sampled),
+            (&mut self.refused, other.refused),
+            (&mut self.faults, other.faults),
+        ];
+        for (sum, part) in sums {
+            *sum = sum.saturating_add(part);
+        }
+        self.memory_peak_bytes = self.memory_peak_bytes.max(other.memory_peak_bytes);
+    }
+}
+
+/// Names that never happened are left out: the tables are long.
+fn note(counts: &mut BTreeMap<String, u64>, name: &str, count: u64) {
+    if count > 0 {
+        let entry = counts.entry(name.to_owned()).or_default();
+        *entry = entry.saturating_add(count);
+    }
+}
+
+/// SM time charged in `slot`, in nanoseconds: the one counter that is read often.
+pub fn charged_ns(slot: &ProcessSlot) -> u64 {
+    slot.lanes.iter().fold(0, |sum, lane| sum.saturating_add(load(&lane.charged_ns)))
+}

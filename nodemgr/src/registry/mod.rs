@@ -1,0 +1,293 @@
+//! Who is who and who has what: tenants, their budgets, pages and processes.
+//!
+//! One value behind one lock, shared by the poll loop, the tick and the threads that carry out `weir set`. It
+//! knows no sockets: connections and processes appear here as numbers.
+
+mod admission;
+mod cell;
+mod counters;
+mod tenant;
+mod window;
+
+use std::sync::Arc;
+
+pub use cell::{Cell, Pages};
+pub use counters::Counters;
+pub use tenant::{Process, Tenant};
+use weir_policy::{Observation, Policy, Sample};
+use weir_protocol::pages::PROCESS_SLOTS;
+use weir_protocol::units::{Bytes, Nanos};
+
+use crate::codes;
+use crate::control::schema::{Budget, CreateTenant, SetBudget};
+use crate::fault::Fault;
+use crate::gpus::Gpus;
+
+/// Marks for the share of the last second are taken this often.
+const MARK_PERIOD: Nanos = Nanos::from_millis(100);
+
+/// All state of the node manager but its sockets.
+pub struct Registry {
+    /// The node's GPUs.
+    pub gpus: Gpus,
+    /// Memory of each card that is nobody's; by default a fiftieth of the card.
+    pub reserve: Option<Bytes>,
+    /// Ticks so far.
+    pub epoch: u64,
+    /// The policy's name.
+    pub policy_name: &'static str,
+    tenants: Vec<Tenant>,
+    policy: Box<dyn Policy>,
+    samples: Vec<Sample>,
+    order: Vec<(usize, usize)>, // (tenant, cell), grouped by GPU
+    marked_at: Nanos,
+    last_id: u64,
+}
+
+/// A grant that `weir set` has published, to be watched for the first launch under it.
+pub struct Published {
+    /// Pages of one cell.
+    pub pages: Arc<Pages>,
+    /// Slots of the tenant's processes.
+    pub slots: Vec<usize>,
+    /// The generation to be acknowledged.
+    pub generation: u32,
+}
+
+impl Registry {
+    /// An empty registry over `gpus`.
+    pub fn new(gpus: Gpus, reserve: Option<Bytes>, policy: &weir_policy::Row) -> Self {
+        Self {
+            gpus,
+            reserve,
+            epoch: 0,
+            policy_name: policy.name,
+            tenants: Vec::new(),
+            policy: (policy.build)(),
+            samples: Vec::new(),
+            order: Vec::new(),
+            marked_at: Nanos(0),
+            last_id: 0,
+        }
+    }
+
+    /// All tenants.
+    pub fn tenants(&self) -> &[Tenant] {
+        &self.tenants
+    }
+
+    /// The tenant with this number.
+    pub fn tenant(&self, id: u64) -> Option<&Tenant> {
+        self.tenants.iter().find(|tenant| tenant.id == id)
+    }
+
+    /// The tenant with this name.
+    ///
+    /// # Errors
+    /// [`codes::TENANT_UNKNOWN`] names those that there are.
+    pub fn named(&self, name: &str) -> Result<&Tenant, Fault> {
+        self.tenants.iter().find(|tenant| tenant.name == name).ok_or_else(|| {
+            let names: Vec<_> = self.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+            let help = match names.as_slice() {
+                [] => "there are no tenants; start one with `weir run`".to_owned(),
+                names => format!("there are: {}", names.join(", ")),
+            };
+            Fault::new(&codes::TENANT_UNKNOWN, format!("there is no tenant `{}`", name.escape_debug()), help)
+        })
+    }
+
+    /// A number that was never used.
+    pub fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Makes the tenant, or joins the one of this name and budget; says its number and whether it was there.
+    ///
+    /// # Errors
+    /// Whatever [`codes`] has for budgets; nothing has changed then.
+    pub fn create(&mut self, wanted: &CreateTenant, owner: u32, holder: u64) -> Result<(u64, bool), Fault> {
+        let plan = self.plan(wanted)?;
+        let name = if wanted.unique { self.unique(&wanted.name) } else { wanted.name.clone() };
+        if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.name == name) {
+            join(tenant, &plan, wanted, owner)?;
+            tenant.holders.push(holder);
+            return Ok((tenant.id, true));
+        }
+        self.check_room(&plan.budget, &plan.gpus, None)?;
+        let cells = plan.gpus.iter().map(|gpu| Cell::create(*gpu, &plan.budget)).collect::<Result<_, _>>();
+        let cells = cells
+            .map_err(|e| Fault::system(&codes::SYSTEM, "make the pages", e, "look at the memory limits"))?;
+        let (id, class, budget) = (self.next_id(), wanted.class, plan.budget);
+        let (processes, slots, holders) = (Vec::new(), Vec::with_capacity(PROCESS_SLOTS), vec![holder]);
+        self.tenants.push(Tenant {
+            id,
+            name,
+            owner,
+            class,
+            budget,
+            cells,
+            processes,
+            slots,
+            holders,
+            registered: 0,
+        });
+        self.reorder();
+        Ok((id, false))
+    }
+
+    fn unique(&self, base: &str) -> String {
+        let taken = |name: &str| self.tenants.iter().any(|tenant| tenant.name == name);
+        let numbered = (2..).map(|n| format!("{base}-{n}"));
+        std::iter::once(base.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+    }
+
+    /// Gives the tenant a process.
+    ///
+    /// # Errors
+    /// [`codes::TENANT_FULL`]; [`codes::TENANT_UNKNOWN`] if it has just ended.
+    pub fn register(
+        &mut self,
+        tenant: u64,
+        pid: i32,
+        build: String,
+        driver: String,
+    ) -> Result<Process, Fault> {
+        let id = self.next_id();
+        let Some(tenant) = self.tenants.iter_mut().find(|t| t.id == tenant) else {
+            let help = "start the program with `weir run`";
+            return Err(Fault::new(&codes::TENANT_UNKNOWN, "the tenant has ended", help));
+        };
+        let Some(slot) = tenant.free_slot() else {
+            let message =
+                format!("tenant `{}` already has {PROCESS_SLOTS} processes on its GPUs", tenant.name);
+            return Err(Fault::new(
+                &codes::TENANT_FULL,
+                message,
+                "wait until one ends, or use a second tenant",
+            ));
+        };
+        let process = Process { id, pid, slot, build, driver };
+        tenant.add(process.clone());
+        Ok(process)
+    }
+
+    /// The process has gone: its counters are kept, its slot is freed.
+    pub fn bury(&mut self, process: u64) {
+        for tenant in &mut self.tenants {
+            tenant.bury(process);
+        }
+    }
+
+    /// The control connection has gone.
+    pub fn release(&mut self, holder: u64) {
+        for tenant in &mut self.tenants {
+            tenant.holders.retain(|held| *held != holder);
+        }
+    }
+
+    /// Ends the tenants that nobody needs, gives their budgets back, and says which they were.
+    pub fn sweep(&mut self) -> Vec<(u64, String)> {
+        let over: Vec<_> =
+            self.tenants.iter().filter(|t| t.is_over()).map(|t| (t.id, t.name.clone())).collect();
+        if !over.is_empty() {
+            self.tenants.retain(|tenant| !tenant.is_over());
+            self.reorder();
+        }
+        over
+    }
+
+    /// The budget that a change would lead to, checked against everything: (tenant, old, new).
+    ///
+    /// # Errors
+    /// Whatever [`codes`] has for budgets.
+    pub fn consider(&self, change: &SetBudget) -> Result<(u64, Budget, Budget), Fault> {
+        if change.request_permille.is_none()
+            && change.limit_permille.is_none()
+            && change.memory_bytes.is_none()
+        {
+            let help = "add --request, --limit or --memory";
+            return Err(Fault::new(&codes::NOTHING_TO_SET, "there is nothing to set", help));
+        }
+        let tenant = self.named(&change.tenant)?;
+        let new = self.changed(&tenant.budget, change)?;
+        let gpus: Vec<_> = tenant.cells.iter().map(|cell| cell.gpu).collect();
+        self.check_budget(&new, tenant.class, &gpus)?;
+        self.check_room(&new, &gpus, Some(tenant.id))?;
+        Ok((tenant.id, tenant.budget, new))
+    }
+
+    /// Changes a tenant's budget and publishes what follows from it at once; says which of its grants changed.
+    pub fn apply(&mut self, tenant: u64, budget: Budget, now: Nanos) -> Vec<Published> {
+        let Some(at) = self.tenants.iter().position(|t| t.id == tenant) else { return Vec::new() };
+        self.tenants[at].budget = budget;
+        let before: Vec<_> =
+            self.tenants[at].cells.iter().map(|cell| cell.pages.grant.generation()).collect();
+        self.tick(now);
+        let tenant = &self.tenants[at];
+        let published = tenant.cells.iter().zip(before).filter_map(|(cell, before)| {
+            let generation = cell.pages.grant.generation();
+            let (pages, slots) = (cell.pages.clone(), tenant.slots.clone());
+            (generation != before).then_some(Published { pages, slots, generation })
+        });
+        published.collect()
+    }
+
+    /// One run of the control loop.
+    pub fn tick(&mut self, now: Nanos) {
+        self.epoch += 1;
+        self.samples.clear();
+        for (tenant, cell) in &self.order {
+            let tenant = &mut self.tenants[*tenant];
+            let sample = tenant.cells[*cell].observe(now, &tenant.slots, tenant.class.into(), &tenant.budget);
+            self.samples.push(sample);
+        }
+        let grants = self.policy.decide(&Observation { now, samples: &self.samples });
+        for ((tenant, cell), grant) in self.order.iter().zip(grants) {
+            self.tenants[*tenant].cells[*cell].actuate(grant);
+        }
+        if now.since(self.marked_at) >= MARK_PERIOD {
+            self.mark(now);
+        }
+    }
+
+    fn mark(&mut self, now: Nanos) {
+        self.marked_at = now;
+        for tenant in &mut self.tenants {
+            for cell in &mut tenant.cells {
+                cell.mark(now, &tenant.slots);
+            }
+        }
+    }
+
+    /// Samples of one GPU stand together; who stands where changes only when tenants come and go.
+    fn reorder(&mut self) {
+        let cells = self.tenants.iter().enumerate();
+        let pairs = cells
+            .flat_map(|(t, tenant)| tenant.cells.iter().enumerate().map(move |(c, cell)| (cell.gpu, t, c)));
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_unstable();
+        self.order = pairs.into_iter().map(|(_, t, c)| (t, c)).collect();
+    }
+}
+
+/// A second `weir run` with the same name is the same tenant only if it says the same.
+fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u32) -> Result<(), Fault> {
+    if tenant.owner != owner {
+        let message = format!("tenant `{}` belongs to user {}", tenant.name, tenant.owner);
+        return Err(Fault::new(&codes::NOT_ALLOWED, message, "choose another --name"));
+    }
+    let same_gpus = tenant.cells.iter().map(|cell| cell.gpu).eq(plan.gpus.iter().copied());
+    if tenant.budget == plan.budget && tenant.class == wanted.class && same_gpus {
+        return Ok(());
+    }
+    let Budget { request, limit, memory } = tenant.budget;
+    let message = format!(
+        "tenant `{}` runs with another budget: request {request}, limit {limit}, memory {memory}, class {}",
+        tenant.name,
+        tenant.class.as_str()
+    );
+    let help =
+        "give the same budget to join it, another --name for a second tenant, or `weir set` to change it";
+    Err(Fault::new(&codes::BUDGET_DIFFERS, message, help))
+}

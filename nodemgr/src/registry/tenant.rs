@@ -1,0 +1,80 @@
+//! A tenant: its budget, its pages on each of its GPUs, and its processes.
+
+use weir_protocol::pages::PROCESS_SLOTS;
+use weir_protocol::units::Bytes;
+
+use super::cell::Cell;
+use crate::control::schema::{Budget, ClassName};
+
+/// A process of a tenant.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// The manager's number for this registration; never used twice.
+    pub id: u64,
+    /// Process id as the manager's namespace has it.
+    pub pid: i32,
+    /// Its slot on each usage page.
+    pub slot: usize,
+    /// Version of its `libweir.so`, as it says.
+    pub build: String,
+    /// Its driver library, as it says.
+    pub driver: String,
+}
+
+/// Who has a budget.
+pub struct Tenant {
+    /// The manager's number for it; never used twice.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// The user who made it.
+    pub owner: u32,
+    /// Its class.
+    pub class: ClassName,
+    /// Its budget, the same on each GPU.
+    pub budget: Budget,
+    /// One for each of its GPUs.
+    pub cells: Vec<Cell>,
+    /// Processes that live.
+    pub processes: Vec<Process>,
+    /// Slots of `processes`.
+    pub slots: Vec<usize>,
+    /// Control connections that keep it.
+    pub holders: Vec<u64>,
+    /// Processes that ever registered.
+    pub registered: u64,
+}
+
+impl Tenant {
+    /// A slot that no process has.
+    pub fn free_slot(&self) -> Option<usize> {
+        (0..PROCESS_SLOTS).find(|slot| !self.slots.contains(slot))
+    }
+
+    /// Adds a process.
+    pub fn add(&mut self, process: Process) {
+        self.slots.push(process.slot);
+        self.processes.push(process);
+        self.registered += 1;
+    }
+
+    /// Folds the counters of the process `id` into the totals and frees its slot.
+    pub fn bury(&mut self, id: u64) {
+        let Some(at) = self.processes.iter().position(|process| process.id == id) else { return };
+        let process = self.processes.swap_remove(at);
+        self.slots.retain(|slot| *slot != process.slot);
+        for cell in &mut self.cells {
+            cell.bury(process.slot);
+        }
+    }
+
+    /// Whether nobody needs it any more.
+    pub fn is_over(&self) -> bool {
+        self.holders.is_empty() && self.processes.is_empty()
+    }
+
+    /// Memory held beyond `limit` on the GPU where it is most.
+    pub fn excess(&self, limit: Bytes) -> Bytes {
+        Bytes(self.cells.iter().map(|cell| cell.held().0.saturating_sub(limit.0)).max().unwrap_or(0))
+    }
+}

@@ -1,0 +1,79 @@
+//! Who gets a budget, and of what size.
+
+use weir_nodemgr::Manager;
+use weir_nodemgr::control::schema::{ClassName, CreateTenant};
+
+use crate::stage::{Actor, Stage, options, wish};
+
+#[test]
+fn a_process_registers_and_is_shown_with_its_tenant() {
+    let stage = Stage::new();
+    let mut run = stage.client();
+    let created = run.create(wish("train", 60)).unwrap();
+    assert_eq!(created.gpus, ["GPU-00000000-0000-0000-0000-000000000000"]);
+    let mut process = Actor::ready(&created);
+    assert_eq!(process.ask("hold 4096"), "held");
+    process.ask("launch");
+    let tenant = stage.tenant("train").unwrap();
+    assert_eq!((tenant.state.as_str(), tenant.pids.as_slice()), ("enforced", [process.pid()].as_slice()));
+    assert_eq!(tenant.gpus[0].memory_held_bytes, 4096);
+    assert_eq!(tenant.gpus[0].total.calls["cuLaunchKernel"], 1);
+}
+
+#[test]
+fn what_is_guaranteed_to_one_is_not_guaranteed_to_another_and_the_refusal_says_who_has_it() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    one.create(wish("train", 60)).unwrap();
+    let refused = two.create(wish("serve", 50)).unwrap_err();
+    assert_eq!(refused.code, "W0104");
+    assert!(
+        refused.message.contains("`train` holds 60 %") && refused.help.contains("at most 40 %"),
+        "{refused}"
+    );
+    let on_the_other_gpu = CreateTenant { gpus: vec!["1".into()], ..wish("serve", 50) };
+    assert!(two.create(on_the_other_gpu).is_ok());
+}
+
+#[test]
+fn the_same_name_and_budget_join_another_budget_is_refused() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    assert!(!one.create(wish("train", 60)).unwrap().joined);
+    assert!(two.create(wish("train", 60)).unwrap().joined);
+    assert_eq!(two.create(wish("train", 50)).unwrap_err().code, "W0116");
+    let unique = CreateTenant { unique: true, ..wish("train", 10) };
+    assert_eq!(two.create(unique).unwrap().tenant, "train-2");
+}
+
+#[test]
+fn a_filler_needs_no_request_and_everybody_else_does() {
+    let stage = Stage::new();
+    let mut run = stage.client();
+    let without = CreateTenant { request_permille: None, ..wish("batch", 0) };
+    let refused = run.create(without.clone()).unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.help.as_str()), ("W0103", "add --request; 100 % are free"));
+    assert!(run.create(CreateTenant { class: ClassName::Filler, ..without }).is_ok());
+}
+
+#[test]
+fn a_second_manager_of_the_same_directory_names_the_first_and_leaves_it_alone() {
+    let stage = Stage::new();
+    let refused = Manager::start(options(&stage.place)).err().unwrap();
+    assert_eq!(refused.code, "W0131");
+    assert!(refused.message.contains(&std::process::id().to_string()), "{refused}");
+    assert!(stage.client().create(wish("train", 60)).is_ok());
+}
+
+#[test]
+fn a_tenant_has_as_many_processes_as_its_page_has_slots_and_no_more() {
+    let stage = Stage::new();
+    let created = stage.client();
+    let mut run = created;
+    let created = run.create(wish("train", 60)).unwrap();
+    let processes: Vec<_> =
+        (0..weir_protocol::pages::PROCESS_SLOTS).map(|_| Actor::ready(&created)).collect();
+    let (_one_more, answer) = Actor::enter(&created);
+    assert!(answer.contains("refused: tenant `train` already has 32 processes"), "{answer}");
+    drop(processes);
+}

@@ -1,0 +1,57 @@
+//! Who may set what. These stories change users, which only root can; without root they say so and end.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+use crate::stage::{Stage, wish};
+
+/// A user who is neither root nor a member of our group.
+const NOBODY: u32 = 65_534;
+
+fn as_nobody(stage: &Stage, args: &[&str]) -> Option<Output> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: changing the user needs root");
+        return None;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    // The throw-away directory is closed to others; the node's own is not.
+    std::fs::set_permissions(stage.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A copy, since the build directory may be closed to others as well.
+    let weir = stage.path().join("weir");
+    std::fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).unwrap();
+    let mut command = Command::new(&weir);
+    command.uid(NOBODY).gid(NOBODY).arg("--dir").arg(stage.place.base()).args(args);
+    Some(command.output().unwrap())
+}
+
+#[test]
+fn a_stranger_may_read_the_summary_and_change_nothing() {
+    let stage = Stage::new();
+    let mut run = stage.client();
+    run.create(wish("train", 60)).unwrap();
+    let Some(set) = as_nobody(&stage, &["set", "train", "--request", "10%"]) else { return };
+    assert_eq!(set.status.code(), Some(77), "{}", String::from_utf8_lossy(&set.stderr));
+    assert!(String::from_utf8_lossy(&set.stderr).contains("error[W0120]"));
+    let ps = as_nobody(&stage, &["ps"]).unwrap();
+    assert!(String::from_utf8_lossy(&ps.stdout).contains("train"));
+    assert_eq!(stage.tenant("train").unwrap().budget.request.as_permille(), 600);
+}
+
+#[test]
+fn a_stranger_makes_no_tenants() {
+    let stage = Stage::new();
+    let args = [
+        "run",
+        "--preload",
+        "/lib64/ld-linux-x86-64.so.2",
+        "--request",
+        "10%",
+        "--memory",
+        "1GiB",
+        "--",
+        "true",
+    ];
+    let Some(run) = as_nobody(&stage, &args) else { return };
+    assert_eq!(run.status.code(), Some(77), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(stage.stats().tenants.is_empty());
+}

@@ -1,0 +1,11 @@
+//! Stories of the node manager with real processes, on a fixed list of GPUs: who may come, what he gets, and what
+//! is left of him.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where what it needs is absent")]
+
+mod admission;
+mod authority;
+mod death;
+mod hostile;
+mod resize;
+mod stage;

@@ -1,0 +1,44 @@
+//! Configuration files that are refused, by `weir check`.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Texts of files, with their rows in `docs/FAULTS.md`.
+pub const TEXTS: &[(&str, &str)] = &[
+    ("config.unknown-key", "dir = \"/run/weir\"\npolcy = \"static\"\n"),
+    ("config.unknown-key-without-neighbour", "colour = \"blue\"\n"),
+    ("config.duplicate-key", "tick_us = 1000\ntick_us = 2000\n"),
+    ("config.wrong-type", "tick_us = \"often\"\n"),
+    ("config.no-toml", "policy: static\n"),
+    ("config.empty", "\n"),
+    ("config.unknown-policy", "policy = \"fastest\"\n"),
+    ("config.tick-out-of-range", "tick_us = 1\n"),
+    ("config.reserve-no-size", "memory_reserve = \"2Q\"\n"),
+    ("config.mode-standalone", "mode = \"standalone\"\n"),
+    ("config.unknown-mode", "mode = \"lax\"\n"),
+    ("config.price-missing", "[[price]]\nname = \"gemm*\"\n"),
+    ("config.price-not-a-number", "[[price]]\nname = \"gemm*\"\ntime_us = nan\n"),
+    ("config.relative-dir", "dir = \"run/weir\"\n"),
+];
+
+/// What `weir check` says of a file with this text.
+pub fn told(text: &str) -> String {
+    told_of("a.toml", |path| std::fs::write(path, text).unwrap())
+}
+
+/// What it says of the file that `make` leaves under `name`.
+pub fn told_of(name: &str, make: impl Fn(&Path)) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    make(&path);
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("check").arg(&path).output().unwrap();
+    assert!(output.stdout.is_empty(), "refusals are no data");
+    let stderr = String::from_utf8_lossy(&output.stderr).replace(&dir.path().display().to_string(), "[DIR]");
+    format!("{stderr}exit code {}", output.status.code().unwrap())
+}
+
+pub fn world_writable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, "policy = \"static\"\n").unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
+}

@@ -1,0 +1,162 @@
+//! Every input that is refused: what is said, with which code, and that nothing has changed. The rows are those of
+//! `docs/FAULTS.md`, by their ids; a test holds the two together.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where what it needs is absent")]
+
+mod cases;
+mod config;
+mod node;
+
+use std::collections::BTreeSet;
+
+use cases::{COMMANDS, Case};
+use node::Node;
+
+/// Runs the case and tells what a person sees.
+fn told(node: &Node, case: &Case) -> String {
+    let before = node.tenants();
+    let output = node.weir(case.args);
+    assert_eq!(before, node.tenants(), "{}: nothing may have changed", case.id);
+    assert!(output.stdout.is_empty(), "{}: refusals are no data", case.id);
+    let stderr = node.censor(&String::from_utf8_lossy(&output.stderr));
+    format!(
+        "$ weir {}\n{stderr}exit code {}",
+        case.args.join(" ").escape_debug(),
+        output.status.code().unwrap()
+    )
+}
+
+#[test]
+fn every_bad_command_is_refused_with_a_code_and_a_way_out() {
+    let node = Node::start();
+    for case in COMMANDS {
+        let told = told(&node, case);
+        assert!(told.contains("help") || told.contains("tip:"), "{}: {told}", case.id);
+        insta::assert_snapshot!(case.id, told);
+    }
+}
+
+#[test]
+fn every_bad_configuration_is_refused_with_its_line_and_a_way_out() {
+    for (id, text) in config::TEXTS {
+        insta::assert_snapshot!(*id, config::told(text));
+    }
+    insta::assert_snapshot!("config.missing", config::told_of("absent.toml", |_| {}));
+    insta::assert_snapshot!(
+        "config.directory",
+        config::told_of("a.toml", |path| std::fs::create_dir(path).unwrap())
+    );
+    insta::assert_snapshot!(
+        "config.not-utf8",
+        config::told_of("a.toml", |path| std::fs::write(path, b"\xff\xfe").unwrap())
+    );
+    insta::assert_snapshot!("config.world-writable", config::told_of("a.toml", config::world_writable));
+}
+
+#[test]
+fn an_index_that_means_another_gpu_to_the_reader_is_refused() {
+    let node = Node::start();
+    let args = ["run", "--request=10%", "--memory=1GiB", "--gpu=1", "--preload", node::LIBRARY, "--", "true"];
+    for (id, visible) in [("gpu.renumbered", "1,0"), ("gpu.hidden", "0")] {
+        let output = node.command(&args).env("CUDA_VISIBLE_DEVICES", visible).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        insta::assert_snapshot!(id, format!("{stderr}exit code {}", output.status.code().unwrap()));
+    }
+}
+
+#[test]
+fn a_directory_in_which_others_could_replace_our_sockets_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let node = Node::start();
+    let dir = tempfile::Builder::new().prefix("weir").tempdir_in("/tmp").unwrap();
+    let (open, file) = (dir.path().join("open"), dir.path().join("file"));
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(&file, "").unwrap();
+    for (id, path) in [("path.world-writable", &open), ("path.not-a-directory", &file)] {
+        let output = node.weir(&["--dir", path.to_str().unwrap(), "node"]);
+        let stderr =
+            String::from_utf8_lossy(&output.stderr).replace(&dir.path().display().to_string(), "[DIR]");
+        insta::assert_snapshot!(id, format!("{stderr}exit code {}", output.status.code().unwrap()));
+    }
+}
+
+#[test]
+fn the_document_has_a_row_for_every_case_and_a_case_for_every_row() {
+    let document =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FAULTS.md")).unwrap();
+    let files = ["config.missing", "config.directory", "config.not-utf8", "config.world-writable"];
+    let places = ["gpu.renumbered", "gpu.hidden", "path.world-writable", "path.not-a-directory"];
+    let tested: BTreeSet<_> = COMMANDS
+        .iter()
+        .map(|case| case.id)
+        .chain(config::TEXTS.iter().map(|(id, _)| *id))
+        .chain(files)
+        .chain(places)
+        .collect();
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let written: BTreeSet<_> = rows.map(|(id, _)| id).filter(|id| id.contains('.')).collect();
+    assert_eq!(tested, written);
+}
+
+#[test]
+fn a_second_daemon_says_who_the_first_one_is() {
+    let node = Node::start();
+    // Without NVML it must still find the lock first: whoever holds the place is the better answer.
+    let output = node.weir(&["node"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains(&format!("process {} already is the node manager", std::process::id())),
+        "{stderr}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_exit_code_of_the_program_is_passed_through_and_signals_as_shells_have_them() {
+    let node = Node::start();
+    let run = |script: &str| {
+        let args = [
+            "run",
+            "--request",
+            "10%",
+            "--memory",
+            "1GiB",
+            "--preload",
+            node::LIBRARY,
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        node.weir(&args).status.code()
+    };
+    assert_eq!((run("exit 0"), run("exit 42"), run("kill -TERM $$")), (Some(0), Some(42), Some(143)));
+    assert_eq!(node.tenants().len(), 1, "the budgets are free again");
+}
+
+#[test]
+fn the_program_sees_its_place_its_preload_and_its_gpus() {
+    let node = Node::start();
+    let script = "echo $WEIR_DIR $CUDA_VISIBLE_DEVICES; case $LD_PRELOAD in *:/keep) echo kept;; esac";
+    let args = [
+        "run",
+        "--request",
+        "10%",
+        "--memory",
+        "1GiB",
+        "--name",
+        "a",
+        "--preload",
+        node::LIBRARY,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let output = node.command(&args).env("LD_PRELOAD", "/keep").output().unwrap();
+    let stdout = node.censor(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(stdout, "[DIR]/tenants/a GPU-00000000-0000-0000-0000-000000000000\nkept\n");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("a: no process of this tenant used CUDA"), "{stderr}");
+}

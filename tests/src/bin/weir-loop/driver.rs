@@ -1,0 +1,166 @@
+//! The few driver functions that the loop calls, found by `dlopen` and `dlsym` as most programs do.
+
+use std::ffi::{CString, c_int};
+use std::ptr::null_mut;
+
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use weir_abi::types::*;
+use weir_abi::{CUresult, fns};
+
+/// What the driver did not like.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// No driver, or one without a function.
+    #[error(
+        "cannot use libcuda.so.1: {0}\nhelp: name its directory in LD_LIBRARY_PATH; the simulated one is dist/simgpu"
+    )]
+    Library(#[from] libloading::Error),
+    /// A call failed.
+    #[error("{call}: {result:?}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// What it answered.
+        result: CUresult,
+    },
+}
+
+fn check(call: &'static str, result: CUresult) -> Result<(), DriverError> {
+    if result == CUDA_SUCCESS { Ok(()) } else { Err(DriverError::Call { call, result }) }
+}
+
+macro_rules! driver {
+    ($($function:ident,)*) => {
+        /// The functions, by their exported names.
+        #[allow(non_snake_case, reason = "a field is named as the function it holds")]
+        struct Functions { $($function: fns::$function,)* }
+
+        impl Functions {
+            fn find(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: every symbol is given the type that weir-abi's table has for it.
+                Ok(unsafe { Self { $($function: *library.get(concat!(stringify!($function), "\0").as_bytes())?,)* } })
+            }
+        }
+    };
+}
+
+driver! {
+    cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxSynchronize, cuModuleLoadData, cuModuleGetFunction,
+    cuStreamCreate, cuEventCreate, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemAlloc_v2, cuMemFree_v2,
+}
+
+/// The driver with the primary context of one GPU.
+pub struct Driver {
+    functions: Functions,
+    context: CUcontext,
+    module: CUmodule,
+    _library: Library,
+}
+
+// SAFETY: the driver's functions may be called from any thread; contexts and modules are handles, not data.
+unsafe impl Send for Driver {}
+
+// SAFETY: as above: no call changes anything here.
+unsafe impl Sync for Driver {}
+
+/// PTX with kernels of these names that do nothing: what they cost is the simulated GPU's configuration.
+fn image(kernels: &[String]) -> CString {
+    let head = ".version 7.0\n.target sm_80\n.address_size 64\n".to_owned();
+    let entry = |name: &String| format!(".visible .entry {name}()\n{{\n\tret;\n}}\n");
+    CString::new(head + &kernels.iter().map(entry).collect::<String>()).unwrap_or_default()
+}
+
+impl Driver {
+    /// Opens the driver, makes the GPU's primary context current and loads kernels of these names.
+    pub fn open(gpu: c_int, kernels: &[String]) -> Result<Self, DriverError> {
+        // SAFETY: the driver's constructors do nothing but load it.
+        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }?;
+        let functions = Functions::find(&library)?;
+        let (mut context, mut module) = (null_mut(), null_mut());
+        let image = image(kernels);
+        // SAFETY: arguments as the driver's documentation wants them: places for answers, and an image that ends
+        // with a NUL.
+        unsafe {
+            check("cuInit", (functions.cuInit)(0))?;
+            check("cuDevicePrimaryCtxRetain", (functions.cuDevicePrimaryCtxRetain)(&raw mut context, gpu))?;
+            check("cuCtxSetCurrent", (functions.cuCtxSetCurrent)(context))?;
+            check("cuModuleLoadData", (functions.cuModuleLoadData)(&raw mut module, image.as_ptr().cast()))?;
+        }
+        Ok(Self { functions, context, module, _library: library })
+    }
+
+    /// Makes the context current in this thread too.
+    pub fn use_context(&self) -> Result<(), DriverError> {
+        // SAFETY: the context lives as long as this process.
+        check("cuCtxSetCurrent", unsafe { (self.functions.cuCtxSetCurrent)(self.context) })
+    }
+
+    /// A kernel by name.
+    pub fn function(&self, name: &str) -> Result<CUfunction, DriverError> {
+        let name = CString::new(name).unwrap_or_default();
+        let mut function = null_mut();
+        // SAFETY: the module is loaded, the name a C string.
+        let result =
+            unsafe { (self.functions.cuModuleGetFunction)(&raw mut function, self.module, name.as_ptr()) };
+        check("cuModuleGetFunction", result).map(|()| function)
+    }
+
+    /// A stream beside the default one.
+    pub fn stream(&self) -> Result<CUstream, DriverError> {
+        let mut stream = null_mut();
+        // SAFETY: a place for the answer.
+        check("cuStreamCreate", unsafe { (self.functions.cuStreamCreate)(&raw mut stream, 0) })
+            .map(|()| stream)
+    }
+
+    /// An event.
+    pub fn event(&self) -> Result<CUevent, DriverError> {
+        let mut event = null_mut();
+        // SAFETY: a place for the answer.
+        check("cuEventCreate", unsafe { (self.functions.cuEventCreate)(&raw mut event, 0) }).map(|()| event)
+    }
+
+    /// Puts the event behind what is in the stream now.
+    pub fn record(&self, event: CUevent, stream: CUstream) -> Result<(), DriverError> {
+        // SAFETY: both were made above and are never destroyed.
+        check("cuEventRecord", unsafe { (self.functions.cuEventRecord)(event, stream) })
+    }
+
+    /// Waits for the event.
+    pub fn wait(&self, event: CUevent) -> Result<(), DriverError> {
+        // SAFETY: as in `record`.
+        check("cuEventSynchronize", unsafe { (self.functions.cuEventSynchronize)(event) })
+    }
+
+    /// Waits for everything.
+    pub fn synchronize(&self) -> Result<(), DriverError> {
+        // SAFETY: a context is current.
+        check("cuCtxSynchronize", unsafe { (self.functions.cuCtxSynchronize)() })
+    }
+
+    /// Launches `blocks` blocks.
+    #[inline]
+    pub fn launch(&self, function: CUfunction, blocks: u32, stream: CUstream) -> Result<(), DriverError> {
+        let null = null_mut();
+        // SAFETY: the function is loaded and takes no parameters.
+        let result = unsafe {
+            (self.functions.cuLaunchKernel)(function, blocks, 1, 1, 128, 1, 1, 0, stream, null, null_mut())
+        };
+        check("cuLaunchKernel", result)
+    }
+
+    /// Device memory.
+    pub fn allocate(&self, bytes: u64) -> Result<CUdeviceptr, DriverError> {
+        let mut pointer = 0;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: a place for the answer.
+        check("cuMemAlloc_v2", unsafe { (self.functions.cuMemAlloc_v2)(&raw mut pointer, bytes) })
+            .map(|()| pointer)
+    }
+
+    /// Gives it back.
+    pub fn free(&self, pointer: CUdeviceptr) -> Result<(), DriverError> {
+        // SAFETY: the pointer came from `allocate`.
+        check("cuMemFree_v2", unsafe { (self.functions.cuMemFree_v2)(pointer) })
+    }
+}

@@ -1,0 +1,41 @@
+//! What `weir-loop` says on stdout, one JSON line each.
+
+use serde::{Deserialize, Serialize};
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Said {
+    /// Context, streams and kernels are there; launching begins.
+    Ready {
+        /// The process that launches.
+        pid: u32,
+    },
+    /// An answer to `allocate SIZE`.
+    Allocated {
+        /// What was asked for.
+        bytes: u64,
+        /// What the driver answered, by name.
+        result: String,
+    },
+    /// An answer to `free`: all that `allocate` got was given back.
+    Freed {
+        /// How much.
+        bytes: u64,
+    },
+    /// An answer to `report`: what happened since the last one.
+    Report(Progress),
+    /// The end: what happened in all.
+    Done(Progress),
+}
+
+/// What a loop has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Launches that the driver accepted.
+    pub launches: u64,
+    /// Wall time, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Longest time between the returns of two launches that follow each other, in nanoseconds.
+    pub longest_gap_ns: u64,
+}
