@@ -39,12 +39,18 @@ fn check(call: &'static str, result: CUresult) -> Result<(), ClientError> {
     if result == CUDA_SUCCESS { Ok(()) } else { Err(ClientError::Call { call, result }) }
 }
 
-/// A module with nothing in it; the simulated driver takes any image, the floor driver looks at none.
-const IMAGE: &std::ffi::CStr = c".version 7.0\n.target sm_80\n.address_size 64\n";
+/// PTX of a module whose kernels do nothing; what they cost is a matter of the simulated GPU's table.
+fn image(kernels: &[&str]) -> std::ffi::CString {
+    let entries: String =
+        kernels.iter().map(|name| format!(".visible .entry {name}() {{ ret; }}\n")).collect();
+    let text = format!(".version 7.0\n.target sm_80\n.address_size 64\n{entries}");
+    std::ffi::CString::new(text).unwrap_or_default()
+}
 
 impl Driver {
-    /// Opens the driver and makes device 0's primary context current.
-    pub fn open() -> Result<Self, ClientError> {
+    /// Opens the driver, makes device 0's primary context current, and loads a module with `kernels`.
+    pub fn open(kernels: &[&str]) -> Result<Self, ClientError> {
+        let image = image(kernels);
         // SAFETY: every symbol is given the type that weir-abi's table has for it; arguments follow the driver's
         // documentation.
         unsafe {
@@ -57,7 +63,7 @@ impl Driver {
             let (mut context, mut module) = (null_mut(), null_mut());
             check("cuDevicePrimaryCtxRetain", retain(&raw mut context, 0))?;
             check("cuCtxSetCurrent", set_current(context))?;
-            check("cuModuleLoadData", load(&raw mut module, IMAGE.as_ptr().cast()))?;
+            check("cuModuleLoadData", load(&raw mut module, image.as_ptr().cast()))?;
             Ok(Self {
                 launch: *library.get(b"cuLaunchKernel\0")?,
                 alloc: *library.get(b"cuMemAlloc_v2\0")?,

@@ -77,7 +77,8 @@ pub fn run(load: Load) -> ExitCode {
 }
 
 fn launch_until(stop: &AtomicBool, load: Load) -> Result<(), ClientError> {
-    let driver = Driver::open()?;
+    let names: Vec<&str> = load.rows().iter().map(|(cost, _)| cost.name).collect();
+    let driver = Driver::open(&names)?;
     let rows = load.rows().iter().enumerate();
     let rows: Result<Vec<_>, ClientError> =
         rows.map(|(n, (cost, count))| Ok((driver.function(cost.name, n)?, *count))).collect();

@@ -35,9 +35,11 @@ pub fn run(task: Task) -> ExitCode {
 }
 
 fn rounds(task: Task) -> Result<(), ClientError> {
-    let driver = Driver::open()?;
+    let names: Vec<String> = (0..VARIETY).map(|n| format!("bench_{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let driver = Driver::open(&names)?;
     let functions: Result<Vec<_>, _> =
-        (0..VARIETY).map(|n| driver.function(&format!("bench_{n}"), n)).collect();
+        names.iter().enumerate().map(|(n, name)| driver.function(name, n)).collect();
     let functions = functions?;
     let call = |n: usize| match task {
         Task::Launch => {

@@ -9,7 +9,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 use weir_abi::types::*;
 use weir_core::flight::Place;
-use weir_core::gate::{Cause, Request, Verdict, Wait};
+use weir_core::gate::{Cause, Patience, Request, Verdict, Wait};
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
@@ -22,7 +22,6 @@ pub fn at_gate(current: &Current, mut request: Request) -> (u32, Tokens) {
     let Current { gpu, counters, .. } = current;
     let arrived = clock::now();
     let mut now = arrived;
-    let mut last_grant = None;
     let (generation, drawn, forced) = loop {
         let wait = match gpu.gate.ask(gpu.pages(), now, request) {
             Verdict::Admitted { generation, tokens } => break (generation, tokens, false),
@@ -35,10 +34,11 @@ pub fn at_gate(current: &Current, mut request: Request) -> (u32, Tokens) {
         }
         gpu.show_state();
         sleep(gpu.grant.futex_word(), wait);
-        // A new grant takes effect at once: a launch then goes on at any balance above zero, not at a whole turn.
-        let same_grant = last_grant.replace(wait.generation).is_none_or(|last| last == wait.generation);
-        request.waited =
-            wait.cause == Cause::Tokens && same_grant && gpu.grant.generation() == wait.generation;
+        if gpu.grant.generation() != wait.generation {
+            request.patience = Patience::None; // a new grant takes effect at once
+        } else if wait.cause == Cause::Tokens && request.patience == Patience::Fresh {
+            request.patience = Patience::Turn;
+        }
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
     if now > arrived {

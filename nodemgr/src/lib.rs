@@ -5,6 +5,7 @@
 //!   gpus                    the node's GPUs, from NVML
 //!   authority               who is at the other end of a socket, and what he may do
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
+//!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
 //!   ack                     waiting for the first launch under a new grant
@@ -22,6 +23,7 @@ pub mod config;
 pub mod control;
 pub mod fault;
 pub mod gpus;
+pub mod hello;
 mod lock;
 pub mod manager;
 pub mod place;

@@ -73,8 +73,19 @@ pub struct Request {
     pub price: Tokens,
     /// Tokens wanted, for this launch and the next ones.
     pub tokens: Tokens,
-    /// Whether this launch has waited for tokens already: it then goes on only at a balance worth a turn.
-    pub waited: bool,
+    /// How long to hold out.
+    pub patience: Patience,
+}
+
+/// At which balance a launch goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It has not waited yet: any balance above zero will do, else a turn.
+    Fresh,
+    /// It has waited: at a balance worth a turn.
+    Turn,
+    /// The grant changed while it waited: at any balance above zero, so that the change takes effect at once.
+    None,
 }
 
 /// The gate of one process on one GPU: what it must remember between two questions.
@@ -111,12 +122,14 @@ impl Gate {
         }
         pages.bucket.refill(now, rate, grant.capacity);
         let balance = pages.bucket.balance().0;
-        let enough = if request.waited { grant.resume_at.0.min(grant.capacity.0).max(1) } else { 1 };
+        let turn = grant.resume_at.0.min(grant.capacity.0).max(1);
+        let enough = if request.patience == Patience::Turn { turn } else { 1 };
         let taken = if balance >= enough { pages.bucket.take(request.price, request.tokens) } else { None };
         if let Some(tokens) = taken {
             return admitted(tokens);
         }
-        let missing = u64::try_from(grant.resume_at.0.saturating_sub(balance)).unwrap_or(1);
+        let goal = if request.patience == Patience::None { 1 } else { turn };
+        let missing = u64::try_from(goal.saturating_sub(balance)).unwrap_or(1);
         let at_most = rate.time_for(missing).clamp(SLEEP.0, SLEEP.1);
         Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
     }
@@ -228,11 +241,12 @@ mod tests {
         }
 
         fn ask(&self, now_us: u64, tokens: i64, waited: bool) -> Verdict {
+            let patience = if waited { Patience::Turn } else { Patience::Fresh };
             let now = Nanos(1 + now_us * 1_000);
             self.gate.ask(
                 self.pages(),
                 now,
-                Request { price: Tokens(tokens), tokens: Tokens(tokens), waited },
+                Request { price: Tokens(tokens), tokens: Tokens(tokens), patience },
             )
         }
 
@@ -272,6 +286,19 @@ mod tests {
         let early = tenant.ask(5_000, 100_000, true);
         assert!(matches!(early, Verdict::Wait(Wait { cause: Cause::Tokens, .. })), "{early:?}");
         assert!(matches!(tenant.ask(12_000, 100_000, true), Verdict::Admitted { .. }), "a turn has accrued");
+    }
+
+    #[test]
+    fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
+        let tenant = Tenant::new(&grant(10));
+        while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
+        let ask = |now_us: u64| {
+            let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::None };
+            tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
+        };
+        let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
+        assert!(wait.at_most < Nanos::from_millis(2), "only until the debt is paid: {wait:?}");
+        assert!(matches!(ask(101 + wait.at_most.0 / 1_000 + 1), Verdict::Admitted { .. }));
     }
 
     #[test]

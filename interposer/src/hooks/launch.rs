@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::flight::Place;
-use weir_core::gate::{Gate, Request};
+use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -218,7 +218,7 @@ fn draw(thread: &Thread, current: &Current, estimate: &Estimate) {
     let wanted = Request {
         price: Tokens(purse.lacks(price)),
         tokens: Tokens(purse.ask(price, ceiling)),
-        waited: false,
+        patience: Patience::Fresh,
     };
     let (generation, drawn) = wait::at_gate(current, wanted);
     purse.fill(drawn.0, price, generation);

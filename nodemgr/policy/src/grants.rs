@@ -8,10 +8,10 @@ pub const FLOOR: SmShare = SmShare::percent(1);
 
 /// A throttled tenant resumes with what accrues in this time: its turns on the GPU are this long times its share,
 /// and the driver, which pays for each switch between contexts, switches seldom.
-const TURN: Nanos = Nanos::from_millis(10);
+const TURN_MS: u64 = 10;
 
 /// The bucket holds what accrues in this time: two turns, so that a turn is never cut by the bucket's rim.
-const HOARD: Nanos = Nanos::from_millis(20);
+const HOARD_MS: u64 = 20;
 
 /// Smallest bucket: below it a tenant of 1 % would be cut into turns shorter than a driver's switch is long.
 const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
@@ -23,8 +23,8 @@ const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
 /// publishes it.
 pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes) -> Grant {
-    let capacity = rate.over(HOARD).max(LEAST_CAPACITY.0);
-    let resume_at = rate.over(TURN).max(LEAST_CAPACITY.0 / 2);
+    let capacity = accrued(rate, HOARD_MS).max(LEAST_CAPACITY.0);
+    let resume_at = accrued(rate, TURN_MS).max(LEAST_CAPACITY.0 / 2);
     Grant {
         generation: 0,
         rate,
@@ -35,6 +35,12 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes) -> Grant {
         in_flight_cap: IN_FLIGHT_CAP,
         memory_limit,
     }
+}
+
+/// What accrues in `ms` milliseconds. A millionth of a millisecond is a nanosecond, so that this is one
+/// multiplication: the manager comes here for each tenant and GPU in each tick.
+fn accrued(rate: Rate, ms: u64) -> u64 {
+    u64::from(rate.as_ppm()) * ms
 }
 
 fn tokens(ns: u64) -> Tokens {

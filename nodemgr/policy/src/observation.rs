@@ -27,8 +27,6 @@ pub struct Sample {
     pub limit: SmShare,
     /// Memory that the tenant may hold.
     pub memory_limit: Bytes,
-    /// Memory that it holds.
-    pub memory_held: Bytes,
     /// Predicted work handed to the driver and not known to be done.
     pub outstanding: Nanos,
     /// How long nothing of the tenant has moved; zero while it works or waits.

@@ -109,7 +109,6 @@ mod tests {
             request: SmShare::percent(request),
             limit: SmShare::percent(limit),
             memory_limit: Bytes::gib(1),
-            memory_held: Bytes(0),
             outstanding: Nanos(0),
             idle_for: Nanos::from_millis(idle_ms),
         }

@@ -169,3 +169,40 @@ pub struct SetDone {
     /// Memory held beyond the new limit, in bytes: it stays held, and nothing new is allocated meanwhile.
     pub over_limit_bytes: u64,
 }
+
+/// The request in one line.
+///
+/// # Errors
+/// [`codes::PROTOCOL`](crate::codes::PROTOCOL); any bytes are safe.
+pub fn parse(line: &[u8]) -> Result<Request, Fault> {
+    serde_json::from_slice(line).map_err(|error| {
+        let message = format!("the request is not understood: {error}");
+        Fault::new(&crate::codes::PROTOCOL, message, "use a `weir` of the node manager's version")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_request_survives_the_wire(tenant in ".{0,64}", request: Option<u16>, memory: Option<u64>, dry_run: bool) {
+            let change = SetBudget { tenant, request_permille: request, limit_permille: None, memory_bytes: memory, dry_run };
+            let line = serde_json::to_vec(&Request::Set(change.clone())).unwrap();
+            prop_assert!(!line.contains(&b'\n'), "one request, one line");
+            prop_assert_eq!(parse(&line).unwrap(), Request::Set(change));
+        }
+
+        #[test]
+        fn no_line_harms_the_reader_of_requests(line in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse(&line);
+        }
+
+        #[test]
+        fn no_text_like_json_harms_the_reader_of_requests(line in r#"[\[\]{}",:a-z0-9.eE+-]{0,200}"#) {
+            let _ = parse(line.as_bytes());
+        }
+    }
+}

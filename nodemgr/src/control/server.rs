@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::schema::{CreateTenant, Created, Request, Response, SetBudget, SetDone};
+use super::schema::{self, CreateTenant, Created, Request, Response, SetBudget, SetDone};
 use super::stats;
 use crate::ack;
 use crate::authority::Peer;
@@ -31,18 +31,13 @@ pub(crate) enum Outcome {
 
 /// Answers one line of the control connection `from`.
 pub(crate) fn answer(shared: &Arc<Shared>, peer: &Peer, from: u64, line: &[u8]) -> Outcome {
-    let result = match serde_json::from_slice::<Request>(line) {
-        Err(error) => Err(not_understood(&error)),
+    let result = match schema::parse(line) {
+        Err(fault) => Err(fault),
         Ok(Request::Stats) => Ok(Outcome::Reply(Response::Stats(Box::new(everything(shared, peer))))),
         Ok(Request::Create(wanted)) => create(shared, peer, from, &wanted),
         Ok(Request::Set(change)) => set(shared, peer, from, change),
     };
     result.unwrap_or_else(|fault| Outcome::Reply(Response::Error(fault)))
-}
-
-fn not_understood(error: &serde_json::Error) -> Fault {
-    let message = format!("the request is not understood: {error}");
-    Fault::new(&codes::PROTOCOL, message, "use a `weir` of the node manager's version")
 }
 
 fn everything(shared: &Shared, peer: &Peer) -> stats::Stats {

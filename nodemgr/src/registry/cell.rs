@@ -41,10 +41,16 @@ impl Pages {
     }
 }
 
-/// What moves when a tenant works or waits. Three cache lines, so that a tick over hundreds of cells stays cheap.
+/// A tenant that has stood still for so long is asleep: nothing that it may be excused for takes longer.
+const ASLEEP: Nanos = Nanos::from_secs(1);
+
+/// The epoch on a sleeper's page moves once in so many ticks. Each page that is touched costs a miss of the
+/// translation cache, and a node may have hundreds; a tenant takes a manager for dead after a thousand ticks.
+const SLEEPERS_TICK: u64 = 16;
+
+/// What moves when a tenant works: one cache line of each process.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Pulse {
-    balance: i64,
     submitted_ns: u64,
     completed_ns: u64,
 }
@@ -61,6 +67,7 @@ pub struct Cell {
     granted: Grant,
     pulse: Pulse,
     moved_at: Nanos,
+    still: Nanos,
     window: Window,
 }
 
@@ -76,6 +83,7 @@ impl Cell {
             granted,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
+            still: Nanos(0),
             window: Window::default(),
         })
     }
@@ -94,22 +102,21 @@ impl Cell {
             self.pulse = pulse;
             self.moved_at = now;
         }
-        let still = now.since(self.moved_at);
-        let quiet = slots.is_empty() || still > self.excused(outstanding);
+        self.still = now.since(self.moved_at);
+        let works = self.still == Nanos(0) || self.still <= self.excused(outstanding);
         Sample {
             gpu: self.gpu,
             class,
             request: budget.request,
             limit: budget.limit,
             memory_limit: budget.memory,
-            memory_held: Bytes(0),
             outstanding,
-            idle_for: if quiet { still } else { Nanos(0) },
+            idle_for: if works && !slots.is_empty() { Nanos(0) } else { self.still },
         }
     }
 
     fn take_pulse(&self, slots: &[usize]) -> Pulse {
-        let mut pulse = Pulse { balance: self.pages.bucket.balance().0, ..Pulse::default() };
+        let mut pulse = Pulse::default();
         for slot in slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)) {
             // Relaxed: a hint of activity, nothing is ordered by it.
             pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
@@ -119,20 +126,27 @@ impl Cell {
     }
 
     /// How long a tenant may stand still and yet be at work: its GPU works on what was submitted, or a launch
-    /// waits until a debt is paid. Twice the prediction, since it may be wrong; at most a second, since a count
-    /// that a dead helper thread left behind must not hold a share for ever.
+    /// waits until a debt is paid. Twice the prediction, since it may be wrong; never longer than until it counts
+    /// as asleep, since what a dead helper thread left behind must not hold a share for ever.
     fn excused(&self, outstanding: Nanos) -> Nanos {
-        let missing = self.granted.resume_at.0.saturating_sub(self.pulse.balance);
-        let waits = match u64::try_from(missing) {
-            Ok(missing) if self.pulse.balance <= 0 => self.granted.rate.time_for(missing),
-            _ => Nanos(0),
-        };
-        Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(Nanos::from_secs(1).0))
+        if self.is_asleep() {
+            return Nanos(0); // without a look at its bucket
+        }
+        let balance = self.pages.bucket.balance().0;
+        let missing = u64::try_from(self.granted.resume_at.0.saturating_sub(balance)).unwrap_or(0);
+        let waits = if balance <= 0 { self.granted.rate.time_for(missing) } else { Nanos(0) };
+        Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }
 
-    /// Counts a tick, and publishes `grant` if it differs from what holds.
-    pub fn actuate(&mut self, grant: &Grant) {
-        self.pages.grant.tick();
+    fn is_asleep(&self) -> bool {
+        self.still > ASLEEP
+    }
+
+    /// Counts tick `epoch`, and publishes `grant` if it differs from what holds.
+    pub fn actuate(&mut self, epoch: u64, grant: &Grant) {
+        if !self.is_asleep() || epoch.is_multiple_of(SLEEPERS_TICK) {
+            self.pages.grant.tick();
+        }
         if *grant == self.granted {
             return;
         }

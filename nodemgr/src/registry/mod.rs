@@ -244,7 +244,7 @@ impl Registry {
         }
         let grants = self.policy.decide(&Observation { now, samples: &self.samples });
         for ((tenant, cell), grant) in self.order.iter().zip(grants) {
-            self.tenants[*tenant].cells[*cell].actuate(grant);
+            self.tenants[*tenant].cells[*cell].actuate(self.epoch, grant);
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
             self.mark(now);

@@ -101,3 +101,46 @@ fn put_text(out: *mut *const c_char, known: Option<&'static CStr>) -> Answer {
     put(out, known.map_or(ptr::null(), CStr::as_ptr))?;
     known.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use weir_abi::{SYMBOLS, Stream};
+
+    use super::*;
+
+    /// Asks `cuGetProcAddress_v2`: the address and the status.
+    fn ask(name: &str, version: c_int, flags: c_ulonglong) -> (*mut c_void, CUdriverProcAddressQueryResult) {
+        let name = CString::new(name).expect("no NUL");
+        let (mut address, mut status) = (ptr::null_mut(), 99);
+        Driver::cuGetProcAddress_v2(name.as_ptr(), &raw mut address, version, flags, &raw mut status)
+            .expect("with a status there is no error");
+        (address, status)
+    }
+
+    #[test]
+    fn every_symbol_that_the_driver_has_is_handed_out_under_its_base_name_and_version() {
+        for (index, symbol) in
+            SYMBOLS.iter().enumerate().filter(|(_, symbol)| symbol.since <= driver_version())
+        {
+            let flags = if symbol.stream == Stream::PerThread { 2 } else { 0 };
+            let found = ask(symbol.base, symbol.since.cast_signed(), flags);
+            assert_eq!(found, (api::address(index), CU_GET_PROC_ADDRESS_SUCCESS), "{}", symbol.name);
+        }
+    }
+
+    #[test]
+    fn a_younger_version_than_the_driver_gets_what_the_driver_has() {
+        let own = index_of("cuCtxGetDevice").map(api::address);
+        assert_eq!(Some(ask("cuCtxGetDevice", 13_000, 0).0), own);
+    }
+
+    #[test]
+    fn too_old_a_version_and_no_such_name_are_told_apart() {
+        assert_eq!(ask("cuMemCreate", 10_000, 0).1, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+        let nothing = (ptr::null_mut(), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+        assert_eq!(ask("cuFabricCpyBatchAsync", 13_050, 0), nothing, "younger than the driver");
+        assert_eq!(ask("", 12_000, 0), nothing);
+    }
+}

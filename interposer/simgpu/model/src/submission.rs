@@ -133,6 +133,10 @@ impl Device {
                 }
                 return;
             };
+            // Pumped twice in one step (its command ended and another arrived): the first time has begun it.
+            if matches!(stream.state, State::Ready | State::Resident | State::Copying) {
+                return;
+            }
             let (context, kind) = (stream.context, stream.kind);
             stream.state = State::Held;
             if self.is_held(context, kind, after) {

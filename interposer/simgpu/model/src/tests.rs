@@ -58,6 +58,20 @@ fn two_contexts_of_equal_backlog_get_half_each_less_the_switches() {
 }
 
 #[test]
+fn a_kernel_runs_once_also_when_another_arrives_at_the_moment_it_ends() {
+    let mut device = sliced();
+    let (context, stream) = tenant(&mut device, 0);
+    const KERNEL: Nanos = 5_000;
+    let kernels = 1_000;
+    for sequence in 1..=kernels {
+        device.submit(sequence * KERNEL / 2, stream, sequence, full(KERNEL)); // every other one at an end
+    }
+    device.advance(kernels * 2 * KERNEL);
+    assert_eq!(device.context_books(context).unwrap().true_use, kernels * KERNEL);
+    assert_eq!(device.context_books(context).unwrap().launches, kernels);
+}
+
+#[test]
 fn a_drained_context_yields_early() {
     let mut device = sliced();
     let ((_, first), (_, second)) = (tenant(&mut device, 0), tenant(&mut device, 1));

@@ -1,0 +1,57 @@
+//! Real, unmodified clients: what they do under Weir is what they do without, and Weir has seen all of it.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS};
+use weir_tests::program::{Budget, Finished};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+use crate::{bare_python, budgeted_python};
+
+type Counts = BTreeMap<String, u64>;
+
+/// Of `calls`, those that Weir counts.
+fn counted(calls: Counts) -> Counts {
+    let counted = |name: &str| COUNTED_LAUNCHES.contains(&name) || COUNTED_MEMORY_CALLS.contains(&name);
+    calls.into_iter().filter(|(name, _)| counted(name)).collect()
+}
+
+/// What Weir counted, from the summary at the end of the run.
+fn seen_by_weir(run: &Finished) -> Counts {
+    let summary = run.summary();
+    let part = |key: &str| serde_json::from_value::<Counts>(summary[key].clone()).expect("counts by name");
+    part("calls").into_iter().chain(part("memory_calls")).collect()
+}
+
+/// Runs a client on its own, then under Weir, each on a GPU that nobody else uses.
+#[track_caller]
+fn does_the_same_and_is_seen(script: &str) {
+    let (gpu_alone, gpu) = (SimGpu::new(EVERY_KERNEL_20_US), SimGpu::new(EVERY_KERNEL_20_US));
+    let alone = bare_python(&gpu_alone, script).run().well();
+    let under_weir = budgeted_python(&gpu, None, Budget::default(), script).run().well();
+    assert_eq!(alone.stdout, under_weir.stdout, "the program's own figures");
+    let (by_driver_alone, by_driver) = (counted(gpu_alone.calls()), counted(gpu.calls()));
+    assert_eq!(by_driver_alone, by_driver, "calls that reach the driver, without and with Weir");
+    assert!(COUNTED_LAUNCHES.iter().any(|name| by_driver.contains_key(*name)), "it launched: {by_driver:?}");
+    assert_eq!(seen_by_weir(&under_weir), by_driver, "Weir's count against the driver's own");
+}
+
+#[test]
+fn tinygrad_trains_with_its_cuda_graph_as_without_weir_and_every_call_is_counted() {
+    does_the_same_and_is_seen("tinygrad_train.py");
+}
+
+#[test]
+fn numba_cuda_runs_as_without_weir_and_every_call_is_counted() {
+    does_the_same_and_is_seen("numba_loop.py");
+}
+
+#[test]
+fn cuda_core_runs_as_without_weir_and_every_call_is_counted() {
+    does_the_same_and_is_seen("cuda_core_loop.py");
+}
+
+#[test]
+fn cuda_python_runs_as_without_weir_and_every_call_is_counted() {
+    does_the_same_and_is_seen("cuda_python_loop.py");
+}

@@ -1,0 +1,35 @@
+//! The stories: what must hold when real processes meet the laid-out build. One file per subject.
+//!
+//! Every story has its own simulated GPU, its own node manager and its own processes. `scripts/build` comes first.
+
+mod clients;
+mod faults;
+mod kill;
+mod memory;
+mod preload;
+mod probe;
+mod resize;
+mod standalone;
+
+use weir_tests::dist::{client, python};
+use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program};
+use weir_tests::simgpu::SimGpu;
+
+/// The loop client of this build.
+const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
+
+/// One of the Python clients, bare.
+fn bare_python(gpu: &SimGpu, script: &str) -> Program {
+    for_tinygrad(Program::bare(gpu, python())).arg(client(script))
+}
+
+/// One of the Python clients, within a budget.
+fn budgeted_python(gpu: &SimGpu, node: Option<&Node<'_>>, budget: Budget<'_>, script: &str) -> Program {
+    for_tinygrad(Program::under_weir(gpu, node, budget, python())).arg(client(script))
+}
+
+/// What tinygrad wants to hear; nobody else listens.
+fn for_tinygrad(program: Program) -> Program {
+    program.env("DEV", "CUDA").env("TRAINING", "1").env("CACHELEVEL", "0")
+}

@@ -1,0 +1,60 @@
+//! The ways to look a driver function up: the table that `weir doctor` prints is the table that is promised.
+
+use serde::Deserialize;
+use weir_tests::program::Program;
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+#[derive(Deserialize)]
+struct Report {
+    routes: Vec<Route>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Route {
+    route: String,
+    caught: Option<bool>,
+    expected: bool,
+    note: String,
+}
+
+fn probe(gpu: &SimGpu) -> Program {
+    Program::bare(gpu, env!("CARGO_BIN_EXE_weir-probe")).arg("--json")
+}
+
+fn routes(stdout: &[String]) -> Vec<Route> {
+    serde_json::from_str::<Report>(&stdout.concat()).expect("one JSON document").routes
+}
+
+#[test]
+fn every_route_to_the_driver_is_caught_or_missed_as_promised() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let run = probe(&gpu).env("LD_PRELOAD", gpu.dist().preload()).run();
+    let routes = routes(&run.stdout);
+    let broken: Vec<_> = routes.iter().filter(|route| route.caught != Some(route.expected)).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(run.status.success(), "{}", run.status);
+    assert!(routes.iter().filter(|route| route.expected).count() >= 11);
+}
+
+#[test]
+fn without_the_preload_nothing_is_caught() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let routes = routes(&probe(&gpu).run().well().stdout);
+    let strange = |route: &&Route| match route.route.as_str() {
+        // The driver's symbols have no versions: who asks for one finds nothing.
+        "dlvsym(handle)" => route.caught.is_some() || !route.note.contains("undefined symbol"),
+        _ => route.caught != Some(false),
+    };
+    let strange: Vec<_> = routes.iter().filter(strange).collect();
+    assert!(strange.is_empty(), "{strange:#?}");
+}
+
+#[test]
+fn without_a_driver_the_probe_says_so() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let run = probe(&gpu).without_environment().run();
+    assert_eq!(run.status.code(), Some(3));
+    assert!(
+        routes(&run.stdout).iter().all(|route| route.caught.is_none() && route.note.contains("libcuda.so.1"))
+    );
+}
