@@ -23,8 +23,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// After so long without an answer, figures are shown as stale.
 const STALE: Duration = Duration::from_secs(5);
 
-/// The beginning of the simulated devices' names.
-const SIMULATED: &str = "Weir Simulated";
+/// The beginning of the simulated devices' names, in lower case.
+const SIMULATED: &str = "weir simulated";
 
 /// One GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Device {
 impl Device {
     /// Whether it is a simulated GPU.
     pub fn is_simulated(&self) -> bool {
-        self.name.starts_with(SIMULATED)
+        self.name.to_ascii_lowercase().starts_with(SIMULATED)
     }
 
     /// The UUID as `CUDA_VISIBLE_DEVICES` and `nvidia-smi` spell it.

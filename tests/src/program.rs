@@ -216,7 +216,6 @@ impl Finished {
     ///
     /// # Panics
     /// If it did not.
-    #[must_use]
     pub fn well(self) -> Self {
         assert!(self.status.success(), "{}\n{}\n{}", self.status, self.stdout.join("\n"), self.stderr);
         self

@@ -1,1 +1,85 @@
-//! Soon.
+//! Resizing: `weir set` while programs run. Shares are judged by the simulated GPU's own books.
+
+use std::time::Duration;
+
+use weir_tests::looping::Looping;
+use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+use crate::LOOP;
+
+/// The price table says what the simulated GPU's configuration says: how well prices are learnt is not the question.
+const PRICED: &str = "policy = \"static\"\n[[price]]\nname = \"*\"\ntime_us = 20\n";
+
+/// How long shares are measured.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Of what a tenant has under its first grant some is still queued when the next one comes.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// How far a measured share may lie from the set one, in points. No bar (those are benchmarks'): other programs run
+/// on the machine's processors, and a loop that does not get one cannot use its share.
+const TOLERANCE: f64 = 5.0;
+
+/// True use of each process's contexts over a window, in percent of the window.
+fn shares(gpu: &SimGpu, pids: [i32; 2]) -> [f64; 2] {
+    std::thread::park_timeout(SETTLE);
+    let before = used(gpu, pids);
+    std::thread::park_timeout(WINDOW);
+    let after = used(gpu, pids);
+    let window = (after.0 - before.0) as f64;
+    [0, 1].map(|tenant| (after.1[tenant] - before.1[tenant]) as f64 * 100.0 / window)
+}
+
+/// The books' time, and each process's true use until then, in nanoseconds.
+fn used(gpu: &SimGpu, pids: [i32; 2]) -> (u64, [u64; 2]) {
+    let books = gpu.books();
+    let of = |pid| {
+        let clients = books.gpus[0].clients.iter().filter(|client| client.pid == pid);
+        clients.flat_map(|client| &client.contexts).map(|context| context.true_use_ns).sum()
+    };
+    (books.now_ns, pids.map(of))
+}
+
+#[track_caller]
+fn assert_near(measured: [f64; 2], set: [f64; 2]) {
+    let near = measured.iter().zip(set).all(|(measured, set)| (measured - set).abs() <= TOLERANCE);
+    assert!(near, "measured {measured:.1?} %, set {set:?} %");
+}
+
+fn start(gpu: &SimGpu, node: &Node<'_>, name: &str, share: &str) -> Looping {
+    let budget = Budget { name, request: share, limit: share, memory: "2GiB" };
+    Looping::start(Program::under_weir(gpu, Some(node), budget, LOOP))
+}
+
+#[test]
+fn a_swap_of_shares_holds_within_a_second_while_both_run() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, PRICED);
+    let (big, small) = (start(&gpu, &node, "big", "60%"), start(&gpu, &node, "small", "30%"));
+    let pids = [big.pid, small.pid];
+    assert_near(shares(&gpu, pids), [60.0, 30.0]);
+    // Down first: at no moment may more than the whole GPU be promised.
+    let down = node.set("big", &["--request", "30%", "--limit", "30%"]);
+    let up = node.set("small", &["--request", "60%", "--limit", "60%"]);
+    for done in [down, up] {
+        assert!(done.first_launch_us.is_some(), "a busy tenant answers with a launch: {done:?}");
+    }
+    assert_near(shares(&gpu, pids), [30.0, 60.0]);
+}
+
+#[test]
+fn what_an_idle_tenant_leaves_is_lent_and_given_back() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, PRICED);
+    let budget = |name| Budget { name, request: "50%", limit: "100%", memory: "2GiB" };
+    let start = |name| Looping::start(Program::under_weir(&gpu, Some(&node), budget(name), LOOP));
+    let idle = Program::under_weir(&gpu, Some(&node), budget("idle"), "cat").start();
+    let busy = start("busy");
+    let [alone, _] = shares(&gpu, [busy.pid, 0]);
+    assert!(alone > 90.0, "the idle tenant's half is lent: {alone:.1} %");
+    let back = start("idle");
+    assert_near(shares(&gpu, [busy.pid, back.pid]), [47.5, 47.5]);
+    idle.finish().well();
+}

@@ -171,12 +171,14 @@ impl Gate {
     fn manager_is_gone(&self, epoch: u64, now: Nanos) -> bool {
         // Relaxed: these words are only about themselves; a race between threads moves the moment of the switch
         // by one question.
-        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch {
+        let moved_at = Nanos(self.epoch_moved_at.load(Ordering::Relaxed));
+        let first = moved_at == Nanos(0); // a page that is younger than its first tick is not stale
+        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch || first {
             self.epoch_moved_at.store(now.0, Ordering::Relaxed);
             self.stale.store(0, Ordering::Relaxed);
             return false;
         }
-        let gone = now.since(Nanos(self.epoch_moved_at.load(Ordering::Relaxed))) > SILENCE;
+        let gone = now.since(moved_at) > SILENCE;
         self.stale.store(u32::from(gone), Ordering::Relaxed);
         gone
     }
@@ -318,6 +320,16 @@ mod tests {
         tenant.grant.tick();
         tenant.ask(4_000_001, 1, false);
         assert!(!tenant.gate.is_stale(), "the manager is back");
+    }
+
+    #[test]
+    fn a_manager_that_has_not_ticked_yet_is_not_silent() {
+        let tenant = Tenant::new(&grant(60));
+        tenant.ask(5_000_000, 1, false);
+        let late = Gate::default();
+        let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::Fresh };
+        late.ask(tenant.pages(), Nanos::from_secs(77), request);
+        assert!(!late.is_stale());
     }
 
     #[test]

@@ -21,14 +21,7 @@ pub struct GraphPrices(Lock<HashMap<u64, Nodes>>);
 
 #[derive(Default)]
 struct Nodes {
-    prices: HashMap<u64, Priced>,
-}
-
-/// One node's price, and whether the operator set it.
-#[derive(Clone, Copy)]
-struct Priced {
-    ns: u64,
-    fixed: bool,
+    prices_ns: HashMap<u64, u64>,
 }
 
 /// A kernel node's launch, in whichever form the call gave it.
@@ -71,11 +64,10 @@ impl KernelNode {
         }
     }
 
-    fn priced(&self, client: &Client) -> Option<Priced> {
+    fn price_ns(&self, client: &Client) -> Option<u64> {
         let signature = self.0.as_ref()?;
         names::ensure(client, signature.handle);
-        let estimate = client.book.kernel(signature);
-        Some(Priced { ns: estimate.price().unsigned_abs(), fixed: estimate.is_fixed() })
+        Some(client.book.kernel(signature).price().unsigned_abs())
     }
 }
 
@@ -148,11 +140,10 @@ impl GraphPrices {
     /// Prices one node anew. Parameters that cost the same leave what was measured alone: a program may set them
     /// before each launch.
     fn reprice(&self, client: &Client, exec: CUgraphExec, node: CUgraphNode, params: &KernelNode) {
-        let Some(priced) = params.priced(client) else { return };
+        let Some(price) = params.price_ns(client) else { return };
         let mut graphs = self.0.lock();
         let nodes = graphs.entry(exec.addr() as u64).or_default();
-        let before = nodes.prices.insert(node.addr() as u64, priced);
-        if before.is_none_or(|before| before.ns != priced.ns) {
+        if nodes.prices_ns.insert(node.addr() as u64, price) != Some(price) {
             nodes.tell(client, exec);
         }
     }
@@ -167,8 +158,8 @@ impl Nodes {
             }
             match kind {
                 CU_GRAPH_NODE_TYPE_KERNEL => {
-                    if let Some(priced) = KernelNode::of(node).priced(client) {
-                        self.prices.insert(node.addr() as u64, priced);
+                    if let Some(price) = KernelNode::of(node).price_ns(client) {
+                        self.prices_ns.insert(node.addr() as u64, price);
                     }
                 }
                 CU_GRAPH_NODE_TYPE_GRAPH if depth > 0 => {
@@ -183,9 +174,8 @@ impl Nodes {
     }
 
     fn tell(&self, client: &Client, exec: CUgraphExec) {
-        let sum = self.prices.values().fold(0u64, |sum, node| sum.saturating_add(node.ns));
-        let fixed = !self.prices.is_empty() && self.prices.values().all(|node| node.fixed);
-        client.book.set_graph(exec.addr() as u64, sum, fixed);
+        let sum = self.prices_ns.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+        client.book.set_graph(exec.addr() as u64, sum);
     }
 }
 

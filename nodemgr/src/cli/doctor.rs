@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::PidfdFlags;
 use serde::{Deserialize, Serialize};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::BucketPage;
@@ -63,9 +63,10 @@ struct Report {
 }
 
 pub(super) fn run(context: &Context) -> Result<u8, Fault> {
-    let (driver, simulated) = driver();
+    let (nvml, simulated_devices) = nvml();
+    let (driver, simulated) = driver(simulated_devices);
     let library = preload::find(None);
-    let mut findings = vec![driver, nvml(), manager(context)?, pages(), pidfd(), credentials(), futex()];
+    let mut findings = vec![driver, nvml, manager(context)?, pages(), pidfd(), credentials(), futex()];
     findings.extend(preload_findings(&library));
     let routes = library.as_deref().ok().and_then(probe);
     findings.push(routes_finding(routes.as_deref()));
@@ -117,8 +118,8 @@ fn finding(what: &'static str, found: Result<String, (Mark, String, &str)>) -> F
     }
 }
 
-/// The driver as a program would find it, and whether it is the simulated one.
-fn driver() -> (Finding, bool) {
+/// The driver as a program would find it, and whether it is the simulated one: by its own word, or by its devices.
+fn driver(simulated_devices: bool) -> (Finding, bool) {
     // SAFETY: the driver's initializers run, as in any program that uses CUDA; nothing of it is called.
     let library = match unsafe { libloading::Library::new("libcuda.so.1") } {
         Ok(library) => library,
@@ -128,7 +129,7 @@ fn driver() -> (Finding, bool) {
         }
     };
     // SAFETY: only the symbol's presence is asked for; it is neither called nor read.
-    let simulated = unsafe { library.get::<*const ()>(SIMULATED_SYMBOL) }.is_ok();
+    let simulated = unsafe { library.get::<*const ()>(SIMULATED_SYMBOL) }.is_ok() || simulated_devices;
     let kind = if simulated { "simulated" } else { "real" };
     (finding("driver", Ok(format!("{}, {kind}", mapped_path("libcuda.so")))), simulated)
 }
@@ -140,14 +141,15 @@ fn mapped_path(name: &str) -> String {
     path.map_or_else(|| name.to_owned(), |(_, path)| format!("/{path}"))
 }
 
-fn nvml() -> Finding {
-    let found = Gpus::find(Source::Nvml).map(|gpus| {
-        let name = |(index, gpu): (usize, &Device)| format!("{index}: {} {}", gpu.name, gpu.memory_total);
-        gpus.devices.iter().enumerate().map(name).collect::<Vec<_>>().join("; ")
-    });
-    match found {
-        Ok(detail) => finding("nvml", Ok(detail)),
-        Err(fault) => finding("nvml", Err((Mark::Fail, fault.message, &fault.help))),
+/// The devices, and whether any of them is simulated.
+fn nvml() -> (Finding, bool) {
+    match Gpus::find(Source::Nvml) {
+        Err(fault) => (finding("nvml", Err((Mark::Fail, fault.message, &fault.help))), false),
+        Ok(gpus) => {
+            let name = |(index, gpu): (usize, &Device)| format!("{index}: {} {}", gpu.name, gpu.memory_total);
+            let names: Vec<_> = gpus.devices.iter().enumerate().map(name).collect();
+            (finding("nvml", Ok(names.join("; "))), gpus.devices.iter().any(Device::is_simulated))
+        }
     }
 }
 
@@ -182,9 +184,9 @@ fn pidfd() -> Finding {
 }
 
 fn credentials() -> Finding {
-    let ask = || {
+    let ask = || -> std::io::Result<_> {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
-        std::io::Result::Ok(rustix::net::sockopt::socket_peercred(&ours)?.pid == Pid::INIT)
+        Ok(rustix::net::sockopt::socket_peercred(&ours)?)
     };
     let detail = ask().map(|_| "the kernel says who is at the other end of a socket".to_owned());
     finding("credentials", detail.map_err(|error| (Mark::Fail, error.to_string(), "SO_PEERCRED is needed")))

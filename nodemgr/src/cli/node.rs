@@ -1,5 +1,6 @@
 //! `weir node`: the daemon.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +31,11 @@ pub(super) struct Args {
 pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let options = options(context, args)?;
     let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .try_init();
     // Blocked before the first thread starts, so that only this one hears them.
     let signals = Signals::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]);
     raise_file_limit();

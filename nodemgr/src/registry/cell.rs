@@ -32,6 +32,7 @@ impl Pages {
         bucket.init();
         usage.init();
         grant.init(first);
+        grant.tick(); // an epoch of zero could be taken for one that stands still
         Ok(Self { grant, bucket, usage, fds: [grant_fd, bucket_fd, usage_fd] })
     }
 
@@ -98,7 +99,8 @@ impl Cell {
     ) -> Sample {
         let pulse = self.take_pulse(slots);
         let outstanding = Nanos(pulse.submitted_ns.saturating_sub(pulse.completed_ns));
-        if pulse != self.pulse {
+        let first = self.moved_at == Nanos(0); // whoever is new is awake
+        if pulse != self.pulse || first {
             self.pulse = pulse;
             self.moved_at = now;
         }

@@ -76,15 +76,15 @@ impl Book {
         }
     }
 
-    /// The estimate of a graph, whose nodes cost `nodes_ns` by their own estimates; `all_fixed` if the operator
-    /// priced each of them. An executable graph that was updated gets a new first price.
-    pub fn set_graph(&self, exec: u64, nodes_ns: u64, all_fixed: bool) {
+    /// Sets the first price of a graph: the sum of its nodes. Branches that run side by side take less, so it is
+    /// always replaced by the graph's own measured time, also where the operator priced each node.
+    pub fn set_graph(&self, exec: u64, nodes_ns: u64) {
         let signature = Signature::of_graph(exec);
         let mut pages = self.pages.lock();
         match pages.estimates.get(&signature) {
-            Some(known) => known.restart(nodes_ns, all_fixed),
+            Some(known) => known.restart(nodes_ns, false),
             None => {
-                pages.keep(&signature, nodes_ns, all_fixed);
+                pages.keep(&signature, nodes_ns, false);
             }
         }
     }
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn a_graph_costs_the_sum_of_its_nodes_until_it_is_measured() {
         let book = Book::default();
-        book.set_graph(9, 123_000, false);
+        book.set_graph(9, 123_000);
         assert_eq!(book.graph(9).price(), 123_000);
-        book.set_graph(9, 1_000, false);
+        book.set_graph(9, 1_000);
         assert_eq!(book.graph(9).price(), 1_000, "an updated graph gets a new first price");
     }
 

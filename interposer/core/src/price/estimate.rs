@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use weir_protocol::units::Nanos;
 
-/// Samples in a window.
-const WINDOW: u32 = 8;
+/// Samples in a window: beside a busy neighbour only one in many is free of its time slices.
+const WINDOW: u32 = 32;
 
 /// Samples after which an estimate counts as learnt.
 const LEARNT: u32 = 3;
