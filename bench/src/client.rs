@@ -105,6 +105,25 @@ impl Driver {
         }
     }
 
+    /// Allocates pieces of `bytes` until the driver says that there is no more, frees them, and says how many it were.
+    pub fn fill(&self, bytes: usize) -> Result<usize, ClientError> {
+        let mut pieces = Vec::new();
+        let refusal = loop {
+            let mut pointer = 0;
+            // SAFETY: a place for the answer.
+            match unsafe { (self.alloc)(&raw mut pointer, bytes) } {
+                CUDA_SUCCESS => pieces.push(pointer),
+                refusal => break refusal,
+            }
+        };
+        for pointer in &pieces {
+            // SAFETY: a pointer that the driver handed out, freed once.
+            check("cuMemFree_v2", unsafe { (self.free)(*pointer) })?;
+        }
+        let full = if refusal == CUDA_ERROR_OUT_OF_MEMORY { CUDA_SUCCESS } else { refusal };
+        check("cuMemAlloc_v2", full).map(|()| pieces.len())
+    }
+
     /// Waits for everything.
     pub fn synchronize(&self) -> Result<(), ClientError> {
         // SAFETY: a context is current.

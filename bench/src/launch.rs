@@ -12,6 +12,7 @@ use weir_protocol::units::{Bytes, Nanos, Tokens};
 use crate::host::Host;
 use crate::pair::{Setting, take_turns};
 use crate::report::{Bar, Report};
+use crate::rig::{Control, Cost, Rig};
 use crate::sample::Spread;
 use crate::worker::Task;
 use crate::{Options, count, stage};
@@ -43,6 +44,7 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
         }
     }
     report.bar(Bar::at_most("launch.added_ns", worst, "ns", 25.0));
+    report.figure("on_the_simulated_driver", on_simulated_driver()?);
     let host = parts.host(5.0)?;
     let counts = count::in_measured_part(&parts.with(&host), Task::Launch)?;
     report.bar(Bar::at_most("launch.syscalls", counts.system_calls as f64, "calls", 0.0));
@@ -50,6 +52,20 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
     report.bar(Bar::at_most("launch.locks", counts.locks as f64, "calls", 0.0));
     report.figure("counted_launches", counts.calls);
     Ok(report.finish(options.json))
+}
+
+/// The same on the simulated driver, whose own cost a launch then includes. Kernels are so short that its queue
+/// never fills.
+fn on_simulated_driver() -> Result<serde_json::Value, std::io::Error> {
+    let cost = Cost { name: "*", time_us: 0.001 };
+    let rig = Rig::simulated(&[cost])?;
+    let mut control = Control::of(&rig)?; // the tenant lives as long as this connection
+    let created = control.create("bench", 99, Bytes::gib(8))?;
+    let bare = Setting { driver: rig.driver_directory(), preload: None, environment: rig.variables() };
+    let with = Setting { preload: Some((rig.preload(), created.dir)), ..bare.clone() };
+    let [bare, with] = take_turns([&bare, &with], Task::Launch, 1, ROUNDS)?;
+    let (bare, with) = (Spread::of(&bare), Spread::of(&with));
+    Ok(json!({"bare_ns": bare, "weir_ns": with, "added_ns": with.median - bare.median}))
 }
 
 /// What is measured against what.
@@ -88,7 +104,7 @@ impl Parts {
 
     /// Without a preload library.
     pub fn bare(&self) -> Setting {
-        Setting { driver: self.driver.path().into(), preload: None }
+        Setting { driver: self.driver.path().into(), preload: None, environment: Vec::new() }
     }
 
     /// With it, as a process of `host`'s tenant.
@@ -97,6 +113,6 @@ impl Parts {
     }
 
     fn with_place(&self, place: &Path) -> Setting {
-        Setting { driver: self.driver.path().into(), preload: Some((self.preload.clone(), place.into())) }
+        Setting { preload: Some((self.preload.clone(), place.into())), ..self.bare() }
     }
 }

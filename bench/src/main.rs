@@ -8,6 +8,7 @@
 //! program.
 
 mod alloc;
+mod check;
 mod client;
 mod count;
 mod demo;
@@ -64,6 +65,8 @@ enum Bench {
     Share(Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
+    /// What only a GPU can answer, in stories
+    GpuCheck(check::Options),
     /// The main job: two real programs share one GPU
     Demo(demo::Options),
     #[command(hide = true)]
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Bench::Spawn(options) => spawn::run(&options),
         Bench::Share(options) => share::run(&options),
         Bench::Resize(options) => resize::run(&options),
+        Bench::GpuCheck(options) => check::run(&options),
         Bench::Demo(options) => demo::run(&options),
         Bench::Load { load } => Ok(load::run(load)),
         Bench::Worker { task } => Ok(worker::run(task)),

@@ -16,12 +16,14 @@ pub struct Setting {
     pub driver: PathBuf,
     /// Library to preload, and the tenant's directory for it.
     pub preload: Option<(PathBuf, PathBuf)>,
+    /// What else the driver wants to find in its environment.
+    pub environment: Vec<(&'static str, PathBuf)>,
 }
 
 /// A running worker.
 pub struct Worker {
     child: Child,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
@@ -31,6 +33,7 @@ impl Setting {
         let mut command = Command::new(std::env::current_exe()?);
         let name = task.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
         command.args(["worker", &name]).env("LD_LIBRARY_PATH", &self.driver).env_remove("LD_PRELOAD");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some((library, place)) = &self.preload {
             command.env("LD_PRELOAD", library).env("WEIR_DIR", place);
         }
@@ -42,7 +45,7 @@ impl Setting {
     pub fn start(&self, task: Task) -> std::io::Result<Worker> {
         let mut child = self.command(task)?.spawn()?;
         let missing = || std::io::Error::other("the worker has no pipe");
-        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdin = Some(child.stdin.take().ok_or_else(missing)?);
         let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
         Ok(Worker { child, stdin, stdout })
     }
@@ -51,8 +54,10 @@ impl Setting {
 impl Worker {
     /// Starts a round.
     pub fn go(&mut self) -> std::io::Result<()> {
-        self.stdin.write_all(b"\n")?;
-        self.stdin.flush()
+        let ended = || std::io::Error::other("the worker has been told to end");
+        let stdin = self.stdin.as_mut().ok_or_else(ended)?;
+        stdin.write_all(b"\n")?;
+        stdin.flush()
     }
 
     /// The figure of the round: nanoseconds per call.
@@ -60,6 +65,19 @@ impl Worker {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         line.trim().parse().map_err(|_| std::io::Error::other("the worker ended without a figure"))
+    }
+}
+
+impl Worker {
+    /// Lets it end by itself, so that all it counted is told.
+    pub fn finish(mut self) -> std::io::Result<()> {
+        drop(self.stdin.take());
+        let status = self.child.wait()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(std::io::Error::other(format!("the worker ended with {status}")))
+        }
     }
 }
 

@@ -102,6 +102,16 @@ impl Rig {
         self.directory.path().join(format!("{name}.log"))
     }
 
+    /// Where programs shall look for the driver first: the simulated one's directory, or nowhere in particular.
+    pub fn driver_directory(&self) -> PathBuf {
+        if self.simulated { self.dist.join("simgpu") } else { PathBuf::new() }
+    }
+
+    /// What the simulated driver finds its GPU by.
+    pub fn variables(&self) -> Vec<(&'static str, PathBuf)> {
+        if self.simulated { variables(self.directory.path()).to_vec() } else { Vec::new() }
+    }
+
     /// Where libweir.so lies.
     pub fn preload(&self) -> PathBuf {
         self.dist.join("lib/weir/libweir.so")
@@ -146,10 +156,12 @@ impl Rig {
 fn environment(command: &mut Command, directory: &Path, dist: &Path, simulated: bool) {
     command.env_remove("LD_PRELOAD").env_remove("WEIR_DIR");
     if simulated {
-        command.env("LD_LIBRARY_PATH", dist.join("simgpu"));
-        command.env("WEIR_SIMGPU_DIR", directory.join("simgpu"));
-        command.env("WEIR_SIMGPU_CONFIG", directory.join("simgpu.toml"));
+        command.env("LD_LIBRARY_PATH", dist.join("simgpu")).envs(variables(directory));
     }
+}
+
+fn variables(directory: &Path) -> [(&'static str, PathBuf); 2] {
+    [("WEIR_SIMGPU_DIR", directory.join("simgpu")), ("WEIR_SIMGPU_CONFIG", directory.join("simgpu.toml"))]
 }
 
 fn fault(fault: weir_nodemgr::fault::Fault) -> io::Error {

@@ -14,6 +14,16 @@ pub enum Task {
     Launch,
     /// Allocates 1 MiB and frees it.
     Alloc,
+    /// Allocates until it is refused, then frees everything; the figure is the number of pieces.
+    Fill,
+}
+
+/// Size of one allocation of [`Task::Fill`], in bytes.
+pub const PIECE: usize = 64 << 20;
+
+/// Launches that a worker has made after `rounds` rounds: one more, to get warm.
+pub const fn launches_of_rounds(rounds: usize) -> u64 {
+    (CALLS * (rounds + 1)) as u64
 }
 
 /// Calls between two looks at the clock.
@@ -25,7 +35,8 @@ const VARIETY: usize = 8;
 /// Runs one task: for each line on stdin one round, then a line of figures. The caller paces the rounds, so that
 /// two workers can take turns or run at once.
 pub fn run(task: Task) -> ExitCode {
-    match rounds(task) {
+    let outcome = if matches!(task, Task::Fill) { fills() } else { rounds(task) };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "worker: {error}");
@@ -46,7 +57,7 @@ fn rounds(task: Task) -> Result<(), ClientError> {
             let blocks = u32::try_from(1 + n / VARIETY % VARIETY).unwrap_or(1);
             driver.launch(functions[n % VARIETY], blocks)
         }
-        Task::Alloc => driver.alloc_free(1 << 20),
+        Task::Alloc | Task::Fill => driver.alloc_free(1 << 20),
     };
     let calls = if matches!(task, Task::Alloc) { CALLS / 10 } else { CALLS };
     (0..calls).for_each(|n| {
@@ -68,6 +79,16 @@ fn rounds(task: Task) -> Result<(), ClientError> {
         let counted = before.map(|before| before.until_now(calls));
         let line = counted.unwrap_or_else(|| ns.to_string());
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+    Ok(())
+}
+
+fn fills() -> Result<(), ClientError> {
+    let driver = Driver::open(&[])?;
+    let mut stdout = std::io::stdout().lock();
+    for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let pieces = driver.fill(PIECE)?;
+        let _ = writeln!(stdout, "{pieces}").and_then(|()| stdout.flush());
     }
     Ok(())
 }

@@ -166,6 +166,30 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_may_lower_his_budget_and_not_raise_it_and_a_stranger_may_do_neither() {
+        use crate::control::schema::ClassName;
+        use weir_protocol::units::{Bytes, SmShare};
+        let budget =
+            |percent| Budget { request: SmShare::percent(percent), limit: SmShare::FULL, memory: Bytes(9) };
+        let tenant = Tenant {
+            id: 1,
+            name: "a".into(),
+            owner: 1000,
+            class: ClassName::Primary,
+            budget: budget(30),
+            cells: Vec::new(),
+            processes: Vec::new(),
+            slots: Vec::new(),
+            holders: Vec::new(),
+            registered: 0,
+        };
+        let peer = |uid, admin| Peer { pid: 1, uid, admin };
+        let may = |peer, percent| Authority::here().may_set(&peer, &tenant, &budget(percent)).is_ok();
+        assert!(may(peer(1000, false), 20) && !may(peer(1000, false), 40));
+        assert!(!may(peer(1001, false), 20) && may(peer(1001, true), 40));
+    }
+
+    #[test]
     fn the_group_is_found_by_its_whole_name() {
         assert_eq!(group_id("root:x:0:\nweirdos:x:7:a\nweir:x:123:a,b\n"), Some(123));
         assert_eq!(group_id("weirdos:x:7:a\n"), None);

@@ -16,9 +16,21 @@ impl Looping {
     /// # Panics
     /// If it never does.
     pub fn start(program: Program) -> Self {
+        let mut looping = Self::just_started(program);
+        match looping.hear() {
+            Said::Ready => looping,
+            other => panic!("it was to be ready: {other:?}"),
+        }
+    }
+
+    /// Starts it and waits only until it is there: it has not called the driver yet.
+    ///
+    /// # Panics
+    /// If it is never there.
+    pub fn just_started(program: Program) -> Self {
         let mut looping = Self { running: program.start(), pid: 0 };
         match looping.hear() {
-            Said::Ready { pid } => looping.pid = i32::try_from(pid).expect("process ids fit"),
+            Said::Started { pid } => looping.pid = i32::try_from(pid).expect("process ids fit"),
             other => panic!("the first line is {other:?}"),
         }
         looping

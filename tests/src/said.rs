@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Said {
-    /// Context, streams and kernels are there; launching begins.
-    Ready {
-        /// The process that launches.
+    /// The process is there and has not called the driver yet.
+    Started {
+        /// It (under `weir run` not the one that was started).
         pid: u32,
     },
+    /// Context, streams and kernels are there; launching begins.
+    Ready,
     /// An answer to `allocate SIZE`.
     Allocated {
         /// What was asked for.

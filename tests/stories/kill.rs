@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use weir_protocol::pages::PROCESS_SLOTS;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{self, Budget, Program};
@@ -13,10 +14,10 @@ use crate::LOOP;
 const VICTIM: Budget<'_> = Budget { name: "victim", request: "40%", limit: "100%", memory: "2GiB" };
 const NEIGHBOUR: Budget<'_> = Budget { name: "neighbour", request: "40%", limit: "100%", memory: "2GiB" };
 
-/// How often a process is killed: more than a tenant has slots, so that one that is not given back is missed.
+/// How often a process is killed: more often than a tenant has slots, so that one not given back would be missed.
 const KILLS: u32 = 200;
 
-/// Longest that a victim lives, in microseconds: long enough to be in its start, its allocations or at its gate.
+/// Longest that a victim lives, in microseconds: it dies in its start, in an allocation, or at its gate.
 const LIFE_US: u64 = 20_000;
 
 /// Longest gap in the neighbour's launches. The bar is 10 ms; a machine that runs tests has two processors for a
@@ -44,14 +45,12 @@ impl Random {
     }
 }
 
-fn victim(gpu: &SimGpu, node: &Node<'_>) -> Looping {
-    let program = Program::under_weir(gpu, Some(node), VICTIM, LOOP);
-    Looping::start(program.args(["--allocate", "256MiB", "--churn", "64MiB", "--step", "4"]))
-}
-
-/// Lets a victim live for a while, kills it, and waits until its tenant holds nothing.
+/// Lets a victim live for a while (its first calls of the driver included), kills it, and waits until its tenant
+/// holds nothing.
 fn one_life(gpu: &SimGpu, node: &Node<'_>, life: Duration) {
-    let victim = victim(gpu, node);
+    let program = Program::under_weir(gpu, Some(node), VICTIM, LOOP);
+    let program = program.args(["--allocate", "256MiB", "--churn", "64MiB", "--step", "4"]);
+    let victim = Looping::just_started(program);
     let pid = victim.pid;
     std::thread::park_timeout(life);
     program::kill(pid);
@@ -61,9 +60,10 @@ fn one_life(gpu: &SimGpu, node: &Node<'_>, life: Duration) {
         let tenant = node.tenant(VICTIM.name).expect("another process holds the tenant");
         (tenant.pids.is_empty() && tenant.gpus[0].memory_held_bytes == 0).then_some(())
     });
-    let gone =
-        wait::until("the victim's death in the books", || gpu.client(pid).filter(|client| !client.alive));
-    assert_eq!(gone.memory_bytes, 0, "device memory is given back");
+    wait::until("the victim's device memory", || {
+        // It may have died before the GPU knew of it.
+        gpu.client(pid).is_none_or(|client| !client.alive && client.memory_bytes == 0).then_some(())
+    });
 }
 
 #[test]
@@ -86,7 +86,11 @@ fn two_hundred_sigkills_at_random_points_lose_no_budget_and_stall_no_neighbour()
     assert!(longest <= LONGEST_GAP, "{longest:?}");
     assert_eq!(gpu.books().gpus[0].memory_used, alone, "all device memory of the dead is free");
     let tenant = node.tenant(VICTIM.name).expect("its holder runs");
-    assert_eq!(tenant.processes_ever, u64::from(KILLS));
+    assert!(
+        tenant.processes_ever > PROCESS_SLOTS as u64,
+        "no slot was used twice: {}",
+        tenant.processes_ever
+    );
     holder.finish().well();
     neighbour.finish().well();
     wait::until("the end of the tenants", || node.stats().tenants.is_empty().then_some(()));

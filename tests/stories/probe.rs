@@ -37,6 +37,22 @@ fn every_route_to_the_driver_is_caught_or_missed_as_promised() {
 }
 
 #[test]
+fn weir_doctor_prints_the_same_table_and_names_the_simulated_gpu() {
+    #[derive(Deserialize)]
+    struct Doctor {
+        simulated: bool,
+        routes: Vec<Route>,
+    }
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let run = Program::bare(&gpu, gpu.dist().weir()).args(["--json", "doctor"]).run();
+    let doctor: Doctor = serde_json::from_str(&run.stdout.concat()).expect("one JSON document");
+    let probed = probe(&gpu).env("LD_PRELOAD", gpu.dist().preload()).run();
+    let table = |routes: &[Route]| routes.iter().map(|r| (r.route.clone(), r.caught)).collect::<Vec<_>>();
+    assert_eq!(table(&doctor.routes), table(&routes(&probed.stdout)));
+    assert!(doctor.simulated);
+}
+
+#[test]
 fn without_the_preload_nothing_is_caught() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let routes = routes(&probe(&gpu).run().well().stdout);

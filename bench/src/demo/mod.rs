@@ -21,6 +21,7 @@ use crate::resize::swap_shares;
 use crate::rig::{Control, Cost, Rig};
 use document::{Document, Resize};
 use driver_side::DriverSide;
+pub use driver_side::has_real_gpu;
 use program::{PROGRAMS, Program};
 use watch::Watch;
 
@@ -51,7 +52,7 @@ pub struct Options {
 
 /// Runs the main job and tells what happened.
 pub fn run(options: &Options) -> io::Result<ExitCode> {
-    let simulated = options.simulated || !driver_side::has_real_gpu();
+    let simulated = options.simulated || !has_real_gpu();
     let progress = progress(options.json);
     progress.println(if simulated {
         "weir demo: SIMULATED GPU (no real one found): shares and times are those of a model".to_owned()

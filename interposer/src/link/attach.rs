@@ -42,19 +42,20 @@ enum Unattached {
 pub fn attach() -> bool {
     static TRIED: AtomicBool = AtomicBool::new(false);
     static TURN: Lock<()> = Lock::new(());
-    if TRIED.load(Ordering::Acquire) {
-        return Client::get().is_some() || !is_strict(&place());
-    }
-    let _turn = TURN.lock();
-    if TRIED.swap(true, Ordering::AcqRel) {
-        return true; // another thread has just tried; its answer shows in `Client::get`
-    }
     let place = place();
-    match connect(&place).and_then(converse) {
-        Ok(client) => client.install(),
-        Err(reason) => return stay_unattached(&place, &reason),
+    let outcome = || Client::get().is_some() || !is_strict(&place);
+    if TRIED.load(Ordering::Acquire) {
+        return outcome();
     }
-    true
+    let _turn = TURN.lock(); // whoever comes second waits for the first one's answer
+    if !TRIED.load(Ordering::Acquire) {
+        match connect(&place).and_then(converse) {
+            Ok(client) => client.install(),
+            Err(reason) => say_unattached(&place, &reason),
+        }
+        TRIED.store(true, Ordering::Release);
+    }
+    outcome()
 }
 
 fn place() -> PathBuf {
@@ -135,11 +136,10 @@ fn unreachable_chunk<T>() -> Result<T, weir_protocol::mapping::MapError> {
     Err(weir_protocol::pages::PageError::TooSmall { got, needed }.into())
 }
 
-fn stay_unattached(place: &Path, reason: &Unattached) -> bool {
+fn say_unattached(place: &Path, reason: &Unattached) {
     static SAY: Once = Once::new();
-    let strict = is_strict(place);
     SAY.say(|| {
-        let consequence = if strict { "gets no GPU (strict mode)" } else { "runs WITHOUT limits" };
+        let consequence = if is_strict(place) { "gets no GPU (strict mode)" } else { "runs WITHOUT limits" };
         let (what, help) = match reason {
             Unattached::NoManager(error) => (
                 format!("no node manager at `{}`: {error}", place.join("tenant.sock").display()),
@@ -155,5 +155,4 @@ fn stay_unattached(place: &Path, reason: &Unattached) -> bool {
         };
         format!("process {} {consequence}: {what}. help: {help}", std::process::id())
     });
-    !strict
 }

@@ -165,7 +165,7 @@ impl Gpu {
         let mut contexts = self.contexts.lock();
         if let Some(at) = contexts.iter().position(|context| context.handle == handle) {
             let context = contexts.swap_remove(at);
-            context.flight.reset(self.slot()); // its events died with it
+            context.close(self.slot());
         }
     }
 }
@@ -174,6 +174,13 @@ impl Gpu {
 static SILENT: crate::say::Once = crate::say::Once::new();
 
 impl Context {
+    /// Lets go of events that died with the driver's context. Other threads may still hold the context at hand; they
+    /// find nothing in it that they could use.
+    fn close(&self, slot: &ProcessSlot) {
+        self.flight.reset(slot);
+        *self.samples.lock() = SampleEvents::default();
+    }
+
     fn with_events(handle: u64) -> Self {
         let context = Self { handle, flight: Flight::default(), samples: Lock::default() };
         let create = |flags| {

@@ -65,6 +65,7 @@ pub struct Cell {
     /// What its dead processes did.
     pub dead: Counters,
     dead_charged_ns: u64,
+    charged_ns: u64, // at the last mark
     granted: Grant,
     pulse: Pulse,
     moved_at: Nanos,
@@ -81,6 +82,7 @@ impl Cell {
             pages: Arc::new(Pages::create(&granted)?),
             dead: Counters::default(),
             dead_charged_ns: 0,
+            charged_ns: 0,
             granted,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
@@ -161,9 +163,11 @@ impl Cell {
 
     /// Notes the charge so far, for the share of the last second.
     pub fn mark(&mut self, now: Nanos, slots: &[usize]) {
-        let living = slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)).map(charged_ns);
-        let charged = living.fold(self.dead_charged_ns, u64::saturating_add);
-        self.window.push(now, charged);
+        if !self.is_asleep() {
+            let living = slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)).map(charged_ns);
+            self.charged_ns = living.fold(self.dead_charged_ns, u64::saturating_add);
+        }
+        self.window.push(now, self.charged_ns);
     }
 
     /// Share of the GPU charged during the last second.

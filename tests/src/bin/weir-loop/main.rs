@@ -3,7 +3,8 @@
 //!
 //! It ends after `--launches` or `--seconds`; without either, when its stdin ends. Lines on stdin are commands, for whoever
 //! wants to see a program ask for more: `allocate SIZE`, `free`, `report`. Each is answered by a JSON line
-//! ([`weir_tests::said`]); the first line on stdout says that the loop runs, the last one what it did.
+//! ([`weir_tests::said`]); the first lines on stdout say that the process is there and that the loop
+//! runs, the last one what it did.
 
 mod commands;
 mod driver;
@@ -78,10 +79,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<(), DriverError> {
+    say(&Said::Started { pid: std::process::id() });
     let driver = Arc::new(Driver::open(cli.gpu, &cli.kernels)?);
     let mut steps = Steps::prepare(&driver, cli)?;
     let held = cli.allocate.map(|bytes| driver.allocate(bytes.0)).transpose()?;
-    say(&Said::Ready { pid: std::process::id() });
+    say(&Said::Ready);
     let tally = Arc::new(Tally::start());
     let stop = Arc::new(AtomicBool::new(false));
     {
