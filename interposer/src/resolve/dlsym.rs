@@ -31,6 +31,29 @@ impl Selected {
     }
 }
 
+/// The body of both functions: ask `select`; return its answer, or jump on to the C library's function as if we had
+/// never been called. Three pushes keep the arguments, and leave the stack aligned to 16 bytes for the call.
+macro_rules! select_or_jump_to {
+    ($real:ident) => {
+        naked_asm!(
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "call {select}",
+            "mov r11, rdx",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "test r11, r11",
+            "jnz 2f",
+            "jmp qword ptr [rip + {real}]",
+            "2: ret",
+            select = sym select,
+            real = sym $real,
+        )
+    };
+}
+
 /// `void *dlsym(void *handle, const char *name)`
 ///
 /// # Safety
@@ -38,23 +61,7 @@ impl Selected {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
-    // Three pushes leave the stack aligned to 16 bytes for the call.
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {select}",
-        "mov r11, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "test r11, r11",
-        "jnz 2f",
-        "jmp qword ptr [rip + {real}]",
-        "2: ret",
-        select = sym select,
-        real = sym DLSYM,
-    )
+    select_or_jump_to!(DLSYM)
 }
 
 /// `void *dlvsym(void *handle, const char *name, const char *version)`
@@ -68,22 +75,7 @@ pub unsafe extern "C" fn dlvsym(
     _name: *const c_char,
     _version: *const c_char,
 ) -> *mut c_void {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {select}",
-        "mov r11, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "test r11, r11",
-        "jnz 2f",
-        "jmp qword ptr [rip + {real}]",
-        "2: ret",
-        select = sym select,
-        real = sym DLVSYM,
-    )
+    select_or_jump_to!(DLVSYM)
 }
 
 /// Decides a look-up. May run before our constructors, in any thread, in programs that never see CUDA: names
