@@ -105,12 +105,36 @@ impl Place {
             let message = format!("`{shown}` belongs to user {}, not to {}", meta.uid(), own_uid());
             return Err(Fault::new(&codes::PLACE, message, help));
         }
+        if let Some(kind) = rustix::fs::statfs(&self.base).ok().and_then(|fs| network_file_system(fs.f_type))
+        {
+            let message =
+                format!("`{shown}` lies on {kind}, where sockets and locks do not work between processes");
+            return Err(Fault::new(
+                &codes::PLACE,
+                message,
+                "name a local directory with --dir, such as /run/weir",
+            ));
+        }
         if meta.permissions().mode() & 0o022 != 0 {
             let message = format!("others may write to `{shown}`, so they could replace its sockets");
             return Err(Fault::new(&codes::PLACE, message, format!("chmod go-w {shown}")));
         }
         make(&self.base.join("tenants"))
             .map_err(|e| Fault::system(&codes::PLACE, format!("make `{shown}/tenants`"), e, help))
+    }
+}
+
+/// The kind of a network file system, by the number that `statfs` gives it (linux/magic.h and the file systems' own
+/// sources); `None` for every other.
+fn network_file_system(magic: rustix::fs::FsWord) -> Option<&'static str> {
+    match magic {
+        0x6969 => Some("NFS"),
+        0x517B | 0xFF53_4D42 | 0xFE53_4D42 => Some("an SMB share"),
+        0x5346_414F => Some("AFS"),
+        0x00C3_6400 => Some("Ceph"),
+        0x0BD0_0BD0 => Some("Lustre"),
+        0x4750_4653 => Some("GPFS"),
+        _ => None,
     }
 }
 
@@ -135,4 +159,17 @@ pub fn name_of_program(program: &str) -> String {
     let kept = base.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
     let name: String = kept.skip_while(|c| !c.is_ascii_alphanumeric()).take(MAX_NAME - 4).collect();
     if name.is_empty() { "program".into() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_file_system_is_no_place_for_sockets() {
+        assert_eq!(network_file_system(0x6969), Some("NFS"));
+        assert_eq!(network_file_system(0xFF53_4D42), Some("an SMB share"));
+        let here = rustix::fs::statfs(std::env::temp_dir().as_path()).unwrap();
+        assert_eq!(network_file_system(here.f_type), None, "the tests themselves run on a local one");
+    }
 }
