@@ -197,7 +197,7 @@ fn admit(
         book_run(&current, run, stream.null);
     }
     let sampled =
-        CAPTURES.load(Ordering::Relaxed) == 0 && !estimate.is_fixed() && estimate.wants_sample(clock::now());
+        CAPTURES.load(Ordering::Relaxed) == 0 && !estimate.is_fixed() && current.is_sampled(estimate);
     Some(Admission { current, estimate, sampled })
 }
 
@@ -282,6 +282,26 @@ fn book_run(current: &Current, (stream, ns): (u64, u64), null: NullStream) {
     let place = if own_default { Place::NOWHERE } else { Place(stream) };
     current.context.flight.submitted(stream, place, ns, current.gpu.slot());
 }
+
+impl Current {
+    /// Whether this launch should be timed: a new signature until it is learnt, the others one in a while and all
+    /// together at most once in [`SAMPLE_EVERY`].
+    fn is_sampled(&self, estimate: &Estimate) -> bool {
+        let now = clock::now();
+        let due = &self.context.sample_at_ns;
+        if estimate.is_learnt() && now.0 < due.load(Ordering::Relaxed) {
+            return false;
+        }
+        let sampled = estimate.wants_sample(now);
+        if sampled {
+            due.store(now.0 + SAMPLE_EVERY.0, Ordering::Relaxed);
+        }
+        sampled
+    }
+}
+
+/// A sample costs three calls of the driver, about 3 us: so often they cost at most a thousandth of the time.
+const SAMPLE_EVERY: Nanos = Nanos::from_millis(3);
 
 impl crate::link::Context {
     /// Takes in the samples whose second event was reached.

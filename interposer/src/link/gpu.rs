@@ -51,6 +51,8 @@ pub struct Context {
     pub flight: Flight,
     /// Event pairs that time samples.
     pub samples: Lock<SampleEvents>,
+    /// When the next launch of a known signature may be timed.
+    pub sample_at_ns: AtomicU64,
 }
 
 /// Pairs of timing events, spare and under way.
@@ -182,7 +184,12 @@ impl Context {
     }
 
     fn with_events(handle: u64) -> Self {
-        let context = Self { handle, flight: Flight::default(), samples: Lock::default() };
+        let context = Self {
+            handle,
+            flight: Flight::default(),
+            samples: Lock::default(),
+            sample_at_ns: AtomicU64::new(0),
+        };
         let create = |flags| {
             let mut event: CUevent = std::ptr::null_mut();
             (driver::event_create(&raw mut event, flags) == CUDA_SUCCESS).then_some(event)

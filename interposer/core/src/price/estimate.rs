@@ -14,8 +14,8 @@ const WINDOW: u32 = 32;
 /// Samples after which an estimate counts as learnt.
 const LEARNT: u32 = 3;
 
-/// Time between samples of a signature that has been learnt.
-const RESAMPLE: Nanos = Nanos::from_millis(10);
+/// Time between samples of a signature that has been learnt: from the first, doubling to the second while samples agree.
+const RESAMPLE: (Nanos, Nanos) = (Nanos::from_millis(10), Nanos::from_secs(1));
 
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub struct Estimate {
     least_ns: AtomicU64,        // of this window
     least_before_ns: AtomicU64, // of the window before
     sample_at_ns: AtomicU64,
+    pause_ns: AtomicU64,
 }
 
 // Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one sample.
@@ -50,6 +51,7 @@ impl Estimate {
             least_ns: AtomicU64::new(u64::MAX),
             least_before_ns: AtomicU64::new(u64::MAX),
             sample_at_ns: AtomicU64::new(0),
+            pause_ns: AtomicU64::new(RESAMPLE.0.0),
         }
     }
 
@@ -61,6 +63,7 @@ impl Estimate {
         self.samples.store(0, Ordering::Relaxed);
         self.least_ns.store(u64::MAX, Ordering::Relaxed);
         self.least_before_ns.store(u64::MAX, Ordering::Relaxed);
+        self.pause_ns.store(RESAMPLE.0.0, Ordering::Relaxed);
     }
 
     /// Whether the operator set the price.
@@ -96,12 +99,17 @@ impl Estimate {
         let count = self.samples.fetch_add(1, Ordering::Relaxed) + 1;
         let least = self.least_ns.load(Ordering::Relaxed).min(took.0);
         self.least_ns.store(least, Ordering::Relaxed);
-        self.price_ns.store(least.min(self.least_before_ns.load(Ordering::Relaxed)), Ordering::Relaxed);
+        let price = least.min(self.least_before_ns.load(Ordering::Relaxed));
+        let agrees = price.abs_diff(self.price_ns.swap(price, Ordering::Relaxed)) <= price / 20;
         if count.is_multiple_of(WINDOW) {
             self.least_before_ns.store(least, Ordering::Relaxed);
             self.least_ns.store(u64::MAX, Ordering::Relaxed);
         }
-        self.sample_at_ns.store(now.0.saturating_add(RESAMPLE.0), Ordering::Relaxed);
+        let pause =
+            if agrees { self.pause_ns.load(Ordering::Relaxed).saturating_mul(2) } else { RESAMPLE.0.0 };
+        let pause = pause.min(RESAMPLE.1.0);
+        self.pause_ns.store(pause, Ordering::Relaxed);
+        self.sample_at_ns.store(now.0.saturating_add(pause), Ordering::Relaxed);
     }
 }
 
@@ -127,7 +135,7 @@ mod tests {
         }
         assert_eq!(estimate.price(), 400);
         assert!(estimate.is_learnt() && !estimate.wants_sample(Nanos(0)));
-        assert!(estimate.wants_sample(RESAMPLE), "looked at again after a while");
+        assert!(estimate.wants_sample(RESAMPLE.1), "looked at again after a while");
     }
 
     #[test]
@@ -136,6 +144,22 @@ mod tests {
         estimate.sample(Nanos(100), Nanos(0));
         (0..2 * WINDOW).for_each(|_| estimate.sample(Nanos(300), Nanos(0)));
         assert_eq!(estimate.price(), 300);
+    }
+
+    #[test]
+    fn a_kernel_whose_samples_agree_is_looked_at_ever_more_seldom() {
+        let estimate = Estimate::guess(100);
+        let mut now = Nanos(1);
+        let mut looks = 0;
+        estimate.wants_sample(now);
+        while now < Nanos::from_secs(10) {
+            if estimate.wants_sample(now) {
+                estimate.sample(Nanos(100), now);
+                looks += 1;
+            }
+            now = Nanos(now.0 + 1_000_000);
+        }
+        assert!((10..30).contains(&looks), "{looks} samples in 10 s");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use weir_simgpu_link::books::Books;
 use weir_simgpu_link::page::Mapping;
-use weir_simgpu_link::rpc::{Kind, PROTOCOL, Refusal, Reply, Request, Welcome};
+use weir_simgpu_link::rpc::{Kind, LONGEST_REQUEST, PROTOCOL, Refusal, Reply, Request, Welcome};
 use weir_simgpu_link::socket::{self, SocketError};
 
 use crate::broker::{Broker, Token};
@@ -24,12 +24,13 @@ impl Broker {
     pub fn serve_requests(&mut self, index: usize) {
         for _ in 0..IN_A_ROW {
             let Some(client) = self.clients[index].as_mut() else { return };
-            let request = match socket::receive::<Request>(&client.socket, RecvFlags::DONTWAIT) {
-                // Descriptors that a client sends are closed here: we accept none.
-                Ok((request, _)) => request,
-                Err(SocketError::System(Errno::AGAIN | Errno::INTR)) => return,
-                Err(_) => return client.gone = true,
-            };
+            let request =
+                match socket::receive::<Request>(&client.socket, LONGEST_REQUEST, RecvFlags::DONTWAIT) {
+                    // Descriptors that a client sends are closed here: we accept none.
+                    Ok((request, _)) => request,
+                    Err(SocketError::System(Errno::AGAIN | Errno::INTR)) => return,
+                    Err(_) => return client.gone = true,
+                };
             let (reply, fds) =
                 self.answer(index, request).unwrap_or_else(|why| (Reply::Refused(why), Vec::new()));
             let Some(client) = self.clients[index].as_mut() else { return };

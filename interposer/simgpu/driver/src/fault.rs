@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_abi::SYMBOLS;
 use weir_abi::types::CUresult;
-use weir_simgpu_link::config::{Config, Fault, FaultAction, When, glob_matches};
+use weir_simgpu_link::config::{Config, Fault, FaultAction, When};
 
 use crate::edge::Answer;
 
@@ -35,7 +35,7 @@ pub fn strike(index: usize) -> Answer {
 
 #[cold]
 fn strike_slow(symbol: &str) -> Answer {
-    let due = |armed: &&Armed| glob_matches(&armed.fault.call, symbol) && armed.is_due();
+    let due = |armed: &&Armed| armed.fault.concerns(symbol) && armed.is_due();
     let struck = FAULTS.get().into_iter().flatten().find(due);
     match struck.map(|armed| armed.fault.action) {
         None => Ok(()),

@@ -31,7 +31,7 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes, unless a name says otherwise.
 
 pub mod books;
-pub mod codec;
+mod brief;
 pub mod command;
 pub mod config;
 pub mod page;

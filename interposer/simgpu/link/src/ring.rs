@@ -34,6 +34,7 @@ impl Page {
     }
 
     /// Client: appends a command. Call under the producer's lock, after [`Page::has_room`].
+    #[inline]
     pub fn push(&self, command: &Command) {
         // Relaxed: only this side writes `tail`, and the words are published by it below.
         let tail = self.tail.0.load(Ordering::Relaxed);
@@ -41,19 +42,32 @@ impl Page {
         for (place, word) in slot.iter().zip(command.encode()) {
             place.store(word, Ordering::Relaxed);
         }
-        // Release: who sees the new tail sees the words.
-        self.tail.0.store(tail.wrapping_add(1), Ordering::Release);
+        // SeqCst: who sees the new tail sees the words, and for everybody it stands before this thread's next look
+        // at `sleep`. A swap is both at half the price of a store and a fence.
+        self.tail.0.swap(tail.wrapping_add(1), Ordering::SeqCst);
     }
 
-    /// Client: whether the bell must be rung now, given the shallowest depth that matters to the caller
-    /// ([`NAP`] for one who waits, [`SLEEP`] for one who has only pushed).
+    /// Client: whether the bell must be rung for what was just pushed: only in its sleep does the broker need it.
     #[must_use]
-    pub fn must_ring(&self, depth: u32) -> bool {
-        // SeqCst: the store of tail (or of a wait) stands before this load for everybody, as the broker's store
-        // of its depth stands before its last look: one of the two sees the other.
+    pub fn must_ring_for_push(&self) -> bool {
+        // SeqCst: behind the swap in `push`, as the broker's look at `tail` stands behind the store of its depth,
+        // with a fence between them: one of the two sees the other.
+        self.sleep.0.load(Ordering::SeqCst) >= SLEEP && self.take_bell(SLEEP)
+    }
+
+    /// Client: whether the bell must be rung for somebody who waits: out of a nap, too.
+    #[must_use]
+    pub fn must_ring_for_wait(&self) -> bool {
+        // SeqCst: the store of the wait stands before this load for everybody, as above.
         fence(Ordering::SeqCst);
-        // Relaxed: ordered by the fence. The swap lets one of many callers ring.
-        self.sleep.0.load(Ordering::Relaxed) >= depth && self.sleep.0.swap(AWAKE, Ordering::Relaxed) >= depth
+        // Relaxed: ordered by the fence.
+        self.sleep.0.load(Ordering::Relaxed) >= NAP && self.take_bell(NAP)
+    }
+
+    /// Lets one of many callers ring.
+    #[cold]
+    fn take_bell(&self, depth: u32) -> bool {
+        self.sleep.0.swap(AWAKE, Ordering::Relaxed) >= depth
     }
 
     /// Broker: takes up to `most` commands, `None` for words that are no command.

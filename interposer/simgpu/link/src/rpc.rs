@@ -8,6 +8,14 @@ use crate::config::Config;
 /// Raise it with every change of a message.
 pub const PROTOCOL: u32 = 1;
 
+/// Longest request, bytes: a tag and a few integers.
+pub const LONGEST_REQUEST: usize = 64;
+/// Longest reply but for the welcome, bytes: a refusal in words.
+pub const LONGEST_REPLY: usize = 1 << 10;
+/// Longest welcome, bytes: below the kernel's default send buffer, so that the whole configuration fits into one
+/// packet. What can be longer (the books) travels as a file descriptor.
+pub const LONGEST_WELCOME: usize = 160 << 10;
+
 /// Who connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
@@ -167,7 +175,7 @@ mod as_json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec;
+    use weir_protocol::codec;
 
     #[test]
     fn a_welcome_survives_the_wire_with_its_configuration() {

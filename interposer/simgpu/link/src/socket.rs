@@ -1,4 +1,7 @@
 //! Packets with file descriptors over a Unix socket (`SOCK_SEQPACKET`: one packet is one message).
+//!
+//! Not Weir's own transport: that one reads frames from a stream and waits for the rest of a frame, while the
+//! broker is one thread that waits for nobody. A packet is there whole, or not at all.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,8 +15,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use crate::codec::{self, CodecError, MAX_BYTES};
+use weir_protocol::codec::{self, CodecError};
 
 /// Most descriptors that come with one message.
 const MAX_FDS: usize = 4;
@@ -27,6 +29,14 @@ pub enum SocketError {
     /// A system call failed; `AGAIN` means: not now.
     #[error("the connection failed: {0}")]
     System(#[from] Errno),
+    /// A packet longer than any message of its kind.
+    #[error("a message of {got} bytes came where one has {longest} at most")]
+    Oversized {
+        /// The packet's length.
+        got: usize,
+        /// What was expected.
+        longest: usize,
+    },
     /// Bytes that are no message.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -72,18 +82,21 @@ pub fn send<M: Serialize>(
     Ok(())
 }
 
-/// Receives one message and the descriptors that come with it (close-on-exec).
+/// Receives one message of at most `longest` bytes and the descriptors that come with it (close-on-exec).
 ///
 /// # Errors
-/// [`SocketError::Closed`] at the end, [`SocketError::Codec`] for bytes that are no message.
+/// [`SocketError::Closed`] at the end, [`SocketError::Oversized`], [`SocketError::Codec`] for bytes that are no
+/// message.
 pub fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
+    longest: usize,
     flags: RecvFlags,
 ) -> Result<(M, Vec<OwnedFd>), SocketError> {
-    let mut bytes = vec![0; MAX_BYTES];
+    let mut bytes = vec![0; longest];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    // TRUNC: the packet's true length is answered, so that one cut off is never taken for a message.
+    let flags = flags | RecvFlags::CMSG_CLOEXEC | RecvFlags::TRUNC;
     let got = rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags)?;
     let mut fds = Vec::new();
     for message in ancillary.drain() {
@@ -91,8 +104,9 @@ pub fn receive<M: DeserializeOwned>(
             fds.extend(rights);
         }
     }
-    if got.bytes == 0 {
-        return Err(SocketError::Closed);
+    match got.bytes {
+        0 => Err(SocketError::Closed),
+        got if got > longest => Err(SocketError::Oversized { got, longest }),
+        got => Ok((codec::decode(&bytes[..got])?, fds)),
     }
-    Ok((codec::decode(&bytes[..got.bytes])?, fds))
 }

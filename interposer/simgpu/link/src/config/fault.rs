@@ -9,6 +9,7 @@
 
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
+use weir_protocol::price;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,13 @@ pub struct Fault {
     pub when: When,
     /// What happens.
     pub action: FaultAction,
+}
+
+impl Fault {
+    /// Whether this row is about calls of `symbol`.
+    pub fn concerns(&self, symbol: &str) -> bool {
+        price::matches(&self.call, symbol)
+    }
 }
 
 /// At which of a process's calls a fault strikes.

@@ -71,34 +71,9 @@ pub fn waves_ns(ns_per_block: u64, blocks: u64, per_sm: u32, sms: u32) -> u64 {
     blocks.max(1).div_ceil(wave).saturating_mul(ns_per_block).clamp(1, crate::command::LONGEST_NS)
 }
 
-/// Whether `name` is what `pattern` means; `*` stands for any text.
-pub fn glob_matches(pattern: &str, name: &str) -> bool {
-    let Some((head, mut rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(head) else { return false };
-    // The leftmost place of each middle part is the best one: it leaves the most for what follows.
-    while let Some((part, after)) = rest.split_once('*') {
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-        rest = after;
-    }
-    name.ends_with(rest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        for (pattern, name) in
-            [("*", ""), ("a*", "abc"), ("*c", "abc"), ("a*c", "ac"), ("a*b*c", "a1b2bc"), ("x", "x")]
-        {
-            assert!(glob_matches(pattern, name), "{pattern} {name}");
-        }
-        for (pattern, name) in [("a", "ab"), ("a*c", "ab"), ("ab*ba", "aba"), ("*x*", "abc")] {
-            assert!(!glob_matches(pattern, name), "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn one_block_more_than_a_wave_costs_a_second_wave() {

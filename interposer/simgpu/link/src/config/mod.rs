@@ -4,18 +4,19 @@
 
 mod fault;
 mod kernel;
+mod load;
 mod size;
 
 pub use fault::{Fault, FaultAction, When};
-pub use kernel::{KernelRow, glob_matches, waves_ns};
-pub use size::{ParseSize, Size};
-
-use std::path::Path;
+pub use kernel::{KernelRow, waves_ns};
+pub use load::ConfigError;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
+use weir_protocol::price;
+use weir_protocol::units::Bytes;
 
 /// Memory of an A100 40 GB. Source: NVIDIA A100 data sheet.
-pub const MEMORY: Size = Size(40 << 30);
+pub const MEMORY: Bytes = Bytes::gib(40);
 /// SMs of an A100. Source: NVIDIA A100 white paper.
 pub const SMS: u32 = 108;
 /// A context's turn under time-slicing, us. Source: the driver's default class "medium", 2 ms in nvidia-smi's help.
@@ -34,7 +35,7 @@ pub const PEER_GB_S: u64 = 300;
 /// Device memory, GB/s. Source: A100 40 GB data sheet, 1,555 GB/s.
 pub const DEVICE_GB_S: u64 = 1_555;
 /// Memory that a context takes. Source: `nvidia-smi` beside an empty context on an A100, about 400 MiB.
-pub const CONTEXT_OVERHEAD: Size = Size(400 << 20);
+pub const CONTEXT_OVERHEAD: Bytes = Bytes::mib(400);
 /// How long a broker stays without clients, ms. Long enough for a shell loop of short programs.
 pub const LINGER_MS: u64 = 2_000;
 /// The CUDA version that the driver says, 1000 x major + 10 x minor.
@@ -73,7 +74,8 @@ pub struct Config {
     #[serde(deserialize_with = "within::<1, 16, _, _>")]
     pub gpus: u32,
     /// Memory of each, `40GiB`.
-    pub memory: Size,
+    #[serde(with = "size")]
+    pub memory: Bytes,
     /// SMs of each, 1 to 1,024.
     #[serde(deserialize_with = "within::<1, 1024, _, _>")]
     pub sms: u32,
@@ -113,7 +115,8 @@ pub struct Config {
     #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
     pub device_gb_s: u64,
     /// Memory that each context takes.
-    pub context_overhead: Size,
+    #[serde(with = "size")]
+    pub context_overhead: Bytes,
     /// Time of one block of a kernel that no row names, ns.
     #[serde(deserialize_with = "within::<1, 3_600_000_000_000, _, _>")]
     pub ns_per_block: u64,
@@ -149,114 +152,10 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error(
-        "cannot read the configuration `{path}`: {why}\nhelp: correct WEIR_SIMGPU_CONFIG, or unset it for the defaults"
-    )]
-    Read {
-        /// Which.
-        path: String,
-        /// The system's word.
-        why: std::io::Error,
-    },
-    /// The file has nonsense in it.
-    #[error(
-        "the configuration `{path}` cannot be used:\n{why}help: `weir-simgpu check {path}` tries it again"
-    )]
-    File {
-        /// Which.
-        path: String,
-        /// With line, key and range.
-        why: String,
-    },
-    /// A variable has nonsense in it.
-    #[error(
-        "the environment variable {name}={value} cannot be used: {why}\nhelp: correct it, or unset it for the default"
-    )]
-    Variable {
-        /// Which.
-        name: &'static str,
-        /// What it says.
-        value: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// Values that do not go together.
-    #[error("{0}")]
-    Conflict(String),
-}
-
-/// Variables that override keys, and whether the value is text in TOML.
-const OVERRIDES: [(&str, &str, bool); 7] = [
-    ("WEIR_SIMGPU_GPUS", "gpus", false),
-    ("WEIR_SIMGPU_MEMORY", "memory", true),
-    ("WEIR_SIMGPU_SMS", "sms", false),
-    ("WEIR_SIMGPU_MODE", "mode", true),
-    ("WEIR_SIMGPU_SLICE_US", "slice_us", false),
-    ("WEIR_SIMGPU_SWITCH_US", "switch_us", false),
-    ("WEIR_SIMGPU_DRIVER_VERSION", "driver_version", false),
-];
-
 impl Config {
-    /// From a file, if one is named, and from the environment.
-    ///
-    /// # Errors
-    /// [`ConfigError`], with the line or the variable.
-    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        let config = path.map_or_else(|| Ok(Self::default()), Self::from_file)?;
-        config.overridden(|name| std::env::var(name).ok())
-    }
-
-    /// From a file alone.
-    ///
-    /// # Errors
-    /// [`ConfigError`], with the line.
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let shown = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|why| ConfigError::Read { path: shown.clone(), why })?;
-        let config: Self =
-            toml::from_str(&text).map_err(|why| ConfigError::File { path: shown, why: why.to_string() })?;
-        config.consistent()
-    }
-
-    /// With the variables that `get` finds.
-    fn overridden(self, get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let mut table = toml::Table::try_from(&self).map_err(|why| ConfigError::Conflict(why.to_string()))?;
-        for (name, key, text) in OVERRIDES {
-            let Some(value) = get(name) else { continue };
-            let refuse = |why: String| ConfigError::Variable { name, value: value.clone(), why };
-            let parsed = if text {
-                toml::Value::String(value.clone())
-            } else {
-                let number = value.parse().map_err(|_| refuse("a whole number is expected".into()))?;
-                toml::Value::Integer(number)
-            };
-            // Tried alone, so that the error is about this variable.
-            let alone = toml::Table::from_iter([(key.to_owned(), parsed.clone())]);
-            alone.try_into::<Self>().map_err(|why| refuse(why.message().to_owned()))?;
-            table.insert(key.to_owned(), parsed);
-        }
-        table.try_into::<Self>().map_err(|why| ConfigError::Conflict(why.to_string()))?.consistent()
-    }
-
-    /// Refuses values that do not go together.
-    fn consistent(self) -> Result<Self, ConfigError> {
-        if self.context_overhead.0 >= self.memory.0 {
-            let (overhead, memory) = (self.context_overhead, self.memory);
-            return Err(ConfigError::Conflict(format!(
-                "context_overhead = {overhead} does not fit into memory = {memory}\nhelp: set context_overhead below memory"
-            )));
-        }
-        Ok(self)
-    }
-
     /// The row that prices kernels of this name.
     pub fn kernel_row(&self, name: &str) -> Option<&KernelRow> {
-        self.kernel.iter().find(|row| glob_matches(&row.name, name))
+        self.kernel.iter().find(|row| price::matches(&row.name, name))
     }
 }
 
@@ -307,14 +206,5 @@ mod tests {
     fn a_size_without_a_unit_is_refused_with_a_hint() {
         let why = refusal("memory = \"40\"\n");
         assert!(why.contains("line 1") && why.contains("40GiB"), "{why}");
-    }
-
-    #[test]
-    fn the_environment_wins_over_the_file_and_its_nonsense_is_named() {
-        let get = |name: &str| (name == "WEIR_SIMGPU_MEMORY").then(|| "8GiB".to_owned());
-        assert_eq!(Config::default().overridden(get).unwrap().memory, Size(8 << 30));
-        let get = |name: &str| (name == "WEIR_SIMGPU_SMS").then(|| "0".to_owned());
-        let why = Config::default().overridden(get).unwrap_err().to_string();
-        assert!(why.contains("WEIR_SIMGPU_SMS=0") && why.contains("help:"), "{why}");
     }
 }

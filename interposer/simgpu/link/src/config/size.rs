@@ -1,67 +1,22 @@
-//! Sizes as people write them: `40GiB` = `40Gi` = 40 x 2^30, `40G` = `40GB` = 40 x 10^9. A unit is required.
+//! Sizes in the configuration: [`Bytes`], written as people write them (`memory = "40GiB"`), with a unit always.
 
-use std::fmt;
-use std::str::FromStr;
+use serde::{Deserialize, Deserializer, Serializer, de};
+use weir_protocol::units::Bytes;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-/// Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(pub u64);
-
-/// Units with their factors, larger ones first.
-const UNITS: [(&str, u64); 9] = [
-    ("Ti", 1 << 40),
-    ("Gi", 1 << 30),
-    ("Mi", 1 << 20),
-    ("Ki", 1 << 10),
-    ("T", 1_000_000_000_000),
-    ("G", 1_000_000_000),
-    ("M", 1_000_000),
-    ("K", 1_000),
-    ("", 1),
-];
-
-/// Text that is no size.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a size: write a whole number of 1 or more with a unit, such as 40GiB, 512MiB or 40G")]
-pub struct ParseSize(String);
-
-impl FromStr for Size {
-    type Err = ParseSize;
-
-    fn from_str(text: &str) -> Result<Self, ParseSize> {
-        let refuse = || ParseSize(text.to_owned());
-        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(refuse)?;
-        let (number, unit) = text.split_at(digits);
-        let unit = unit.trim_start();
-        let unit = unit.strip_suffix('B').unwrap_or(unit);
-        let factor = UNITS.iter().find(|row| row.0 == unit).ok_or_else(refuse)?.1;
-        let number: u64 = number.parse().map_err(|_| refuse())?;
-        number.checked_mul(factor).filter(|bytes| *bytes > 0).map(Size).ok_or_else(refuse)
+/// Writes a size with its largest unit, if that is exact, and else in bytes: what is read back is the same.
+pub fn serialize<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+    let text = bytes.to_string();
+    if text.parse() == Ok(*bytes) {
+        to.serialize_str(&text)
+    } else {
+        to.collect_str(&format_args!("{}B", bytes.0))
     }
 }
 
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = UNITS[..4].iter().find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor));
-        match exact {
-            Some((unit, factor)) => write!(f, "{}{unit}B", self.0 / factor),
-            None => write!(f, "{}B", self.0),
-        }
-    }
-}
-
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
-    }
+/// Reads a size. The error says what was wrong and what to write instead; TOML adds line and key.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse::<Bytes>().map_err(|why| de::Error::custom(format_args!("{why}\nhelp: {}", why.hint())))
 }
 
 #[cfg(test)]
@@ -69,20 +24,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them_and_written_back_exactly() {
-        for (text, bytes) in
-            [("40GiB", 40 << 30), ("40Gi", 40 << 30), ("40G", 40_000_000_000), ("7B", 7), ("3 MiB", 3 << 20)]
-        {
-            let size: Size = text.parse().unwrap();
-            assert_eq!(size.0, bytes);
-            assert_eq!(size.to_string().parse(), Ok(size));
-        }
-    }
-
-    #[test]
-    fn nonsense_is_no_size() {
-        for text in ["", "40", "GiB", "-1GiB", "0GiB", "1.5GiB", "40gib", "99999999999999TiB", "4XB"] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
+    fn any_size_is_read_back_exactly() {
+        for bytes in [1, 7, 1 << 20, (1 << 20) + 1, 40 << 30, 3 << 29, 40_000_000_000] {
+            let json = serialize(&Bytes(bytes), serde_json::value::Serializer).unwrap();
+            assert_eq!(deserialize(json).unwrap(), Bytes(bytes));
         }
     }
 }
