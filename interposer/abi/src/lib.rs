@@ -6,14 +6,14 @@
 //!
 //! * [`SYMBOLS`] and [`index_of`]: all symbols, sorted by name; an index is stable within one build.
 //! * [`resolve`]: what `cuGetProcAddress(base, version, flags)` means.
-//! * [`fns`]: one function pointer type per symbol.
+//! * [`rows`] and [`fns`]: one constant and one function pointer type per symbol.
 //! * [`for_each_symbol!`]: calls a macro with every row, for who must export or wrap them all.
 
 mod lookup;
 mod table;
 pub mod types;
 
-pub use lookup::{Unresolved, index_of, resolve};
+pub use lookup::{Unresolved, index_of, renamed, resolve};
 pub use types::CUresult;
 
 /// Which default stream a symbol means when it is given the null stream, or none.
@@ -44,8 +44,19 @@ macro_rules! declare_symbols {
     ($($name:ident $base:literal $since:literal $stream:ident $plain:ident ($($argument:ident: $kind:ty),*);)*) => {
         /// Every symbol, ascending by name.
         pub static SYMBOLS: &[Symbol] = &[
-            $(Symbol { name: stringify!($name), base: $base, since: $since, stream: Stream::$stream, plain: stringify!($plain) },)*
+            $(rows::$name,)*
         ];
+
+        /// The row of every symbol, under the symbol's own name: for who needs a few and not the whole table.
+        pub mod rows {
+            #![allow(non_upper_case_globals, reason = "a row is named as the symbol it describes")]
+            use super::{Stream, Symbol};
+
+            $(#[doc = concat!("`", stringify!($name), "`, ", stringify!($since), ".")]
+              pub const $name: Symbol = Symbol {
+                  name: stringify!($name), base: $base, since: $since, stream: Stream::$stream, plain: stringify!($plain),
+              };)*
+        }
 
         /// The function pointer type of every symbol, under the symbol's own name.
         pub mod fns {

@@ -12,6 +12,11 @@ pub enum Unresolved {
     Since(u32),
 }
 
+/// The symbol under which `version` has the function, where that is another function's.
+pub fn renamed(base: &str, version: u32) -> Option<&'static str> {
+    RENAMED.iter().find(|row| row.0 == base && version >= row.1).map(|row| row.2)
+}
+
 /// Functions whose newest form is exported under another function's symbol: (asked, since, symbol).
 const RENAMED: &[(&str, u32, &str)] = &[("cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags")];
 
@@ -29,7 +34,7 @@ pub fn index_of(name: &str) -> Option<usize> {
 /// # Errors
 /// [`Unresolved`] says whether the name is unknown or only the version too old.
 pub fn resolve(base: &str, version: u32, flags: u64) -> Result<&'static Symbol, Unresolved> {
-    if let Some(&(_, _, symbol)) = RENAMED.iter().find(|row| row.0 == base && version >= row.1) {
+    if let Some(symbol) = renamed(base, version) {
         return index_of(symbol).map(|at| &SYMBOLS[at]).ok_or(Unresolved::NoSuchName);
     }
     let wanted = if flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM != 0 {

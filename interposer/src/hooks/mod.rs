@@ -22,7 +22,7 @@ pub use vmm::VirtualMemory;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use weir_abi::types::*;
-use weir_abi::{CUresult, fns};
+use weir_abi::{CUresult, fns, rows};
 
 use crate::driver::Stream;
 use crate::resolve::hook::Hook;
@@ -75,7 +75,7 @@ macro_rules! driver_hooks {
         }
 
         static DRIVER_HOOKS: &[Hook] =
-            &[$(Hook::new(c_name!($symbol), $symbol as fns::$symbol as *const c_void, &real::$symbol)),+];
+            &[$(Hook::of_driver(c_name!($symbol), &rows::$symbol, $symbol as fns::$symbol as *const c_void, &real::$symbol)),+];
     };
 }
 
@@ -290,7 +290,9 @@ driver_hooks! {
     /// What is in flight on the stream is done, if the answer is yes.
     fn cuStreamQuery_ptsz(stream: CUstream) = |call| sync::stream(Stream::per_thread(stream), call);
     /// What is in flight in the context is done.
-    fn cuCtxSynchronize() = |call| sync::context(call);
+    fn cuCtxSynchronize() = |call| sync::context(None, call);
+    /// What is in flight in the context is done.
+    fn cuCtxSynchronize_v2(context: CUcontext) = |call| sync::context(Some(context), call);
     /// The stream is no place for marks any more.
     fn cuStreamDestroy_v2(stream: CUstream) = |call| sync::stream_gone(stream, call);
     /// The stream is no place for marks any more.

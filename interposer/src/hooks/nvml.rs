@@ -44,12 +44,12 @@ static UUID: Real = Real::new();
 
 /// The NVML rows of the hook table.
 pub static NVML_HOOKS: &[Hook] = &[
-    Hook::new(
+    Hook::of_nvml(
         c_name!(nvmlDeviceGetMemoryInfo),
         nvmlDeviceGetMemoryInfo as MemoryInfo as *const c_void,
         &MEMORY_INFO,
     ),
-    Hook::new(
+    Hook::of_nvml(
         c_name!(nvmlDeviceGetMemoryInfo_v2),
         nvmlDeviceGetMemoryInfo_v2 as MemoryInfoV2 as *const c_void,
         &MEMORY_INFO_V2,

@@ -1,7 +1,7 @@
 //! Synchronize and query calls: their return tells, exactly and for nothing, that work is done.
 
 use weir_abi::CUresult;
-use weir_abi::types::{CUDA_SUCCESS, CUstream};
+use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
 
 use super::launch::book_own_run;
 use crate::driver::{NullStream, Stream};
@@ -12,18 +12,21 @@ use crate::thread::{self, Current};
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
 /// for the others: only its own work is taken as done.
 pub fn stream(stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
-    drained(Some(stream), call)
+    drained(None, Some(stream), call)
 }
 
-/// A wait for everything in the context.
-pub fn context(call: impl FnOnce() -> CUresult) -> CUresult {
-    drained(None, call)
+/// A wait for everything in the thread's context, or in the one that is named. Of another than the thread's own nothing
+/// is concluded: its marks will tell.
+pub fn context(context: Option<CUcontext>, call: impl FnOnce() -> CUresult) -> CUresult {
+    drained(context, None, call)
 }
 
-fn drained(stream: Option<Stream>, call: impl FnOnce() -> CUresult) -> CUresult {
+fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
-            let current = current(client).inspect(|current| book_own_run(current, NullStream::Legacy));
+            let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
+            let current =
+                current(client).filter(own).inspect(|current| book_own_run(current, NullStream::Legacy));
             Ok(current.map(|current| (current, current.context.flight.snapshot(stream.map(Stream::key)))))
         },
         call,

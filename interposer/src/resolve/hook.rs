@@ -4,6 +4,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use weir_abi::types::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+use weir_abi::{Stream, Symbol};
+
 use crate::hooks::TABLES;
 
 /// The real function behind one hook; null until it was looked up.
@@ -35,6 +38,7 @@ impl Real {
 pub struct Hook {
     /// The exported symbol.
     pub symbol: &'static CStr,
+    row: Option<&'static Symbol>,
     ours: *const c_void,
     real: &'static Real,
 }
@@ -43,9 +47,19 @@ pub struct Hook {
 unsafe impl Sync for Hook {}
 
 impl Hook {
-    /// A row.
-    pub const fn new(symbol: &'static CStr, ours: *const c_void, real: &'static Real) -> Self {
-        Self { symbol, ours, real }
+    /// A row for a function of the driver.
+    pub const fn of_driver(
+        symbol: &'static CStr,
+        row: &'static Symbol,
+        ours: *const c_void,
+        real: &'static Real,
+    ) -> Self {
+        Self { symbol, row: Some(row), ours, real }
+    }
+
+    /// A row for a function of NVML.
+    pub const fn of_nvml(symbol: &'static CStr, ours: *const c_void, real: &'static Real) -> Self {
+        Self { symbol, row: None, ours, real }
     }
 
     /// Our function.
@@ -78,6 +92,22 @@ pub fn by_real(real: *const c_void) -> Option<&'static Hook> {
     sorted().iter().copied().find(|hook| hook.real() == Some(real))
 }
 
+/// The hook for what `cuGetProcAddress(base, version, flags)` means: the youngest variant that `version` has, in the
+/// flavour that the flags ask for if there is one. A test holds this against the table of all symbols.
+pub fn by_base(base: &str, version: u32, flags: u64) -> Option<&'static Hook> {
+    if let Some(symbol) = weir_abi::renamed(base, version) {
+        return by_symbol(symbol.as_bytes());
+    }
+    let youngest = |stream: Stream| {
+        let fits = |row: &Symbol| row.base == base && row.stream == stream && row.since <= version;
+        let hooks = sorted().iter().copied().filter(|hook| hook.row.is_some_and(fits));
+        hooks.max_by_key(|hook| hook.row.map(|row| row.since))
+    };
+    let per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM != 0;
+    let flavoured = if per_thread { youngest(Stream::PerThread) } else { None };
+    flavoured.or_else(|| youngest(Stream::Legacy))
+}
+
 fn sorted() -> &'static [&'static Hook] {
     static SORTED: OnceLock<Vec<&'static Hook>> = OnceLock::new();
     SORTED.get_or_init(|| {
@@ -99,6 +129,21 @@ mod tests {
         assert!(
             sorted().windows(2).all(|pair| pair.first().map(|h| h.symbol) < pair.last().map(|h| h.symbol))
         );
+    }
+
+    #[test]
+    fn a_hooked_function_is_found_as_the_driver_finds_it_and_no_younger_variant_of_it_is_missed() {
+        let versions =
+            weir_abi::SYMBOLS.iter().map(|symbol| symbol.since).collect::<std::collections::BTreeSet<_>>();
+        for row in sorted().iter().filter_map(|hook| hook.row) {
+            for (&version, flags) in
+                versions.iter().filter(|v| **v >= row.since).flat_map(|v| [(v, 0), (v, 2)])
+            {
+                let driver = weir_abi::resolve(row.base, version, flags).map(|symbol| symbol.name).ok();
+                let ours = by_base(row.base, version, flags).and_then(|hook| hook.row).map(|row| row.name);
+                assert_eq!(ours, driver, "{} {version} {flags}", row.base);
+            }
+        }
     }
 
     #[test]

@@ -63,7 +63,5 @@ fn find(name: &CStr, real: *const c_void, version: c_int, flags: c_ulonglong) ->
     if chosen.is_some() {
         return chosen;
     }
-    let version = u32::try_from(version).ok()?;
-    let symbol = weir_abi::resolve(name.to_str().ok()?, version, flags).ok()?;
-    hook::by_symbol(symbol.name.as_bytes())
+    hook::by_base(name.to_str().ok()?, u32::try_from(version).ok()?, flags)
 }
