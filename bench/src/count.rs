@@ -29,7 +29,7 @@ pub fn in_measured_part(setting: &Setting, task: Task) -> std::io::Result<Counts
         setting.preload.as_ref().map(|(library, _)| library.display().to_string()).unwrap_or_default();
     command.env("LD_PRELOAD", format!("{preload}:{}", counter.display())).env("WEIR_BENCH_COUNT", "1");
     // SAFETY: between fork and exec only `ptrace` is called, which is allowed there.
-    unsafe { command.pre_exec(|| trace_me()) };
+    unsafe { command.pre_exec(trace_me) };
     let mut child = command.spawn()?;
     let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
     if let Some(stdin) = child.stdin.as_mut() {

@@ -2,6 +2,7 @@
 
 use crate::program::{Finished, Program, Running};
 use crate::said::{Progress, Said};
+use crate::wait;
 
 /// A loop that runs.
 pub struct Looping {
@@ -48,6 +49,19 @@ impl Looping {
             Said::Report(progress) => progress,
             other => panic!("no report: {other:?}"),
         }
+    }
+
+    /// Waits for this many further launches: whatever else happens, it goes on.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn goes_on(&mut self, launches: u64) {
+        self.report();
+        let mut since = 0;
+        wait::until("further launches", || {
+            since += self.report().launches;
+            (since >= launches).then_some(())
+        });
     }
 
     /// Asks it to allocate; returns what the driver answered, by name.

@@ -60,6 +60,12 @@ impl<'a> Node<'a> {
         self.dir.path()
     }
 
+    /// Kills it, as nothing in it can prevent.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
     /// What a `weir --json` command prints on stdout, or on stderr if it fails.
     fn ask(&self, arguments: &[&str]) -> Result<Vec<u8>, String> {
         let mut command = Command::new(self.gpu.dist().weir());
@@ -96,7 +102,6 @@ impl<'a> Node<'a> {
 
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.kill();
     }
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -171,12 +170,6 @@ impl Running {
         }
     }
 
-    /// Sends a signal to it alone.
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: takes numbers only; the child is not reaped, so the number is its own.
-        unsafe { libc::kill(self.pid(), signal) };
-    }
-
     /// Closes its stdin and waits for its end.
     ///
     /// # Panics
@@ -232,13 +225,13 @@ impl Finished {
     }
 }
 
-/// Kills a process as nothing in it can prevent.
-pub fn kill(pid: i32) {
+/// Sends a signal to a process: SIGKILL, SIGSTOP, SIGCONT, or one that it may handle.
+pub fn signal(pid: i32, signal: i32) {
     // SAFETY: takes numbers only.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    unsafe { libc::kill(pid, signal) };
 }
 
-/// Whether there is a file here that can be read: `/proc` entries, sockets.
-pub fn exists(path: impl AsRef<Path>) -> bool {
-    path.as_ref().exists()
+/// Kills a process as nothing in it can prevent.
+pub fn kill(pid: i32) {
+    signal(pid, libc::SIGKILL);
 }

@@ -34,7 +34,7 @@ pub enum Said {
 /// What a loop has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Launches that the driver accepted.
+    /// Launches that the driver accepted; a graph is one.
     pub launches: u64,
     /// Wall time, in nanoseconds.
     pub elapsed_ns: u64,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS};
-use weir_tests::program::{Budget, Finished};
+use weir_tests::program::{Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
-use crate::{bare_python, budgeted_python};
+use crate::{SWEEP, bare_python, budgeted_python};
 
 type Counts = BTreeMap<String, u64>;
 
@@ -34,6 +34,17 @@ fn does_the_same_and_is_seen(script: &str) {
     assert_eq!(by_driver_alone, by_driver, "calls that reach the driver, without and with Weir");
     assert!(COUNTED_LAUNCHES.iter().any(|name| by_driver.contains_key(*name)), "it launched: {by_driver:?}");
     assert_eq!(seen_by_weir(&under_weir), by_driver, "Weir's count against the driver's own");
+}
+
+#[test]
+fn every_way_to_launch_or_to_get_memory_is_counted_under_its_own_name() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let run = Program::under_weir(&gpu, None, Budget::default(), SWEEP).run().well();
+    let made: serde_json::Value = serde_json::from_str(&run.stdout[0]).expect("one JSON line");
+    let made = counted(serde_json::from_value(made["calls"].clone()).expect("counts by name"));
+    assert!(COUNTED_LAUNCHES.iter().all(|name| name.is_empty() || made.contains_key(*name)), "{made:?}");
+    assert_eq!(made, counted(gpu.calls()), "the program's own count against the driver's");
+    assert_eq!(made, seen_by_weir(&run), "the program's own count against Weir's");
 }
 
 #[test]

@@ -105,9 +105,35 @@ fn a_killed_waiter_at_the_gate_leaves_the_gate_to_its_sibling() {
     let start = || Looping::start(Program::under_weir(&gpu, Some(&node), slow, LOOP));
     // With 10 % between them, either is at the gate nearly all the time.
     let (doomed, mut heir) = (start(), start());
-    heir.report();
     program::kill(doomed.pid);
-    heir.report();
-    wait::until("launches of the sibling", || (heir.report().launches > 0).then_some(()));
+    heir.goes_on(1000);
     assert_eq!(doomed.finish().status.code(), Some(137));
+}
+
+#[test]
+fn a_stopped_process_holds_nobody_up_and_goes_on_when_it_may() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut stopped = Looping::start(Program::under_weir(&gpu, Some(&node), VICTIM, LOOP));
+    let mut neighbour = Looping::start(Program::under_weir(&gpu, Some(&node), NEIGHBOUR, LOOP));
+    program::signal(stopped.pid, libc::SIGSTOP);
+    wait::until("the sight of it", || {
+        (node.tenant(VICTIM.name).expect("it is there").state == "stopped").then_some(())
+    });
+    neighbour.goes_on(1000);
+    program::signal(stopped.pid, libc::SIGCONT);
+    stopped.goes_on(1000);
+}
+
+#[test]
+fn a_killed_node_manager_stops_nobody_and_the_memory_limit_stays() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let mut node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut orphan = Looping::start(Program::under_weir(&gpu, Some(&node), VICTIM, LOOP));
+    node.kill();
+    // More than a second's worth, alone on the GPU: past the moment at which the manager counts as gone.
+    orphan.goes_on(60_000);
+    assert_eq!(orphan.allocate("1GiB"), "CUDA_SUCCESS");
+    assert_eq!(orphan.allocate("1100MiB"), "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(orphan.finish().status.code(), Some(0), "the program ends as it would");
 }

@@ -19,6 +19,9 @@ use weir_tests::simgpu::SimGpu;
 /// The loop client of this build.
 const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
 
+/// The program that calls everything of this build.
+const SWEEP: &str = env!("CARGO_BIN_EXE_weir-sweep");
+
 /// One of the Python clients, bare.
 fn bare_python(gpu: &SimGpu, script: &str) -> Program {
     for_tinygrad(Program::bare(gpu, python())).arg(client(script))
@@ -29,7 +32,7 @@ fn budgeted_python(gpu: &SimGpu, node: Option<&Node<'_>>, budget: Budget<'_>, sc
     for_tinygrad(Program::under_weir(gpu, node, budget, python())).arg(client(script))
 }
 
-/// What tinygrad wants to hear; nobody else listens.
+/// What tinygrad wants to hear, and no cache that other runs would share; nobody else listens.
 fn for_tinygrad(program: Program) -> Program {
     program.env("DEV", "CUDA").env("TRAINING", "1").env("CACHELEVEL", "0")
 }

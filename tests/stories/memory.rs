@@ -7,7 +7,7 @@ use weir_tests::program::{self, Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
-use crate::{LOOP, budgeted_python};
+use crate::{LOOP, SWEEP, budgeted_python};
 
 /// A tenant with 2 GiB and half of the GPU.
 const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
@@ -29,8 +29,7 @@ fn error_over_the_limit(script: &str, steps: &str) -> String {
     let node = Node::start(&gpu, "policy = \"static\"\n");
     let mut other = looping(&gpu, &node, OTHER);
     let run = budgeted_python(&gpu, Some(&node), SMALL, script).args([steps, "3072"]).run().well();
-    other.report();
-    wait::until("launches of the other tenant", || (other.report().launches > 0).then_some(()));
+    other.goes_on(1000);
     assert!(run.summary()["refused"].as_u64() > Some(0), "{}", run.stderr);
     assert_eq!(other.finish().well().summary()["refused"], 0);
     figures(&run)["error"].as_str().expect("an error").to_owned()
@@ -75,6 +74,23 @@ fn driver_and_nvml_show_the_budget_and_the_tenants_own_use() {
 }
 
 #[test]
+fn every_way_to_get_device_memory_is_charged_and_all_of_it_given_back() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let run = Program::under_weir(&gpu, None, SMALL, SWEEP).run().well();
+    let seen = figures(&run);
+    let took = seen["took_bytes"].as_object().expect("bytes by function");
+    for (function, bytes) in took {
+        let (bytes, asked) = (bytes.as_u64(), Some(8 << 20));
+        match function.as_str() {
+            "cuMemRelease" => assert_eq!(bytes, Some(0), "the mapping keeps what the last handle leaves"),
+            _ => assert!(bytes >= asked, "{function}: {bytes:?}"),
+        }
+    }
+    assert!(took.len() >= 12, "{took:?}");
+    assert_eq!(seen["free_bytes"][0], seen["free_bytes"][1], "all was given back");
+}
+
+#[test]
 fn freed_memory_can_be_had_again() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");
@@ -106,8 +122,7 @@ fn a_limit_set_below_use_refuses_new_memory_and_takes_none_away() {
     let done = node.set("small", &["--memory", "512MiB"]);
     assert!(done.over_limit_bytes >= 512 << 20, "{done:?}");
     assert_eq!(small.allocate("1MiB"), "CUDA_ERROR_OUT_OF_MEMORY");
-    small.report();
-    wait::until("launches after the change", || (small.report().launches > 0).then_some(()));
+    small.goes_on(1000);
     node.set("small", &["--memory", "2GiB"]);
     assert_eq!(small.allocate("1MiB"), "CUDA_SUCCESS");
 }

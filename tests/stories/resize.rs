@@ -70,6 +70,25 @@ fn a_swap_of_shares_holds_within_a_second_while_both_run() {
 }
 
 #[test]
+fn prices_that_nobody_told_are_learnt_while_two_share() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (big, small) = (start(&gpu, &node, "big", "60%"), start(&gpu, &node, "small", "30%"));
+    assert_near(shares(&gpu, [big.pid, small.pid]), [60.0, 30.0]);
+}
+
+#[test]
+fn graphs_are_charged_as_the_launches_in_them() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, PRICED);
+    let budget = |name, share| Budget { name, request: share, limit: share, memory: "2GiB" };
+    let program = |name, share| Program::under_weir(&gpu, Some(&node), budget(name, share), LOOP);
+    let graphs = Looping::start(program("graphs", "30%").arg("--graph"));
+    let kernels = Looping::start(program("kernels", "60%"));
+    assert_near(shares(&gpu, [graphs.pid, kernels.pid]), [30.0, 60.0]);
+}
+
+#[test]
 fn what_an_idle_tenant_leaves_is_lent_and_given_back() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, PRICED);

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use weir_tests::program::{Budget, Finished, Program};
+use weir_tests::program::{self, Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
 use crate::LOOP;
@@ -22,6 +22,18 @@ fn the_programs_exit_code_is_the_commands() {
 fn a_program_that_a_signal_ended_gives_128_and_the_signal() {
     assert_eq!(run("sh", &["-c", "kill -KILL $$"]).status.code(), Some(137));
     assert_eq!(run("sh", &["-c", "kill -TERM $$"]).status.code(), Some(143));
+}
+
+#[test]
+fn a_signal_to_the_command_reaches_the_program() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let program = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); \
+                   print('ready', flush=True); signal.pause()";
+    let python = Program::under_weir(&gpu, None, Budget::default(), "python3");
+    let mut running = python.args(["-c", program]).start();
+    assert_eq!(running.next_line().as_deref(), Some("ready"));
+    program::signal(running.pid(), libc::SIGTERM);
+    assert_eq!(running.finish().status.code(), Some(9));
 }
 
 #[test]

@@ -112,8 +112,11 @@ pub extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) -> CUre
 }
 
 /// Looks up our own exports.
+///
+/// # Safety
+/// `symbol` is a C string.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuGetProcAddress(
+pub unsafe extern "C" fn cuGetProcAddress(
     symbol: *const c_char,
     pfn: *mut *mut c_void,
     version: c_int,
@@ -131,8 +134,11 @@ pub extern "C" fn cuGetProcAddress(
 }
 
 /// As above; the status says whether it was found.
+///
+/// # Safety
+/// `symbol` is a C string.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuGetProcAddress_v2(
+pub unsafe extern "C" fn cuGetProcAddress_v2(
     symbol: *const c_char,
     pfn: *mut *mut c_void,
     version: c_int,
@@ -142,7 +148,8 @@ pub extern "C" fn cuGetProcAddress_v2(
     const FOUND: CUdriverProcAddressQueryResult = 0;
     const NOT_FOUND: CUdriverProcAddressQueryResult = 1;
     let mut address = std::ptr::null_mut();
-    cuGetProcAddress(symbol, &raw mut address, version, flags);
+    // SAFETY: by our own contract.
+    unsafe { cuGetProcAddress(symbol, &raw mut address, version, flags) };
     answer(status, if address.is_null() { NOT_FOUND } else { FOUND });
     answer(pfn, address)
 }

@@ -169,12 +169,14 @@ impl Gate {
     }
 
     fn manager_is_gone(&self, epoch: u64, now: Nanos) -> bool {
-        // Relaxed: these words are only about themselves; a race between threads moves the moment of the switch
-        // by one question.
+        // The stamp before the epoch, and read behind it (Release, Acquire): whoever finds the epoch known finds the
+        // stamp that belongs to it, not one from before an idle hour.
+        let known = self.epoch.load(Ordering::Acquire) == epoch;
         let moved_at = Nanos(self.epoch_moved_at.load(Ordering::Relaxed));
         let first = moved_at == Nanos(0); // a page that is younger than its first tick is not stale
-        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch || first {
+        if !known || first {
             self.epoch_moved_at.store(now.0, Ordering::Relaxed);
+            self.epoch.store(epoch, Ordering::Release);
             self.stale.store(0, Ordering::Relaxed);
             return false;
         }

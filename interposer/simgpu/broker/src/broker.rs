@@ -16,6 +16,8 @@ use crate::machine::Gpu;
 
 /// Events taken from epoll at once.
 const EVENTS: usize = 256;
+/// How long a broker stays for its first client at least, however short it lingers: somebody has just started it.
+const FIRST: Duration = Duration::from_secs(5);
 
 /// Whose event it is, as epoll keeps it: client number x 4 + kind.
 #[derive(Clone, Copy)]
@@ -63,6 +65,8 @@ pub struct Broker {
     /// Given up for a moment when descriptors run out, to accept and refuse.
     reserve: Option<OwnedFd>,
     lonely_since: Instant,
+    /// Some client has said hello.
+    pub welcomed: bool,
 }
 
 impl Broker {
@@ -75,8 +79,18 @@ impl Broker {
         let reserve = Some(rustix::io::fcntl_dupfd_cloexec(&listener, 0)?);
         let gpus = Gpu::all(&config, weir_simgpu_link::now_ns());
         let (clients, batch) = (Vec::new(), Vec::new());
-        let lonely_since = Instant::now();
-        Ok(Self { config, gpus, clients, epoll, last_context: 0, batch, listener, reserve, lonely_since })
+        Ok(Self {
+            config,
+            gpus,
+            clients,
+            epoll,
+            last_context: 0,
+            batch,
+            listener,
+            reserve,
+            lonely_since: Instant::now(),
+            welcomed: false,
+        })
     }
 
     /// Serves until the last client has been gone for the configured time.
@@ -114,6 +128,7 @@ impl Broker {
             return Some(nap);
         }
         let linger = Duration::from_millis(self.config.linger_ms);
+        let linger = if self.welcomed { linger } else { linger.max(FIRST) };
         let left = linger.checked_sub(self.lonely_since.elapsed()).filter(|left| !left.is_zero())?;
         Some(Some(nap.map_or(left, |nap| nap.min(left))))
     }

@@ -100,6 +100,7 @@ impl Broker {
             }
         }
         client.kind = Some(kind);
+        self.welcomed = true;
         Ok((reply, fds))
     }
 

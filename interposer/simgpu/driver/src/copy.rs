@@ -1,5 +1,6 @@
 //! Copies of one, two and three dimensions, between host, device and arrays.
 
+mod batch;
 mod calls;
 
 use std::ffi::*;

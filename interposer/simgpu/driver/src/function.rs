@@ -8,11 +8,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use weir_abi::types::*;
 
 use crate::api::Driver;
-use crate::attributes::{
-    BLOCKS_PER_SM, REGISTERS_PER_SM, REGISTERS_PER_THREAD, SHARED_KEPT, SHARED_PER_BLOCK, SHARED_PER_SM,
-    THREADS_PER_BLOCK, THREADS_PER_SM,
-};
+use crate::attributes::{REGISTERS_PER_THREAD, SHARED_PER_BLOCK, THREADS_PER_BLOCK};
 use crate::edge::{Answer, put, put_optional};
+use crate::image::Parameter;
 use crate::launch::Older;
 use crate::module::Module;
 use crate::price::Price;
@@ -32,6 +30,8 @@ pub struct Function {
     /// Its handle.
     pub handle: Handle,
     name: CString,
+    /// `None` for one of a binary image, which is not read that far.
+    parameters: Option<Vec<Parameter>>,
     module: AtomicPtr<c_void>,
     /// What launches of it cost.
     pub price: Price,
@@ -41,7 +41,7 @@ pub struct Function {
 }
 
 /// A new function.
-pub fn create(name: &CStr, module: &Module) -> Answer<&'static Function> {
+pub fn create(name: &CStr, module: &Module, parameters: Option<Vec<Parameter>>) -> Answer<&'static Function> {
     let price = Price::of_name(&name.to_string_lossy(), session::current()?.config());
     let set = [const { AtomicI32::new(0) }; ATTRIBUTES];
     set[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as usize].store(SHARED_BY_DEFAULT, Ordering::Relaxed);
@@ -49,7 +49,15 @@ pub fn create(name: &CStr, module: &Module) -> Answer<&'static Function> {
     let module = AtomicPtr::new(module.handle.raw());
     let name = name.to_owned();
     Ok(FUNCTIONS
-        .insert_with(|handle| Function { handle, name, module, price, set, older: Mutex::default() })?
+        .insert_with(|handle| Function {
+            handle,
+            name,
+            parameters,
+            module,
+            price,
+            set,
+            older: Mutex::default(),
+        })?
         .1)
 }
 
@@ -67,6 +75,10 @@ impl Function {
     pub fn unload(&self) {
         // It cannot be gone already: only its module unloads it, once.
         let _gone = FUNCTIONS.remove(self.handle.raw());
+    }
+
+    fn parameters(&self) -> Answer<&[Parameter]> {
+        self.parameters.as_deref().ok_or(CUDA_ERROR_NOT_SUPPORTED)
     }
 
     fn attribute(&self, which: CUfunction_attribute) -> Answer<c_int> {
@@ -93,50 +105,10 @@ impl Function {
     }
 }
 
-/// How many blocks of this shape fit on one SM: the least of what threads, registers, shared memory and the
-/// block slots allow.
-pub fn blocks_per_sm(threads: u32, shared_bytes: usize) -> u32 {
-    if threads == 0 || threads > THREADS_PER_BLOCK {
-        return 0;
-    }
-    let warps = threads.next_multiple_of(32);
-    let shared = u32::try_from(shared_bytes).unwrap_or(u32::MAX).saturating_add(SHARED_KEPT);
-    let by_registers = REGISTERS_PER_SM / (warps * REGISTERS_PER_THREAD);
-    BLOCKS_PER_SM.min(THREADS_PER_SM / warps).min(by_registers).min(SHARED_PER_SM / shared)
-}
-
-fn occupancy(out: *mut c_int, function: CUfunction, threads: c_int, shared_bytes: usize) -> Answer {
-    of(function)?;
-    let threads =
-        u32::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    put(out, blocks_per_sm(threads, shared_bytes).cast_signed())
-}
-
-/// The largest block with the most threads on an SM, and how many such blocks fill the device.
-fn best_block(
-    grid: *mut c_int,
-    block: *mut c_int,
-    function: CUfunction,
-    shared: CUoccupancyB2DSize,
-    fixed: usize,
-    limit: c_int,
-) -> Answer {
-    of(function)?;
-    let most = u32::try_from(limit)
-        .ok()
-        .filter(|limit| *limit > 0)
-        .unwrap_or(THREADS_PER_BLOCK)
-        .min(THREADS_PER_BLOCK);
-    let shared_of = |threads: u32| match shared {
-        // SAFETY: the caller's own function, which the driver API asks it to pass for this purpose.
-        Some(shared) => unsafe { shared(threads.cast_signed()) },
-        None => fixed,
-    };
-    let filled = |threads: &u32| blocks_per_sm(*threads, shared_of(*threads)) * threads;
-    let best = (32..=most).step_by(32).max_by_key(filled).unwrap_or(most);
-    let sms = crate::device::multiprocessors(crate::context::current()?.device)?;
-    put(block, best.cast_signed())?;
-    put(grid, (blocks_per_sm(best, shared_of(best)) * sms).cast_signed())
+fn put_parameter(function: CUfunction, index: usize, offset: *mut usize, bytes: *mut usize) -> Answer {
+    let parameter = of(function)?.parameters()?.get(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    put_optional(bytes, parameter.bytes);
+    put(offset, parameter.offset)
 }
 
 fn put_name(out: *mut *const c_char, function: CUfunction) -> Answer {
@@ -190,6 +162,32 @@ impl Driver {
         put_name(out, kernel)
     }
 
+    pub fn cuFuncGetParamInfo(
+        function: CUfunction,
+        index: usize,
+        offset: *mut usize,
+        bytes: *mut usize,
+    ) -> Answer {
+        put_parameter(function, index, offset, bytes)
+    }
+
+    pub fn cuKernelGetParamInfo(
+        kernel: CUkernel,
+        index: usize,
+        offset: *mut usize,
+        bytes: *mut usize,
+    ) -> Answer {
+        put_parameter(kernel, index, offset, bytes)
+    }
+
+    pub fn cuFuncGetParamCount(function: CUfunction, count: *mut usize) -> Answer {
+        put(count, of(function)?.parameters()?.len())
+    }
+
+    pub fn cuKernelGetParamCount(kernel: CUkernel, count: *mut usize) -> Answer {
+        put(count, of(kernel)?.parameters()?.len())
+    }
+
     pub fn cuFuncGetModule(out: *mut CUmodule, function: CUfunction) -> Answer {
         put(out, of(function)?.module.load(Ordering::Relaxed))
     }
@@ -206,73 +204,5 @@ impl Driver {
 
     pub fn cuFuncLoad(function: CUfunction) -> Answer {
         of(function).map(drop)
-    }
-
-    pub fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        out: *mut c_int,
-        function: CUfunction,
-        threads: c_int,
-        shared_bytes: usize,
-    ) -> Answer {
-        occupancy(out, function, threads, shared_bytes)
-    }
-
-    pub fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        out: *mut c_int,
-        function: CUfunction,
-        threads: c_int,
-        shared_bytes: usize,
-        _flags: c_uint,
-    ) -> Answer {
-        occupancy(out, function, threads, shared_bytes)
-    }
-
-    pub fn cuOccupancyMaxPotentialBlockSize(
-        grid: *mut c_int,
-        block: *mut c_int,
-        function: CUfunction,
-        shared: CUoccupancyB2DSize,
-        fixed: usize,
-        limit: c_int,
-    ) -> Answer {
-        best_block(grid, block, function, shared, fixed, limit)
-    }
-
-    pub fn cuOccupancyMaxPotentialBlockSizeWithFlags(
-        grid: *mut c_int,
-        block: *mut c_int,
-        function: CUfunction,
-        shared: CUoccupancyB2DSize,
-        fixed: usize,
-        limit: c_int,
-        _flags: c_uint,
-    ) -> Answer {
-        best_block(grid, block, function, shared, fixed, limit)
-    }
-
-    pub fn cuOccupancyAvailableDynamicSMemPerBlock(
-        out: *mut usize,
-        function: CUfunction,
-        blocks: c_int,
-        threads: c_int,
-    ) -> Answer {
-        of(function)?;
-        let blocks =
-            u32::try_from(blocks).ok().filter(|blocks| *blocks > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let threads = u32::try_from(threads).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        if blocks > blocks_per_sm(threads, 0) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        put(out, (SHARED_PER_SM / blocks).saturating_sub(SHARED_KEPT).min(SHARED_PER_BLOCK) as usize)
-    }
-
-    pub fn cuOccupancyMaxActiveClusters(
-        out: *mut c_int,
-        function: CUfunction,
-        _config: *const CUlaunchConfig,
-    ) -> Answer {
-        of(function)?;
-        put_optional(out, 0);
-        Err(CUDA_ERROR_INVALID_CLUSTER_SIZE) // compute capability 8.0 has no clusters
     }
 }

@@ -16,6 +16,7 @@ use weir_abi::types::*;
 pub use exec::Exec;
 
 use crate::edge::Answer;
+use crate::kept_attributes::Kept;
 use crate::locked;
 use crate::registry::{Handle, Registry};
 use crate::work::Work;
@@ -38,6 +39,7 @@ struct Node {
     handle: Option<Handle>,
     work: Work,
     after: Vec<usize>,
+    kept: Kept,
 }
 
 /// What a node's handle stands for.
@@ -80,7 +82,7 @@ impl Graph {
     /// Adds a node and answers its place.
     pub fn add(&self, work: Work, after: Vec<usize>) -> usize {
         let mut nodes = locked(&self.nodes);
-        nodes.push(Some(Node { handle: None, work, after }));
+        nodes.push(Some(Node { handle: None, work, after, kept: Kept::default() }));
         nodes.len() - 1
     }
 
@@ -143,6 +145,15 @@ impl Graph {
         }
         node.work = work;
         Ok(())
+    }
+
+    /// The launch attributes of a kernel node.
+    fn kept<T>(&self, place: usize, use_them: impl FnOnce(&mut Kept) -> Answer<T>) -> Answer<T> {
+        let mut nodes = locked(&self.nodes);
+        match nodes.get_mut(place).and_then(Option::as_mut) {
+            Some(Node { work: Work::Kernel(_), kept, .. }) => use_them(kept),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     /// Every edge, as the places of its two ends.

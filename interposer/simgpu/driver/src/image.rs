@@ -12,11 +12,29 @@ const ELF: u32 = u32::from_le_bytes(*b"\x7fELF");
 const FAT_BINARY: u32 = 0xba55_ed50;
 const FAT_BINARY_WRAPPER: u32 = 0x4662_43b1;
 
+/// A kernel as PTX declares it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its name, as the linker has it.
+    pub name: String,
+    /// Its parameters, in order.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Where a kernel's parameter lies, in bytes from the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Where it begins.
+    pub offset: usize,
+    /// How long it is.
+    pub bytes: usize,
+}
+
 /// What an image is known to hold.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Image {
     /// The names of its kernels; `None` for a binary, which has any.
-    pub kernels: Option<Vec<String>>,
+    pub kernels: Option<Vec<Kernel>>,
     /// Its variables in device memory, with their sizes in bytes.
     pub variables: HashMap<String, usize>,
 }
@@ -47,21 +65,21 @@ impl Image {
         if !text.contains(".version") {
             return Err(CUDA_ERROR_INVALID_IMAGE);
         }
-        let lines = text.lines().map(|line| line.split("//").next().unwrap_or(""));
-        let mut image = Image { kernels: Some(Vec::new()), variables: HashMap::new() };
-        for line in lines {
-            if let Some((_, rest)) = line.split_once(".entry ") {
-                image.kernels.get_or_insert_default().extend(name_of(rest).map(str::to_owned));
-            } else if line.contains(".global ") || line.contains(".const ") {
-                image.variables.extend(variable(line));
-            }
-        }
-        Ok(image)
+        let bare: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
+        let global = |line: &&&str| line.contains(".global ") || line.contains(".const ");
+        // A parameter that points to global memory says so in the same word.
+        let variables = bare.iter().filter(global).filter(|line| !line.contains(".param ")).copied();
+        let variables = variables.filter_map(variable).collect();
+        let kernels = bare.join("\n").split(".entry ").skip(1).filter_map(kernel).collect();
+        Ok(Image { kernels: Some(kernels), variables })
     }
 
-    /// Whether it has, or may have, a kernel of this name.
-    pub fn has_kernel(&self, name: &str) -> bool {
-        self.kernels.as_ref().is_none_or(|kernels| kernels.iter().any(|kernel| kernel == name))
+    /// The kernel of this name; of a binary all that is known of it is the name.
+    pub fn kernel(&self, name: &str) -> Option<Option<&Kernel>> {
+        match &self.kernels {
+            Some(kernels) => kernels.iter().find(|kernel| kernel.name == name).map(Some),
+            None => Some(None),
+        }
     }
 }
 
@@ -70,6 +88,30 @@ fn name_of(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|c: char| !(c.is_alphanumeric() || "_$%".contains(c))).unwrap_or(text.len());
     (end > 0).then(|| &text[..end])
+}
+
+/// What follows `.entry`: a name and, in brackets, parameters.
+fn kernel(text: &str) -> Option<Kernel> {
+    let name = name_of(text)?.to_owned();
+    let list = text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("", |(list, _)| list);
+    let mut end = 0_usize;
+    let mut place = |declaration: &str| {
+        let (_, bytes) = variable(declaration)?;
+        let offset = end.checked_next_multiple_of(alignment(declaration)?)?;
+        end = offset.checked_add(bytes)?;
+        Some(Parameter { offset, bytes })
+    };
+    Some(Kernel { name, parameters: list.split(',').filter_map(&mut place).collect() })
+}
+
+/// What a parameter's address must be a multiple of: said for arrays, and else its size. What follows `.ptr` is
+/// about the memory that it points to.
+fn alignment(declaration: &str) -> Option<usize> {
+    let own = declaration.split(".ptr").next()?;
+    match own.split_once(".align ") {
+        Some((_, rest)) => rest.split_whitespace().next()?.parse().ok().filter(|align| *align > 0),
+        None => variable(declaration).map(|(_, bytes)| bytes.max(1)),
+    }
 }
 
 /// `.visible .global .align 4 .b8 table[1024];`: name and bytes.
@@ -96,14 +138,25 @@ mod tests {
              .visible .entry saxpy(\n.entry _Z3addv() { } // .entry none",
         )
         .expect("PTX");
-        assert_eq!(image.kernels, Some(vec!["saxpy".to_owned(), "_Z3addv".to_owned()]));
+        let names: Vec<&str> = image.kernels.iter().flatten().map(|kernel| kernel.name.as_str()).collect();
+        assert_eq!(names, ["saxpy", "_Z3addv"]);
         assert_eq!(image.variables, HashMap::from([("table".to_owned(), 1024), ("factor".to_owned(), 4)]));
-        assert!(image.has_kernel("saxpy") && !image.has_kernel("none"));
+        assert!(image.kernel("saxpy").is_some() && image.kernel("none").is_none());
+    }
+
+    #[test]
+    fn parameters_lie_as_the_compiler_lays_them() {
+        let kernel = kernel(
+            "k(\n.param .u64 .ptr .global .align 4 k_0,\n.param .u32 k_1,\n.param .align 8 .b8 k_2[16],\n.param .u8 k_3)",
+        );
+        let places: Vec<_> =
+            kernel.iter().flat_map(|kernel| &kernel.parameters).map(|p| (p.offset, p.bytes)).collect();
+        assert_eq!(places, [(0, 8), (8, 4), (16, 16), (32, 1)]);
     }
 
     #[test]
     fn a_binary_may_hold_any_kernel_and_garbage_none() {
-        assert!(Image::at(c"\x7fELF".as_ptr().cast()).expect("ELF").has_kernel("any"));
+        assert!(Image::at(c"\x7fELF".as_ptr().cast()).expect("ELF").kernel("any") == Some(None));
         assert_eq!(Image::at(c"\x01\x02\x03\x04".as_ptr().cast()), Err(CUDA_ERROR_INVALID_IMAGE));
         assert_eq!(Image::from_ptx("no header"), Err(CUDA_ERROR_INVALID_IMAGE));
     }

@@ -9,7 +9,7 @@ use weir_abi::types::*;
 use crate::api::Driver;
 use crate::edge::{Answer, put, put_optional, text};
 use crate::function::{self, Function};
-use crate::image::Image;
+use crate::image::{Image, Kernel};
 use crate::registry::{Handle, Registry};
 use crate::{capture, context, locked, memory};
 
@@ -53,10 +53,8 @@ impl Module {
         if let Some(function) = functions.get(name) {
             return Ok(function);
         }
-        if !self.image.has_kernel(&name.to_string_lossy()) {
-            return Err(CUDA_ERROR_NOT_FOUND);
-        }
-        let function = function::create(name, self)?;
+        let known = self.image.kernel(&name.to_string_lossy()).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let function = function::create(name, self, known.map(|kernel| kernel.parameters.clone()))?;
         functions.insert(name.to_owned(), function);
         Ok(function)
     }
@@ -77,8 +75,8 @@ impl Module {
     /// Every kernel that the image is known to have.
     fn kernels(&'static self) -> Answer<Vec<*mut c_void>> {
         let names = self.image.kernels.as_deref().unwrap_or_default();
-        let handle = |name: &String| {
-            let name = CString::new(name.as_str()).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+        let handle = |kernel: &Kernel| {
+            let name = CString::new(kernel.name.as_str()).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
             Ok(self.function(name.as_ptr())?.handle.raw())
         };
         names.iter().map(handle).collect()

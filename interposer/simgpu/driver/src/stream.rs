@@ -11,9 +11,10 @@ use weir_abi::types::*;
 use crate::api::{Driver, null_stream_is_per_thread};
 use crate::capture::{self, Membership};
 use crate::context::{self, Context, PRIORITIES};
-use crate::edge::{Answer, put, put_optional};
+use crate::edge::{Answer, get, put, put_optional};
 use crate::effects::Effect;
 use crate::event;
+use crate::kept_attributes::{Kept, OF_STREAMS};
 use crate::registry::{Handle, Registry};
 use crate::work::Work;
 use crate::{locked, pool, session};
@@ -44,6 +45,8 @@ pub struct Stream {
     kind: Kind,
     priority: c_int,
     id: u64,
+    /// What launch attributes it was given.
+    kept: Mutex<Kept>,
     /// The capture that this stream takes part in.
     pub capture: Mutex<Option<Membership>>,
     /// Where the stream's thread takes its work from, if it has one.
@@ -67,6 +70,7 @@ pub fn create(context: &'static Context, kind: Kind, priority: c_int) -> Answer<
         kind,
         priority,
         id,
+        kept: Mutex::default(),
         capture: Mutex::new(None),
         effects: Mutex::new(None),
     });
@@ -206,8 +210,30 @@ impl Driver {
     }
 
     pub fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) -> Answer {
-        of(dst)?;
-        of(src).map(drop)
+        let kept = locked(&of(src)?.kept).clone();
+        *locked(&of(dst)?.kept) = kept;
+        Ok(())
+    }
+
+    pub fn cuStreamGetAttribute(
+        stream: CUstream,
+        id: CUlaunchAttributeID,
+        out: *mut CUlaunchAttributeValue,
+    ) -> Answer {
+        let stream = of(stream)?;
+        if id == CU_LAUNCH_ATTRIBUTE_PRIORITY {
+            return put(out.cast(), stream.priority);
+        }
+        put(out.cast(), locked(&stream.kept).get(OF_STREAMS, id)?)
+    }
+
+    pub fn cuStreamSetAttribute(
+        stream: CUstream,
+        id: CUlaunchAttributeID,
+        value: *const CUlaunchAttributeValue,
+    ) -> Answer {
+        // A stream's priority is fixed when it is made: not among what it keeps.
+        locked(&of(stream)?.kept).set(OF_STREAMS, id, get(value.cast())?)
     }
 
     pub fn cuStreamAttachMemAsync(

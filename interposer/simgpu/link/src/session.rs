@@ -18,6 +18,9 @@ use crate::socket::{self, SocketError};
 use crate::spawn::{self, SpawnError};
 use submit::Producer;
 
+/// Brokers tried before one that hangs up is taken for a failure: each may just be leaving.
+const TRIES: usize = 10;
+
 /// Why something did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -69,11 +72,14 @@ impl Session {
     /// [`SessionError::Spawn`] tells in full sentences why there is no broker (a bad configuration, say).
     pub fn connect(kind: Kind) -> Result<Self, SessionError> {
         let dir = place::directory();
-        match Self::over(spawn::connect_or_start(&dir)?, kind) {
-            // The broker was just leaving: the next one is there at once.
-            Err(SessionError::Lost(_)) => Self::over(spawn::connect_or_start(&dir)?, kind),
-            other => other,
+        for _ in 1..TRIES {
+            match Self::over(spawn::connect_or_start(&dir)?, kind) {
+                // The broker was just leaving: the next one is there at once.
+                Err(SessionError::Lost(SocketError::Closed | SocketError::System(_))) => {}
+                other => return other,
+            }
         }
+        Self::over(spawn::connect_or_start(&dir)?, kind)
     }
 
     /// Opens a session over a connected socket.

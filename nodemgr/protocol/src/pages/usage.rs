@@ -41,13 +41,10 @@ pub const COUNTED_LAUNCHES: [&str; 16] = [
 
 /// The memory calls that a process counts, by exported symbol. An index into this table is an index into
 /// [`ProcessSlot::memory_calls`].
-pub const COUNTED_MEMORY_CALLS: [&str; 31] = [
+pub const COUNTED_MEMORY_CALLS: [&str; 22] = [
     "cuMemAlloc_v2",
-    "cuMemAlloc",
     "cuMemFree_v2",
-    "cuMemFree",
     "cuMemAllocPitch_v2",
-    "cuMemAllocPitch",
     "cuMemAllocManaged",
     "cuMemAllocAsync",
     "cuMemAllocAsync_ptsz",
@@ -55,22 +52,16 @@ pub const COUNTED_MEMORY_CALLS: [&str; 31] = [
     "cuMemAllocFromPoolAsync_ptsz",
     "cuMemFreeAsync",
     "cuMemFreeAsync_ptsz",
-    "cuMemPoolCreate",
-    "cuMemPoolDestroy",
     "cuMemCreate",
     "cuMemRelease",
     "cuMemRetainAllocationHandle",
     "cuMemMap",
     "cuMemUnmap",
-    "cuMemImportFromShareableHandle",
     "cuArrayCreate_v2",
-    "cuArrayCreate",
     "cuArray3DCreate_v2",
-    "cuArray3DCreate",
     "cuArrayDestroy",
     "cuMipmappedArrayCreate",
     "cuMipmappedArrayDestroy",
-    "cuMemPoolTrimTo",
     "cuMemGetInfo_v2",
     "cuDeviceTotalMem_v2",
 ];

@@ -46,7 +46,7 @@ macro_rules! driver {
 
 driver! {
     cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxSynchronize, cuModuleLoadData, cuModuleGetFunction,
-    cuStreamCreate, cuEventCreate, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemAlloc_v2, cuMemFree_v2,
+    cuStreamBeginCapture_v2, cuStreamEndCapture, cuGraphInstantiateWithFlags, cuGraphLaunch, cuStreamCreate, cuEventCreate, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemAlloc_v2, cuMemFree_v2,
 }
 
 /// The driver with the primary context of one GPU.
@@ -147,6 +147,31 @@ impl Driver {
             (self.functions.cuLaunchKernel)(function, blocks, 1, 1, 128, 1, 1, 0, stream, null, null_mut())
         };
         check("cuLaunchKernel", result)
+    }
+
+    /// What `work` launches into the stream, as a graph that is ready.
+    pub fn capture(
+        &self,
+        stream: CUstream,
+        work: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<CUgraphExec, DriverError> {
+        let (mut graph, mut ready) = (null_mut(), null_mut());
+        let functions = &self.functions;
+        // SAFETY: the stream was made above; places for answers; the graph is the one that was captured.
+        unsafe {
+            let begun = (functions.cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+            check("cuStreamBeginCapture", begun)?;
+            work()?;
+            check("cuStreamEndCapture", (functions.cuStreamEndCapture)(stream, &raw mut graph))?;
+            check("cuGraphInstantiate", (functions.cuGraphInstantiateWithFlags)(&raw mut ready, graph, 0))?;
+        }
+        Ok(ready)
+    }
+
+    /// Launches a graph.
+    pub fn launch_graph(&self, graph: CUgraphExec, stream: CUstream) -> Result<(), DriverError> {
+        // SAFETY: both were made above and are never destroyed.
+        check("cuGraphLaunch", unsafe { (self.functions.cuGraphLaunch)(graph, stream) })
     }
 
     /// Device memory.

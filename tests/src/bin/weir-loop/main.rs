@@ -47,6 +47,9 @@ struct Cli {
     /// Steps queued beyond the one that runs; 0 waits for each step.
     #[arg(long, default_value_t = 4)]
     ahead: usize,
+    /// Launch each step as one CUDA graph, captured at the start.
+    #[arg(long, conflicts_with = "streams")]
+    graph: bool,
     /// Streams that take turns.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     streams: u32,

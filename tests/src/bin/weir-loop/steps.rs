@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_abi::types::{CUevent, CUfunction, CUstream};
+use weir_abi::types::{CUevent, CUfunction, CUgraphExec, CUstream};
 
 use crate::driver::{Driver, DriverError};
 use crate::progress::Tally;
@@ -15,6 +15,8 @@ pub struct Steps<'a> {
     streams: Vec<CUstream>,
     /// For each step that may be queued one event per stream, used in turn.
     marks: Vec<Vec<CUevent>>,
+    /// A whole step, if steps are graphs.
+    graph: Option<CUgraphExec>,
     blocks: u32,
     launches_per_step: u32,
     churn_bytes: Option<u64>,
@@ -30,7 +32,22 @@ impl<'a> Steps<'a> {
         let marks = (0..=cli.ahead).map(|_| row()).collect::<Result<_, _>>()?;
         let (blocks, launches_per_step) = (cli.blocks, cli.step);
         let churn_bytes = cli.churn.map(|bytes| bytes.0);
-        Ok(Self { driver, functions, streams, marks, blocks, launches_per_step, churn_bytes, launched: 0 })
+        let mut steps = Self {
+            driver,
+            functions,
+            streams,
+            marks,
+            graph: None,
+            blocks,
+            launches_per_step,
+            churn_bytes,
+            launched: 0,
+        };
+        if cli.graph {
+            let stream = steps.streams[0];
+            steps.graph = Some(driver.capture(stream, || steps.launches(|| ()))?);
+        }
+        Ok(steps)
     }
 
     /// Runs until told otherwise; then waits for what is queued.
@@ -62,15 +79,27 @@ impl<'a> Steps<'a> {
             let pointer = self.driver.allocate(bytes)?;
             self.driver.free(pointer)?;
         }
+        let mut launched = || {
+            let now_ns = tally.now_ns();
+            tally.launched(now_ns - last_ns);
+            last_ns = now_ns;
+        };
+        match self.graph {
+            Some(graph) => self.driver.launch_graph(graph, self.streams[0]).map(|()| launched())?,
+            None => self.launches(launched)?,
+        }
+        Ok(last_ns)
+    }
+
+    /// The launches of one step, each followed by `launched`.
+    fn launches(&mut self, mut launched: impl FnMut()) -> Result<(), DriverError> {
         for _ in 0..self.launches_per_step {
             let function = self.functions[self.launched % self.functions.len()];
             let stream = self.streams[self.launched % self.streams.len()];
             self.driver.launch(function, self.blocks, stream)?;
             self.launched += 1;
-            let now_ns = tally.now_ns();
-            tally.launched(now_ns - last_ns);
-            last_ns = now_ns;
+            launched();
         }
-        Ok(last_ns)
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@ use super::{nodes, place_of};
 use crate::api::Driver;
 use crate::edge::{Answer, get, put};
 use crate::event;
+use crate::kept_attributes::OF_KERNEL_NODES;
 use crate::work::Work;
 
 fn read<T>(node: CUgraphNode, out: *mut T, describe: impl FnOnce(&Work) -> Option<T>) -> Answer {
@@ -35,6 +36,33 @@ impl Driver {
         params: *const CUDA_KERNEL_NODE_PARAMS,
     ) -> Answer {
         write(node, nodes::kernel(&get(params)?)?)
+    }
+
+    pub fn cuGraphKernelNodeGetAttribute(
+        node: CUgraphNode,
+        id: CUlaunchAttributeID,
+        out: *mut CUlaunchAttributeValue,
+    ) -> Answer {
+        let at = place_of(node)?;
+        put(out.cast(), at.graph.kept(at.place, |kept| kept.get(OF_KERNEL_NODES, id))?)
+    }
+
+    pub fn cuGraphKernelNodeSetAttribute(
+        node: CUgraphNode,
+        id: CUlaunchAttributeID,
+        value: *const CUlaunchAttributeValue,
+    ) -> Answer {
+        let (at, value) = (place_of(node)?, get(value.cast())?);
+        at.graph.kept(at.place, |kept| kept.set(OF_KERNEL_NODES, id, value))
+    }
+
+    pub fn cuGraphKernelNodeCopyAttributes(dst: CUgraphNode, src: CUgraphNode) -> Answer {
+        let (to, from) = (place_of(dst)?, place_of(src)?);
+        let copied = from.graph.kept(from.place, |kept| Ok(kept.clone()))?;
+        to.graph.kept(to.place, |kept| {
+            *kept = copied;
+            Ok(())
+        })
     }
 
     pub fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMCPY3D) -> Answer {

@@ -96,7 +96,9 @@ mod tests {
     use crate::work::Work;
 
     fn graph(edges: &[&[usize]]) -> Vec<Option<Node>> {
-        let node = |after: &&[usize]| Some(Node { handle: None, work: Work::Empty, after: after.to_vec() });
+        let node = |after: &&[usize]| {
+            Some(Node { handle: None, work: Work::Empty, after: after.to_vec(), kept: Default::default() })
+        };
         edges.iter().map(node).collect()
     }
 

@@ -1,0 +1,90 @@
+//! How time passes on a device: from event to event, each nanosecond booked once.
+
+use super::{Device, StreamId, lookup};
+use crate::Nanos;
+use crate::concurrency::{FULL, Resident, set_rates};
+use crate::copy::CopyEngine;
+use crate::run_list::Turn;
+
+impl Device {
+    /// Lets time pass until `to`.
+    pub fn advance(&mut self, to: Nanos) {
+        while let Some(next) = self.next_event().filter(|next| *next <= to) {
+            self.pass(next);
+            self.step();
+        }
+        self.pass(to);
+    }
+
+    /// When something happens next if nothing is submitted.
+    pub fn next_event(&mut self) -> Option<Nanos> {
+        self.refresh();
+        let arrival = self.arrivals.front().map(|arrival| arrival.at);
+        let copies = self.engines.iter().filter_map(CopyEngine::next).min();
+        let kernel = Some(self.next_end).filter(|end| *end != Nanos::MAX);
+        [arrival, copies, kernel, self.turn.ends()].into_iter().flatten().min()
+    }
+
+    /// Time passes without an event in between.
+    fn pass(&mut self, to: Nanos) {
+        let passed = to.saturating_sub(self.now);
+        if passed == 0 {
+            return;
+        }
+        self.refresh();
+        self.book(passed);
+        for kernel in self.resident.iter_mut().filter(|kernel| !kernel.spins) {
+            kernel.left = kernel.left.saturating_sub(passed * kernel.rate);
+        }
+        self.now = to;
+    }
+
+    /// Books `passed` ns; each goes to one account, so the sums are exact.
+    fn book(&mut self, passed: Nanos) {
+        if self.resident.is_empty() {
+            let switching = matches!(self.turn, Turn::Switching { .. });
+            *(if switching { &mut self.books.switch } else { &mut self.books.idle }) += passed;
+            return;
+        }
+        self.books.busy += passed;
+        let mut weights: u64 = self.shares.iter().map(|share| share.1).sum();
+        let mut rest = passed;
+        for &(context, weight) in &self.shares {
+            // The last one takes what rounding left over.
+            let part = u128::from(rest) * u128::from(weight) / u128::from(weights.max(1));
+            let part = u64::try_from(part).unwrap_or(rest);
+            weights -= weight;
+            rest -= part;
+            if let Some(owner) = self.contexts[context].as_mut() {
+                owner.true_use += part;
+            }
+        }
+    }
+
+    /// Sets rates, shares and the next end after residents came or went.
+    fn refresh(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        set_rates(&mut self.resident, u64::from(self.spec.knee_permille));
+        self.shares.clear();
+        for kernel in &self.resident {
+            match self.shares.iter_mut().find(|share| share.0 == kernel.context) {
+                Some(share) => share.1 += kernel.weight(),
+                None => self.shares.push((kernel.context, kernel.weight())),
+            }
+        }
+        let first = self.resident.iter().filter_map(Resident::ends_in).min();
+        self.next_end = first.map_or(Nanos::MAX, |first| self.now + first);
+    }
+
+    /// Earliest moment at which a stream can be complete up to `sequence`: when to look again.
+    pub fn earliest(&self, id: StreamId, sequence: u64) -> Nanos {
+        let Some(stream) = lookup(&self.streams, id) else { return self.now };
+        let head = self.resident.iter().find(|kernel| kernel.stream == id);
+        let before = stream.solo_before(sequence);
+        let first = stream.queue.front().map_or(0, |queued| queued.solo_sum.saturating_sub(stream.solo_done));
+        let progress = head.map_or(0, |kernel| first.saturating_sub(kernel.left / FULL));
+        self.now + before.saturating_sub(progress)
+    }
+}

@@ -1,0 +1,84 @@
+//! Calls every function by which a program can launch or get device memory, by its exported name, and prints how
+//! often it called each and how much memory each seemed to take: for stories that compare this with what Weir and
+//! the driver counted. What a call answers does not matter here, only that it was made.
+
+mod launches;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ExitCode;
+use std::ptr::null_mut;
+
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use serde::Serialize;
+use weir_abi::fns;
+use weir_abi::types::*;
+
+/// Calls a driver function of a [`Sweep`], found by `dlsym`, and counts the call.
+macro_rules! call {
+    ($sweep:expr, $function:ident($($argument:expr),* $(,)?)) => {{
+        *$sweep.made.calls.entry(stringify!($function)).or_default() += 1;
+        // SAFETY: the symbol is given the type that weir-abi's table has for it.
+        let function = unsafe { $sweep.library.get::<fns::$function>(concat!(stringify!($function), "\0").as_bytes()) };
+        let function = function.unwrap_or_else(|error| panic!("{error}"));
+        // SAFETY: arguments as the driver's documentation wants them: handles that it gave out, places for answers.
+        unsafe { function($($argument),*) }
+    }};
+}
+pub(crate) use call;
+
+/// What was done.
+#[derive(Default, Serialize)]
+struct Made {
+    /// Calls by exported name.
+    calls: BTreeMap<&'static str, u64>,
+    /// By how much the free memory fell, in bytes, by the function that took it.
+    took_bytes: BTreeMap<&'static str, u64>,
+    /// Free memory before the first and after the last of them, in bytes.
+    free_bytes: [u64; 2],
+}
+
+/// The driver, ready, and what was done with it.
+struct Sweep {
+    library: Library,
+    function: CUfunction,
+    stream: CUstream,
+    made: Made,
+}
+
+const PTX: &[u8] =
+    b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n\0";
+
+impl Sweep {
+    fn start() -> Result<Self, libloading::Error> {
+        // SAFETY: the driver's constructors do nothing but load it.
+        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }?;
+        let mut sweep = Self { library, function: null_mut(), stream: null_mut(), made: Made::default() };
+        let (mut context, mut module) = (null_mut(), null_mut());
+        call!(sweep, cuInit(0));
+        call!(sweep, cuDevicePrimaryCtxRetain(&raw mut context, 0));
+        call!(sweep, cuCtxSetCurrent(context));
+        call!(sweep, cuModuleLoadData(&raw mut module, PTX.as_ptr().cast()));
+        call!(sweep, cuModuleGetFunction(&raw mut sweep.function, module, c"nothing".as_ptr()));
+        call!(sweep, cuStreamCreate(&raw mut sweep.stream, 0));
+        Ok(sweep)
+    }
+}
+
+fn main() -> ExitCode {
+    let mut sweep = match Sweep::start() {
+        Ok(sweep) => sweep,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "weir-sweep: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    launches::all(&mut sweep);
+    memory::all(&mut sweep);
+    call!(sweep, cuCtxSynchronize());
+    match serde_json::to_string(&sweep.made).map(|line| writeln!(std::io::stdout(), "{line}")) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
