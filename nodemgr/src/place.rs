@@ -33,12 +33,15 @@ pub fn own_uid() -> u32 {
 }
 
 impl Place {
-    /// The base directory if none is named: `/run/weir` for root, else below `$XDG_RUNTIME_DIR`, else in `/tmp`.
+    /// The base directory if none is named: `$WEIR_NODE_DIR`, else `/run/weir` for root, else below
+    /// `$XDG_RUNTIME_DIR`, else in `/tmp`.
     pub fn standard() -> Self {
-        let base = match (own_uid(), std::env::var_os("XDG_RUNTIME_DIR")) {
-            (0, _) => PathBuf::from("/run/weir"),
-            (_, Some(runtime)) if !runtime.is_empty() => Path::new(&runtime).join("weir"),
-            (uid, _) => PathBuf::from(format!("/tmp/weir-{uid}")),
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let base = match (own_uid(), set("WEIR_NODE_DIR"), set("XDG_RUNTIME_DIR")) {
+            (_, Some(base), _) => base,
+            (0, None, _) => PathBuf::from("/run/weir"),
+            (_, None, Some(runtime)) => runtime.join("weir"),
+            (uid, None, None) => PathBuf::from(format!("/tmp/weir-{uid}")),
         };
         Self { base }
     }

@@ -53,7 +53,8 @@ impl Program {
         budget: Budget<'_>,
         program: impl AsRef<OsStr>,
     ) -> Self {
-        let mut weir = Self::bare(gpu, gpu.dist().weir()).arg("--json");
+        // Where no node manager can be: one that runs on this machine for other purposes is not the story's.
+        let mut weir = Self::bare(gpu, gpu.dist().weir()).arg("--json").env("WEIR_NODE_DIR", gpu.no_node());
         if let Some(node) = node {
             weir = weir.arg("--dir").arg(node.dir());
         }

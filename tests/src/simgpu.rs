@@ -58,6 +58,11 @@ impl SimGpu {
         &self.dist
     }
 
+    /// A directory of a node manager, which is not there.
+    pub fn no_node(&self) -> PathBuf {
+        self.dir.path().join("no-node")
+    }
+
     /// What makes a program find this machine's GPUs.
     pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
         [

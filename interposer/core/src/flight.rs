@@ -18,12 +18,12 @@ const BOOKS: usize = 64;
 /// Marks outstanding at most: a stream that runs far ahead gets no more of them until some were reached.
 const MARKS: usize = 256;
 
-/// A stream as the driver's calls name it; [`Self::NOWHERE`] if no other thread may put a mark there.
+/// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub u64);
 
 impl Place {
-    /// A thread's own default stream, or a stream that is gone.
+    /// A default stream (a mark in the legacy one would join all others), or a stream that is gone.
     pub const NOWHERE: Self = Self(u64::MAX);
 }
 
@@ -80,11 +80,15 @@ impl Flight {
             .for_each(|book| self.complete(book, self.books[book].submitted.load(Ordering::Relaxed), slot));
     }
 
-    /// Counts `ns` of predicted work on `stream`, a key that tells streams apart, which lies at `place`.
-    pub fn submitted(&self, stream: u64, place: Place, ns: u64, slot: &ProcessSlot) {
+    /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now.
+    pub fn opens(&self, stream: u64, place: Place) {
+        self.books[Self::book(stream)].place.store(place.0, Ordering::Relaxed);
+    }
+
+    /// Counts `ns` of predicted work on `stream`; the stream may be gone by now.
+    pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
         let book = &self.books[Self::book(stream)];
         // Relaxed throughout: sums for a decision that tolerates being a moment late; nothing hangs on them.
-        book.place.store(place.0, Ordering::Relaxed);
         book.submitted.fetch_add(ns, Ordering::Relaxed);
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
@@ -137,8 +141,10 @@ impl Flight {
     pub fn stream_gone(&self, stream: u64, slot: &ProcessSlot) {
         let index = Self::book(stream);
         let _marks = self.marks.lock(); // nobody is putting a mark there now, and nobody will
-        self.books[index].place.store(Place::NOWHERE.0, Ordering::Relaxed);
-        self.complete(index, self.books[index].submitted.load(Ordering::Relaxed), slot);
+        if self.books[index].place.load(Ordering::Relaxed) == stream {
+            self.books[index].place.store(Place::NOWHERE.0, Ordering::Relaxed);
+            self.complete(index, self.books[index].submitted.load(Ordering::Relaxed), slot);
+        }
     }
 
     /// Asks `reached` about marks, oldest first, and counts the work before those that were reached as done. One
@@ -211,6 +217,7 @@ mod tests {
         let process =
             Process { flight: Flight::default(), slot: Box::new(zerocopy::FromZeros::new_zeroed()) };
         process.flight.add_events(1..=8);
+        process.flight.opens(STREAM, Place(STREAM));
         process
     }
 
@@ -223,9 +230,9 @@ mod tests {
     #[test]
     fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
         let Process { flight, slot } = &process();
-        flight.submitted(STREAM, Place(STREAM), 100, slot);
+        flight.submitted(STREAM, 100, slot);
         flight.mark(STREAM, Nanos(100), |_| true);
-        flight.submitted(STREAM, Place(STREAM), 50, slot);
+        flight.submitted(STREAM, 50, slot);
         flight.mark(STREAM, Nanos(100), |_| panic!("50 ns are not worth a mark"));
         flight.harvest(slot, |_| false);
         assert_eq!(in_flight(slot), Nanos(150));
@@ -242,7 +249,7 @@ mod tests {
         let process = process();
         let other = STREAM + 0x40;
         for stream in [STREAM, other] {
-            process.flight.submitted(stream, Place(stream), 100, &process.slot);
+            process.flight.submitted(stream, 100, &process.slot);
             process.flight.mark(stream, Nanos(1), |_| true);
         }
         let slow = std::cell::Cell::new(None);
@@ -257,9 +264,9 @@ mod tests {
     #[test]
     fn the_applications_own_synchronize_drains_what_was_submitted_before_it() {
         let process = process();
-        process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
+        process.flight.submitted(STREAM, 100, &process.slot);
         let before = process.flight.snapshot(None);
-        process.flight.submitted(STREAM, Place(STREAM), 30, &process.slot);
+        process.flight.submitted(STREAM, 30, &process.slot);
         process.flight.drained(&before, &process.slot);
         assert_eq!(process.in_flight(), 30);
         process.flight.drained(&before, &process.slot);
@@ -270,7 +277,7 @@ mod tests {
     fn without_spare_events_work_goes_unmarked_and_a_failed_record_gives_its_event_back() {
         let process = process();
         for _ in 0..20 {
-            process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
+            process.flight.submitted(STREAM, 100, &process.slot);
             process.flight.mark(STREAM, Nanos(1), |_| true);
         }
         let mut asked = 0;
@@ -283,16 +290,17 @@ mod tests {
         process.flight.mark(STREAM, Nanos(1), |_| true);
         process.flight.reset(&process.slot);
         assert_eq!(process.in_flight(), 0);
-        process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
+        process.flight.submitted(STREAM, 100, &process.slot);
         process.flight.mark_all(|_, _| panic!("an event of a context that is gone"));
     }
 
     #[test]
     fn nothing_is_put_into_a_stream_that_is_gone() {
         let process = process();
-        process.flight.submitted(STREAM, Place(STREAM), 100, &process.slot);
+        process.flight.submitted(STREAM, 100, &process.slot);
         process.flight.stream_gone(STREAM, &process.slot);
         assert_eq!(process.in_flight(), 0);
+        process.flight.submitted(STREAM, 100, &process.slot); // launched before, booked only now
         process.flight.mark_all(|_, _| panic!("a mark in a destroyed stream"));
     }
 }

@@ -137,7 +137,8 @@ impl Gate {
     /// Whether a launch that waits should pass as debt, because work is queued and nothing has moved for
     /// max(5 ms, 3 x what is predicted to be outstanding): a kernel may be spinning for what the gate holds back
     /// (gpu-truths, rule 8). At most one per standstill.
-    pub fn stands_still(&self, pages: Pages<'_>, now: Nanos) -> bool {
+    /// Only time since the launch `arrived` counts: before, nobody looked.
+    pub fn stands_still(&self, pages: Pages<'_>, arrived: Nanos, now: Nanos) -> bool {
         let (outstanding, completed) =
             (in_flight(pages.slot), pages.slot.completed_ns.load(Ordering::Relaxed));
         // Relaxed throughout: a lost race costs or saves one forced launch, which is charged all the same.
@@ -148,7 +149,7 @@ impl Gate {
             return false;
         }
         let patience = STANDSTILL.max(Nanos(outstanding.0.saturating_mul(3)));
-        let stands = now.since(since) > patience;
+        let stands = now.since(since.max(arrived)) > patience;
         if stands {
             self.completed_moved_at.store(now.0, Ordering::Relaxed);
         }
@@ -189,7 +190,9 @@ impl Gate {
         if grant.in_flight_cap == Nanos(0) {
             return None;
         }
-        let queued = pages.usage.slots.iter().map(in_flight).fold(0u64, |sum, n| sum.saturating_add(n.0));
+        // Of this process alone: what another one has queued it must see complete itself, and it may be blocked in a
+        // call, or stopped.
+        let queued = in_flight(pages.slot).0;
         // An empty queue always takes one more: never less than one unit.
         let over = queued.checked_sub(grant.in_flight_cap.0).filter(|_| queued > 0)?;
         let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
@@ -348,7 +351,8 @@ mod tests {
     #[test]
     fn a_standstill_lets_one_launch_pass() {
         let tenant = Tenant::new(&grant(10));
-        let stands = |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1 + now_us * 1_000));
+        let stands =
+            |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(1 + now_us * 1_000));
         assert!(!stands(0) && !stands(60_000), "nothing is queued: nobody spins for us");
         tenant.pages().slot.submitted_ns.store(1_000_000, Ordering::Relaxed);
         assert!(!stands(60_001) && !stands(64_000));

@@ -57,9 +57,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Remembers what `handle` holds.
-    pub fn insert(&self, handle: u64, entry: Entry) {
-        self.shard(handle).lock().insert(handle, entry);
+    /// Remembers what `handle` holds, and returns what it held before: the driver has handed it out anew, so that is
+    /// gone.
+    pub fn insert(&self, handle: u64, entry: Entry) -> Option<Entry> {
+        self.shard(handle).lock().insert(handle, entry)
     }
 
     /// Forgets `handle` and says what it held; `None` for a handle that was never charged.
@@ -67,17 +68,13 @@ impl Ledger {
         self.shard(handle).lock().remove(&handle)
     }
 
-    /// Forgets all that dies with `context` and hands it out piece by piece.
-    pub fn remove_of_context(&self, context: u64, mut gone: impl FnMut(Entry)) {
+    /// Forgets all that dies with `context` and hands it out.
+    pub fn remove_of_context(&self, context: u64) -> Vec<(u64, Entry)> {
+        let mut gone = Vec::new();
         for shard in &self.shards {
-            shard.lock().retain(|_, entry| {
-                let stays = entry.context != context;
-                if !stays {
-                    gone(*entry);
-                }
-                stays
-            });
+            gone.extend(shard.lock().extract_if(|_, entry| entry.context == context));
         }
+        gone
     }
 
     /// What `handle` holds.
@@ -188,8 +185,7 @@ mod tests {
             let entry = Entry { bytes: Bytes(handle), kind: MemoryKind::Plain, gpu: 0, context: handle % 2 };
             ledger.insert(handle, entry);
         }
-        let mut gone = 0;
-        ledger.remove_of_context(1, |entry| gone += entry.bytes.0);
+        let gone: u64 = ledger.remove_of_context(1).iter().map(|(_, entry)| entry.bytes.0).sum();
         assert_eq!(gone, 1 + 3);
         assert!(ledger.get(2).is_some() && ledger.get(3).is_none());
     }

@@ -58,6 +58,11 @@ impl Purse {
         self.generation.get()
     }
 
+    /// Puts back what a launch paid that the driver refused.
+    pub fn refund(&self, price: i64) {
+        self.left.set(self.left.get().saturating_add(price));
+    }
+
     /// Takes out what is left: a new grant may have made it too much.
     pub fn empty(&self) -> i64 {
         self.left.replace(0)

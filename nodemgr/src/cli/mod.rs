@@ -28,7 +28,7 @@ use crate::place::Place;
 #[derive(Parser)]
 #[command(name = "weir", version, arg_required_else_help = true, propagate_version = true)]
 struct Cli {
-    /// Directory of the node manager [default: /run/weir for root, else $XDG_RUNTIME_DIR/weir]
+    /// Directory of the node manager [default: $WEIR_NODE_DIR, else /run/weir for root, else $XDG_RUNTIME_DIR/weir]
     #[arg(long, global = true, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print one JSON document on stdout instead of text

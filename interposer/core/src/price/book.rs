@@ -104,7 +104,7 @@ impl Pages {
     /// Estimates are leaked on purpose: threads hold them in their caches without counting, and a signature
     /// stays true for the life of its handle. `CAPACITY` bounds what a process can leak, to a few MiB.
     fn keep(&mut self, signature: &Signature, price_ns: u64, fixed: bool) -> &'static Estimate {
-        static BEYOND: Estimate = Estimate::guess(WAVE_NS);
+        static BEYOND: Estimate = Estimate::fixed(WAVE_NS); // one for many kernels: no sample is of all
         if self.estimates.len() >= CAPACITY {
             return &BEYOND;
         }

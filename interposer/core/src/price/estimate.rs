@@ -100,7 +100,8 @@ impl Estimate {
         let least = self.least_ns.load(Ordering::Relaxed).min(took.0);
         self.least_ns.store(least, Ordering::Relaxed);
         let price = least.min(self.least_before_ns.load(Ordering::Relaxed));
-        let agrees = price.abs_diff(self.price_ns.swap(price, Ordering::Relaxed)) <= price / 20;
+        self.price_ns.store(price, Ordering::Relaxed);
+        let agrees = took.0.abs_diff(price) <= price / 20;
         if count.is_multiple_of(WINDOW) {
             self.least_before_ns.store(least, Ordering::Relaxed);
             self.least_ns.store(u64::MAX, Ordering::Relaxed);
@@ -144,6 +145,18 @@ mod tests {
         estimate.sample(Nanos(100), Nanos(0));
         (0..2 * WINDOW).for_each(|_| estimate.sample(Nanos(300), Nanos(0)));
         assert_eq!(estimate.price(), 300);
+    }
+
+    #[test]
+    fn a_kernel_that_becomes_dearer_is_followed_within_seconds_however_long_it_was_steady() {
+        let estimate = Estimate::guess(100);
+        let ms = |n: u64| Nanos(n * 1_000_000);
+        (0..60_000)
+            .filter(|n| estimate.wants_sample(ms(*n)))
+            .for_each(|n| estimate.sample(Nanos(100), ms(n)));
+        let dearer = 60_000..64_000;
+        dearer.filter(|n| estimate.wants_sample(ms(*n))).for_each(|n| estimate.sample(Nanos(1_000), ms(n)));
+        assert_eq!(estimate.price(), 1_000);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use weir_abi::for_each_symbol;
 use weir_abi::types::*;
 
 use crate::edge::Answer;
-use crate::{fault, session};
+use crate::{counters, fault, session};
 
 /// The simulated driver: one method per implemented function.
 pub struct Driver;
@@ -45,11 +45,11 @@ pub fn null_stream_is_per_thread() -> bool {
 /// One call, from the caller's side to the handler's.
 #[inline]
 fn enter(index: usize, needs_init: bool, call: impl FnOnce() -> Answer) -> CUresult {
-    session::count(index);
+    counters::count(index);
     let admitted = if needs_init { session::check_initialized() } else { Ok(()) };
     match admitted.and_then(|()| fault::strike(index)).and_then(|()| call()) {
         Ok(()) => CUDA_SUCCESS,
-        Err(code) => session::refused(index, code),
+        Err(code) => counters::refused(index, code),
     }
 }
 

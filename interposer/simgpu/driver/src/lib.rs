@@ -15,6 +15,7 @@ mod backing;
 mod capture;
 mod context;
 mod copy;
+mod counters;
 mod device;
 mod edge;
 mod effects;

@@ -1,12 +1,9 @@
-//! This process's session with the broker, and the counters of its calls.
-//!
-//! Before `cuInit` calls are counted here; with the session the counts move to the page that the broker reads,
-//! where they outlive this process. After a fork the child has no session: as with a driver, all that it may
+//! This process's session with the broker. After a fork the child has none: as with a driver, all that it may
 //! do is to be told so.
 
 use std::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use weir_abi::types::*;
 use weir_simgpu_link::{self as link, Kind, Refusal, SessionError, StreamKind, Work};
@@ -14,19 +11,11 @@ use weir_simgpu_link::{self as link, Kind, Refusal, SessionError, StreamKind, Wo
 use crate::context::Context;
 use crate::edge::Answer;
 use crate::launch::Launch;
-use crate::locked;
 use crate::stream::{self, Stream};
-use crate::visible;
+use crate::{counters, locked, visible};
 
 pub use link::Direction;
 
-/// Counters of one kind, one per row of the table.
-type Counters = [AtomicU64; link::page::CALLS];
-
-static EARLY_CALLS: Counters = [const { AtomicU64::new(0) }; link::page::CALLS];
-static EARLY_REFUSED: Counters = [const { AtomicU64::new(0) }; link::page::CALLS];
-static CALLS: AtomicPtr<Counters> = AtomicPtr::new((&raw const EARLY_CALLS).cast_mut());
-static REFUSED: AtomicPtr<Counters> = AtomicPtr::new((&raw const EARLY_REFUSED).cast_mut());
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 static FORKED: AtomicBool = AtomicBool::new(false);
 static OPENING: Mutex<()> = Mutex::new(());
@@ -69,27 +58,6 @@ fn code(error: &SessionError) -> CUresult {
 /// The broker's answer as the driver's.
 fn answer<T>(result: Result<T, SessionError>) -> Answer<T> {
     result.map_err(|error| code(&error))
-}
-
-/// Counts a call.
-#[inline]
-pub fn count(index: usize) {
-    bump(&CALLS, index);
-}
-
-/// Counts a call that was answered with an error, and passes the code on.
-#[cold]
-pub fn refused(index: usize, code: CUresult) -> CUresult {
-    bump(&REFUSED, index);
-    code
-}
-
-#[inline]
-fn bump(counters: &AtomicPtr<Counters>, index: usize) {
-    // SAFETY: either the static above or the page of the session, which is never unmapped.
-    let counters = unsafe { &*counters.load(Ordering::Relaxed) };
-    // Relaxed: a count orders nothing.
-    counters[index].fetch_add(1, Ordering::Relaxed);
 }
 
 /// The session.
@@ -140,7 +108,7 @@ pub fn open() -> Answer {
     }
     let session: &'static Session =
         Box::leak(Box::new(Session { launch_cpu_ns: link.config().launch_cpu_ns, link, devices }));
-    session.take_over_counters()?;
+    counters::move_to(answer(session.link.page())?);
     crate::fault::arm(session.config());
     // SAFETY: a plain function without arguments, which stays loaded as long as the process.
     unsafe { libc::pthread_atfork(None, None, Some(forget_in_child)) };
@@ -183,8 +151,7 @@ fn tell(error: &SessionError) {
 extern "C" fn forget_in_child() {
     FORKED.store(true, Ordering::Relaxed);
     SESSION.store(std::ptr::null_mut(), Ordering::Relaxed);
-    CALLS.store((&raw const EARLY_CALLS).cast_mut(), Ordering::Relaxed);
-    REFUSED.store((&raw const EARLY_REFUSED).cast_mut(), Ordering::Relaxed);
+    counters::start_again();
 }
 
 /// Keeps this CPU busy for so long: a real launch takes microseconds, and does not sleep.
@@ -200,19 +167,6 @@ impl Session {
     /// The configuration in force.
     pub fn config(&self) -> &link::config::Config {
         self.link.config()
-    }
-
-    /// Moves the counts so far to the page, where all further ones go.
-    fn take_over_counters(&'static self) -> Answer {
-        let page = answer(self.link.page())?;
-        let moves = [(&CALLS, &EARLY_CALLS, &page.calls), (&REFUSED, &EARLY_REFUSED, &page.refused)];
-        for (counters, early, shared) in moves {
-            counters.store(std::ptr::from_ref(shared).cast_mut(), Ordering::Release);
-            for (from, to) in early.iter().zip(shared) {
-                to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
-            }
-        }
-        Ok(())
     }
 
     fn number(&self, device: CUdevice) -> Answer<u32> {

@@ -31,7 +31,6 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes, unless a name says otherwise.
 
 pub mod books;
-mod brief;
 pub mod command;
 pub mod config;
 pub mod page;

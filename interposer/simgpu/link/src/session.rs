@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::books::Books;
-use crate::brief::Brief;
 use crate::config::Config;
 use crate::page::{Mapping, Page, PageError, STREAMS};
 use crate::place;
@@ -58,7 +57,7 @@ pub struct Session {
 struct Shared {
     page: Mapping,
     bell: OwnedFd,
-    producer: Brief<Producer>,
+    producer: Mutex<Producer>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,7 +91,7 @@ impl Session {
         let mut fds = fds.into_iter();
         let shared = match (fds.next(), fds.next()) {
             (Some(page), Some(bell)) => {
-                Some(Shared { page: Mapping::open(&page)?, bell, producer: Brief::new(Producer::new()) })
+                Some(Shared { page: Mapping::open(&page)?, bell, producer: Mutex::new(Producer::new()) })
             }
             _ if kind == Kind::Cuda => return Err(SessionError::Confused),
             _ => None,

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Session, SessionError, Shared};
+use super::{Session, SessionError, Shared, locked};
 use crate::command::{Command, StreamKind, Work};
 use crate::now_ns;
 use crate::page::{RING, STREAMS};
@@ -48,7 +48,7 @@ impl Session {
     /// [`SessionError::Streams`].
     pub fn open_stream(&self, context: u32, kind: StreamKind, priority: i32) -> Result<u32, SessionError> {
         let shared = self.shared()?;
-        let slot = shared.producer.lock().free.pop().ok_or(SessionError::Streams)?;
+        let slot = locked(&shared.producer).free.pop().ok_or(SessionError::Streams)?;
         self.push(slot, Work::Open { context, kind, priority })?;
         Ok(slot)
     }
@@ -59,7 +59,7 @@ impl Session {
     /// [`SessionError::Lost`].
     pub fn close_stream(&self, stream: u32) -> Result<(), SessionError> {
         self.push(stream, Work::Close)?;
-        self.shared()?.producer.lock().free.push(stream);
+        locked(&self.shared()?.producer).free.push(stream);
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Observer`].
     pub fn submitted(&self, stream: u32) -> Result<u64, SessionError> {
-        Ok(self.shared()?.producer.lock().submitted[stream as usize])
+        Ok(locked(&self.shared()?.producer).submitted[stream as usize])
     }
 
     /// Submits a command and returns its sequence number. Waits while the stream has `queue_depth` commands
@@ -96,11 +96,11 @@ impl Session {
     /// Waits for room without the lock, then takes the lock and looks again.
     fn push_with(&self, stream: u32, work: impl FnOnce(&mut Producer) -> Work) -> Result<u64, SessionError> {
         let shared = self.shared()?;
-        let mut producer = shared.producer.lock();
+        let mut producer = locked(&shared.producer);
         while let Some(target) = self.obstacle(shared, producer.submitted[stream as usize], stream) {
             drop(producer);
             self.wait(target)?;
-            producer = shared.producer.lock();
+            producer = locked(&shared.producer);
         }
         let work = work(&mut producer);
         let last = &mut producer.submitted[stream as usize];

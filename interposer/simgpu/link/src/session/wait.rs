@@ -71,7 +71,7 @@ impl Session {
         while self.event_stamp(slot, record).is_none() {
             // The record's place in its stream tells the broker when to wake us. A later record of the same
             // event may have taken its place: then this waits in steps, and looks at the stamp each time.
-            let (latest, stream, sequence) = self.shared()?.producer.lock().latest_record(slot);
+            let (latest, stream, sequence) = locked(&self.shared()?.producer).latest_record(slot);
             if latest == record {
                 self.wait_completed(stream, sequence)?;
             } else {
