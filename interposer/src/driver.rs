@@ -1,13 +1,15 @@
 //! The real driver's functions that we call ourselves, each looked up once.
 //!
 //! Every one of them answers `CUDA_ERROR_NOT_FOUND` if the driver lacks it. None waits for the GPU, none works on
-//! the legacy stream. [`Relaxed`] wraps them while a stream of this process captures.
+//! the legacy stream except behind a launch of the application's own there. [`Relaxed`] wraps those that could break a
+//! capture elsewhere.
 
 use std::ffi::{c_char, c_float, c_int, c_uint};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
+use weir_core::flight::Place;
 
 macro_rules! driver_calls {
     ($($(#[$doc:meta])* fn $name:ident = $symbol:ident($($arg:ident: $kind:ty),*);)*) => {
@@ -122,6 +124,14 @@ impl Stream {
         self.handle.addr() as u64
     }
 
+    /// Where marks behind its work may be put. A mark in the legacy default stream would join all others, one in a
+    /// thread's own default stream only that thread can put: both get theirs right behind their own launches.
+    pub fn place(self) -> Place {
+        let default =
+            self.handle.is_null() || self.handle == CU_STREAM_LEGACY || self.handle == CU_STREAM_PER_THREAD;
+        if default { Place::NOWHERE } else { Place(self.handle.addr() as u64) }
+    }
+
     /// Whether it captures now. An error (the legacy stream while another captures) counts as yes: nothing of ours
     /// may go there.
     pub fn is_capturing(self) -> bool {
@@ -147,11 +157,8 @@ impl Stream {
 pub struct Relaxed(Option<CUstreamCaptureMode>);
 
 impl Relaxed {
-    /// Enters relaxed mode if anything captures; costs nothing otherwise.
-    pub fn enter(capturing: bool) -> Self {
-        if !capturing {
-            return Self(None);
-        }
+    /// Enters relaxed mode, also where nothing captures yet: another thread may begin at any moment.
+    pub fn enter() -> Self {
         let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
         let entered = exchange_capture_mode(&raw mut mode) == CUDA_SUCCESS;
         Self(entered.then_some(mode))

@@ -11,7 +11,7 @@ use weir_core::price::Cache;
 use weir_core::purse::Purse;
 use weir_protocol::pages::Lane;
 
-use crate::driver;
+use crate::driver::{self, Stream};
 use crate::link::{Client, Context, Gpu};
 
 /// GPUs for which a thread keeps a purse and a lane. A server has 8 or 16; threads that use more share the last.
@@ -25,7 +25,7 @@ pub struct Thread {
     current: Cell<Option<Current>>,
     purses: [Purse; GPUS],
     lanes: [Cell<Option<Counters>>; GPUS],
-    run: Cell<(u64, u64)>,
+    run: Cell<(u64, u64)>, // stream, nanoseconds
 }
 
 /// Where the thread's launches go.
@@ -46,6 +46,9 @@ pub struct Counters {
     shared: u32, // 0 or 1; a `bool` would make "none" anything but zero, and every thread's storage a copy
 }
 
+/// No launch is unbooked. No stream has this key: it would be an address beyond user space.
+const NO_RUN: (u64, u64) = (u64::MAX, 0);
+
 thread_local! {
     static THREAD: Thread = const {
         Thread {
@@ -54,7 +57,7 @@ thread_local! {
             current: Cell::new(None),
             purses: [const { Purse::new() }; GPUS],
             lanes: [const { Cell::new(None) }; GPUS],
-            run: Cell::new((0, 0)),
+            run: Cell::new(NO_RUN),
         }
     };
 }
@@ -71,9 +74,25 @@ pub fn address() -> u64 {
     with(|thread| std::ptr::from_ref(thread).addr() as u64)
 }
 
-/// The thread's context may have changed: ask the driver at the next launch.
-pub fn forget_context() {
-    with(|thread| thread.current.set(None));
+/// The thread's context may change now: what it has launched there is booked, and the driver is asked at the next launch.
+pub fn leave_context() {
+    with(|thread| {
+        thread.book_run();
+        thread.current.set(None);
+    });
+}
+
+/// A forked child starts from nothing: lanes, purse and context were its parent's.
+pub fn start_afresh() {
+    with(|thread| {
+        thread.current.set(None);
+        thread.run.set(NO_RUN);
+        thread.cache.clear();
+        thread.lanes.iter().for_each(|lane| lane.set(None));
+        for purse in &thread.purses {
+            purse.empty();
+        }
+    });
 }
 
 impl Thread {
@@ -118,24 +137,32 @@ impl Thread {
         Some(counters)
     }
 
-    /// Adds a launch to the run of launches on one stream. A launch on another stream ends the run, which is
-    /// handed out to be booked.
+    /// Adds a launch to the run of launches on one stream. The first launch on another stream books the run so far.
     #[inline]
-    pub fn add_to_run(&self, stream: u64, ns: u64) -> Option<(u64, u64)> {
+    pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
         let (running, sum) = self.run.get();
-        if running == stream {
-            self.run.set((stream, sum + ns));
-            return None;
+        let key = stream.key();
+        if running == key {
+            self.run.set((key, sum + ns));
+            return;
         }
-        self.run.set((stream, ns));
-        (sum > 0).then_some((running, sum))
+        self.book_run();
+        current.context.flight.opens(key, stream.place());
+        self.run.set((key, ns));
     }
 
-    /// Ends the run of launches: (stream, nanoseconds).
-    pub fn end_run(&self) -> (u64, u64) {
-        let (stream, sum) = self.run.get();
-        self.run.set((stream, 0));
-        (stream, sum)
+    /// Takes a launch that the driver refused off the run again.
+    pub fn take_off_run(&self, ns: u64) {
+        let (running, sum) = self.run.get();
+        self.run.set((running, sum.saturating_sub(ns)));
+    }
+
+    /// Ends the run of launches and books it as in flight.
+    pub fn book_run(&self) {
+        let (stream, sum) = self.run.replace(NO_RUN);
+        if let (Some(current), true) = (self.current.get(), sum > 0) {
+            current.context.flight.submitted(stream, sum, current.gpu.slot());
+        }
     }
 }
 
@@ -147,6 +174,11 @@ impl Counters {
             self.add(calls, 1);
         }
         self.add(&self.lane.charged_ns, charged_ns);
+    }
+
+    /// Takes back what a launch was charged that the driver refused.
+    pub fn uncharge(&self, ns: u64) {
+        self.add(&self.lane.charged_ns, ns.wrapping_neg());
     }
 
     /// Adds to one of the lane's counters.

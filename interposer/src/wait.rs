@@ -3,7 +3,7 @@
 //! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
 //! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
@@ -13,12 +13,13 @@ use weir_core::gate::{Cause, Patience, Request, Verdict, Wait};
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
-use crate::driver;
-use crate::link::CAPTURES;
-use crate::thread::Current;
+use crate::driver::{self, Stream};
+use crate::hooks::put_mark;
+use crate::link::CAPTURE_TURN;
+use crate::thread::{Current, Thread};
 
 /// Asks the gate until it admits a launch; returns the generation under which it was admitted, and what was drawn.
-pub fn at_gate(current: &Current, mut request: Request) -> (u32, Tokens) {
+pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: Request) -> (u32, Tokens) {
     let Current { gpu, counters, .. } = current;
     let arrived = clock::now();
     let mut now = arrived;
@@ -27,8 +28,11 @@ pub fn at_gate(current: &Current, mut request: Request) -> (u32, Tokens) {
             Verdict::Admitted { generation, tokens } => break (generation, tokens, false),
             Verdict::Wait(wait) => wait,
         };
+        if now == arrived {
+            put_mark(thread, current, stream, Nanos(1)); // or the end of what this thread has queued would never show
+        }
         look_at_marks(current, wait.cause);
-        if gpu.gate.stands_still(gpu.pages(), now) {
+        if gpu.gate.stands_still(gpu.pages(), arrived, now) {
             gpu.bucket.charge(request.price);
             break (wait.generation, request.price, true);
         }
@@ -49,18 +53,21 @@ pub fn at_gate(current: &Current, mut request: Request) -> (u32, Tokens) {
     (generation, drawn)
 }
 
-/// Sees which marks were reached. If the cap holds the launch back, all work gets a mark first, or its end would
-/// never show.
+/// Sees which marks were reached, in all contexts that this process has on the GPU. If the cap holds the launch back,
+/// all work of this one gets a mark first.
 fn look_at_marks(current: &Current, cause: Cause) {
-    let _relaxed = driver::Relaxed::enter(CAPTURES.load(Ordering::Relaxed) > 0);
-    let flight = &current.context.flight;
     if cause == Cause::InFlight {
-        flight.mark_all(|number, Place(stream)| {
-            let stream = driver::Stream::legacy(driver::handle(stream));
+        let _no_capture_begins = CAPTURE_TURN.lock();
+        current.context.flight.mark_all(|number, Place(stream)| {
+            let stream = Stream::legacy(driver::handle(stream));
             !stream.is_capturing() && stream.record(driver::handle(number))
         });
     }
-    flight.harvest(current.gpu.slot(), |number| driver::event_query(driver::handle(number)) == CUDA_SUCCESS);
+    let _relaxed = driver::Relaxed::enter();
+    current.gpu.for_each_context(|context| {
+        let reached = |number| driver::event_query(driver::handle(number)) == CUDA_SUCCESS;
+        context.flight.harvest(current.gpu.slot(), reached);
+    });
 }
 
 fn sleep(word: &AtomicU32, wait: Wait) {

@@ -28,7 +28,7 @@ impl Place {
 }
 
 /// One stream's (or a few streams') work, as ever-growing sums in nanoseconds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct StreamBook {
     place: AtomicU64,
     submitted: AtomicU64,
@@ -59,7 +59,13 @@ struct Marks {
 
 impl Default for Flight {
     fn default() -> Self {
-        Self { books: std::array::from_fn(|_| StreamBook::default()), marks: Lock::default() }
+        let closed = || StreamBook {
+            place: AtomicU64::new(Place::NOWHERE.0),
+            submitted: AtomicU64::new(0),
+            marked: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+        };
+        Self { books: std::array::from_fn(|_| closed()), marks: Lock::default() }
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 use weir_abi::CUresult;
 use weir_abi::types::CUDA_SUCCESS;
 
-use crate::link::CAPTURES;
+use crate::driver::Stream;
+use crate::link::{CAPTURE_TURN, CAPTURES};
 
-/// A capture begins, if the driver agrees.
+/// A capture begins, if the driver agrees. Meanwhile nobody puts a mark anywhere: it could end up in the graph.
 pub fn begin(call: impl FnOnce() -> CUresult) -> CUresult {
+    let _turn = CAPTURE_TURN.lock();
     // Counted before the call: a launch right behind it, on another thread, must ask its stream already.
     CAPTURES.fetch_add(1, Ordering::SeqCst);
     let result = call();
@@ -18,12 +20,21 @@ pub fn begin(call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// A capture ends, also one that was invalidated meanwhile: the driver then answers with an error, and the stream
-/// no longer captures.
-pub fn end(call: impl FnOnce() -> CUresult) -> CUresult {
+/// A capture ends, also one that was invalidated meanwhile; but not if the call fails and leaves the stream as it was.
+pub fn end(stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
+    let before = stream.is_capturing();
     let result = call();
-    leave();
+    if before && !stream.is_capturing() {
+        leave();
+    }
     result
+}
+
+/// A stream goes, and a capture in it too.
+pub fn stream_gone(stream: Stream) {
+    if CAPTURES.load(Ordering::SeqCst) > 0 && stream.is_capturing() {
+        leave();
+    }
 }
 
 /// Never below zero: an `EndCapture` without a beginning must not hide a later capture.

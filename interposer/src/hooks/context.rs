@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use weir_abi::CUresult;
 use weir_abi::types::*;
 
+use weir_core::ledger::Entry;
+
 use crate::driver;
 use crate::guard::guard;
 use crate::link::{Client, Gpu};
@@ -14,7 +16,8 @@ use crate::thread;
 /// A context on `device`: refused where the tenant has no budget. Its memory limit there is zero, so the answer is
 /// the one that the driver gives when a context does not fit.
 pub fn create(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(|client| granted(client, device), call, |_, _, _| thread::forget_context())
+    thread::leave_context();
+    guard(|client| granted(client, device), call, |_, _, _| {})
 }
 
 /// The device's primary context gets a user.
@@ -51,20 +54,22 @@ fn granted(client: &'static Client, device: CUdevice) -> Result<&'static Gpu, CU
 
 /// Another context may be the thread's now.
 pub fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
-    let result = call();
-    thread::forget_context();
-    result
+    thread::leave_context();
+    call()
 }
 
-/// A context goes, and with it all that was allocated in it.
+/// A context goes, and with it all that was allocated in it. Its books are closed before the call: once the driver has
+/// destroyed it, another thread may get a new context under the same handle.
 pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult {
+    thread::leave_context();
     guard(
-        |_| Ok(()),
+        |client| Ok(client.ledger.remove_of_context(context.addr() as u64)),
         call,
-        |client, (), result| {
-            thread::forget_context();
+        |client, held, result| {
             if result == CUDA_SUCCESS {
-                give_back(client, context.addr() as u64);
+                give_back(client, context.addr() as u64, held);
+            } else {
+                held.into_iter().for_each(|(handle, entry)| client.remember(handle, entry)); // still held
             }
         },
     )
@@ -72,29 +77,28 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
 
 /// A device's primary context loses a user, perhaps the last.
 pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
+    thread::leave_context();
     guard(
         |_| Ok(()),
         call,
         |client, (), result| {
-            thread::forget_context();
             let (mut flags, mut active) = (0, 1);
             let known = driver::primary_state(device, &raw mut flags, &raw mut active) == CUDA_SUCCESS;
             if result != CUDA_SUCCESS || !known || active != 0 {
                 return; // other users keep it
             }
             if let Some(gpu) = client.gpu_of_device(device) {
-                give_back(client, gpu.primary.swap(0, Ordering::Relaxed));
+                let context = gpu.primary.swap(0, Ordering::Relaxed);
+                give_back(client, context, client.ledger.remove_of_context(context));
             }
         },
     )
 }
 
-fn give_back(client: &Client, context: u64) {
-    client.ledger.remove_of_context(context, |entry| {
-        if let Some(gpu) = client.gpus.get(entry.gpu) {
-            gpu.give_back(entry.kind, entry.bytes);
-        }
-    });
+fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {
+    for (_, entry) in held {
+        client.give_back(entry);
+    }
     for gpu in &client.gpus {
         gpu.forget_context(context);
     }

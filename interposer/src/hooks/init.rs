@@ -7,8 +7,6 @@ use crate::link;
 
 /// Attaches, then initializes the driver. A strict tenant without a manager gets no GPU.
 pub fn init(call: impl FnOnce() -> CUresult) -> CUresult {
-    // A panic while attaching leaves the process unattached, which it has not been told: say so as a refusal to run
-    // under limits would be said.
-    let attached = std::panic::catch_unwind(link::attach).unwrap_or(true);
+    let attached = std::panic::catch_unwind(link::attach).unwrap_or_else(|_| link::fault());
     if attached { call() } else { CUDA_ERROR_NOT_PERMITTED }
 }

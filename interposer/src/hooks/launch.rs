@@ -8,14 +8,12 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_core::flight::Place;
 use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::names;
-use crate::clock;
-use crate::driver::{self, NullStream, Stream};
+use crate::driver::{self, Stream};
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Inside, Thread};
@@ -122,32 +120,42 @@ impl Work {
 
 #[inline]
 fn launch(counted: usize, stream: Stream, work: Work, call: impl FnOnce() -> CUresult) -> CUresult {
-    let paid = thread::with(|thread| pay_from_purse(thread, counted, stream, &work));
-    if paid {
-        return call();
+    let Some(price) = thread::with(|thread| pay_from_purse(thread, counted, stream, &work)) else {
+        return launch_slowly(counted, stream, &work, call);
+    };
+    let result = call();
+    if result != CUDA_SUCCESS {
+        thread::with(|thread| take_back(thread, price));
     }
-    launch_slowly(counted, stream, &work, call)
+    result
 }
 
-/// The hot path. Says no to anything out of the ordinary, and then has changed nothing.
+/// The hot path: the price that was paid. Says no to anything out of the ordinary, and then has changed nothing.
 #[inline]
-fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) -> bool {
-    let Some(current) = thread.current() else { return false };
+fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) -> Option<i64> {
+    let current = thread.current()?;
     // Relaxed: a capture that this thread began is in its own past; another thread's stream is not this one.
     if CAPTURES.load(Ordering::Relaxed) != 0 {
-        return false;
+        return None;
     }
-    let Some(estimate) = thread.cache.get(work.signature()) else { return false };
-    let Some(purse) = thread.purse(current.gpu) else { return false };
-    let price = estimate.price();
-    if !purse.pay(price, current.gpu.grant.generation()) {
-        return false;
+    let price = thread.cache.get(work.signature())?.price();
+    if !thread.purse(current.gpu)?.pay(price, current.gpu.grant.generation()) {
+        return None;
     }
     current.counters.launched(counted, price.unsigned_abs());
-    if let Some(run) = thread.add_to_run(stream.key(), price.unsigned_abs()) {
-        book_run(&current, run, stream.null);
+    thread.add_to_run(&current, stream, price.unsigned_abs());
+    Some(price)
+}
+
+/// The driver refused the launch: nothing ran, nothing is charged.
+#[cold]
+fn take_back(thread: &Thread, price: i64) {
+    let Some(current) = thread.current() else { return };
+    if let Some(purse) = thread.purse(current.gpu) {
+        purse.refund(price);
     }
-    true
+    current.counters.uncharge(price.unsigned_abs());
+    thread.take_off_run(price.unsigned_abs());
 }
 
 #[cold]
@@ -166,6 +174,7 @@ fn launch_slowly(counted: usize, stream: Stream, work: &Work, call: impl FnOnce(
 /// A launch that may go.
 struct Admission {
     current: Current,
+    price: i64,
     estimate: &'static Estimate,
     sampled: bool,
 }
@@ -190,22 +199,19 @@ fn admit(
         thread.cache.put(work.signature(), estimate);
         estimate
     });
-    draw(thread, &current, estimate);
-    let price = estimate.price().unsigned_abs();
-    current.counters.launched(counted, price);
-    if let Some(run) = thread.add_to_run(stream.key(), price) {
-        book_run(&current, run, stream.null);
-    }
+    let price = estimate.price();
+    draw(thread, &current, stream, estimate, price);
+    current.counters.launched(counted, price.unsigned_abs());
+    thread.add_to_run(&current, stream, price.unsigned_abs());
     let sampled =
         CAPTURES.load(Ordering::Relaxed) == 0 && !estimate.is_fixed() && current.is_sampled(estimate);
-    Some(Admission { current, estimate, sampled })
+    Some(Admission { current, price, estimate, sampled })
 }
 
 /// Pays for one launch, from the purse if it suffices, else at the gate.
-fn draw(thread: &Thread, current: &Current, estimate: &Estimate) {
+fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate, price: i64) {
     let Some(purse) = thread.purse(current.gpu) else { return };
     let gpu = current.gpu;
-    let price = estimate.price();
     if purse.pay(price, gpu.grant.generation()) {
         return;
     }
@@ -220,7 +226,7 @@ fn draw(thread: &Thread, current: &Current, estimate: &Estimate) {
         tokens: Tokens(purse.ask(price, ceiling)),
         patience: Patience::Fresh,
     };
-    let (generation, drawn) = wait::at_gate(current, wanted);
+    let (generation, drawn) = wait::at_gate(thread, current, stream, wanted);
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     gpu.acknowledge(generation);
@@ -241,7 +247,8 @@ impl Admission {
         None
     }
 
-    /// Books what was launched, puts a mark behind it if one is due, and the sample's second event.
+    /// Puts a mark behind the launch if one is due, and the sample's second event; takes everything back if the driver
+    /// refused.
     fn settle(&self, thread: &Thread, stream: Stream, started: Option<(CUevent, CUevent)>, result: CUresult) {
         if let Some((start, end)) = started {
             let timed = result == CUDA_SUCCESS && stream.record(end);
@@ -253,82 +260,21 @@ impl Admission {
                 samples.spare.push((start, end));
             }
         }
+        if result != CUDA_SUCCESS {
+            return take_back(thread, self.price);
+        }
         let grant = self.current.gpu.grant.read();
-        if grant.in_flight_cap == Nanos(0) {
-            return;
-        }
-        book_run(&self.current, thread.end_run(), stream.null);
-        if CAPTURES.load(Ordering::Relaxed) == 0 {
-            let interval = Nanos(grant.in_flight_cap.0 / 8);
-            self.current
-                .context
-                .flight
-                .mark(stream.key(), interval, |event| stream.record(driver::handle(event)));
+        if grant.in_flight_cap != Nanos(0) {
+            put_mark(thread, &self.current, stream, Nanos(grant.in_flight_cap.0 / 8));
         }
     }
 }
 
-/// Books what this thread has launched and not booked yet, before the application waits for it.
-pub fn book_own_run(current: &Current, null: NullStream) {
-    let run = thread::with(Thread::end_run);
-    if run.1 > 0 {
-        book_run(current, run, null);
+/// Puts a mark behind this thread's launches on `stream` if `interval` of work there has none, and nothing captures.
+pub fn put_mark(thread: &Thread, current: &Current, stream: Stream, interval: Nanos) {
+    thread.book_run();
+    if CAPTURES.load(Ordering::Relaxed) == 0 {
+        let record = |event| stream.record(driver::handle(event));
+        current.context.flight.mark(stream.key(), interval, record);
     }
-}
-
-/// Books a run of launches on one stream as in flight.
-fn book_run(current: &Current, (stream, ns): (u64, u64), null: NullStream) {
-    let own_default = null == NullStream::PerThread && stream == thread::address();
-    let place = if own_default { Place::NOWHERE } else { Place(stream) };
-    current.context.flight.submitted(stream, place, ns, current.gpu.slot());
-}
-
-impl Current {
-    /// Whether this launch should be timed: a new signature until it is learnt, the others one in a while and all
-    /// together at most once in [`SAMPLE_EVERY`].
-    fn is_sampled(&self, estimate: &Estimate) -> bool {
-        let now = clock::now();
-        let due = &self.context.sample_at_ns;
-        if estimate.is_learnt() && now.0 < due.load(Ordering::Relaxed) {
-            return false;
-        }
-        let sampled = estimate.wants_sample(now);
-        if sampled {
-            due.store(now.0 + SAMPLE_EVERY.0, Ordering::Relaxed);
-        }
-        sampled
-    }
-}
-
-/// A sample costs three calls of the driver, about 3 us: so often they cost at most a thousandth of the time.
-const SAMPLE_EVERY: Nanos = Nanos::from_millis(3);
-
-impl crate::link::Context {
-    /// Takes in the samples whose second event was reached.
-    fn collect_samples(&self) {
-        let Some(mut samples) = self.samples.try_lock() else { return };
-        let now = clock::now();
-        let mut at = 0;
-        while let Some(&(start, end, estimate)) = samples.under_way.get(at) {
-            if driver::event_query(end) != CUDA_SUCCESS {
-                at += 1;
-                continue;
-            }
-            let mut milliseconds = 0.0;
-            if driver::event_elapsed(&raw mut milliseconds, start, end) == CUDA_SUCCESS {
-                estimate.sample(nanos(milliseconds), now);
-            }
-            samples.under_way.swap_remove(at);
-            samples.spare.push((start, end));
-        }
-    }
-}
-
-/// Milliseconds as the driver counts them.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "a float beyond the range of u64 saturates, NaN becomes 0"
-)]
-fn nanos(milliseconds: f32) -> Nanos {
-    Nanos((f64::from(milliseconds) * 1e6) as u64)
 }

@@ -155,7 +155,7 @@ static REFUSED: Once = Once::new();
 fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, reservation: Reservation<'_>) {
     let bytes = reservation.commit();
     let entry = Entry { bytes, kind, gpu: current.gpu.index, context: current.context.handle };
-    client.ledger.insert(key, entry);
+    client.remember(key, entry);
 }
 
 /// Frees: what the handle held is given back once the driver has agreed. A handle that we never charged (another
@@ -174,9 +174,10 @@ pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresu
         call,
         |client, entry, result| {
             let Some(entry) = entry else { return };
-            match client.gpus.get(entry.gpu) {
-                Some(gpu) if result == CUDA_SUCCESS => gpu.give_back(entry.kind, entry.bytes),
-                _ => client.ledger.insert(key, entry), // still held
+            if result == CUDA_SUCCESS {
+                client.give_back(entry);
+            } else {
+                client.remember(key, entry); // still held
             }
         },
     )

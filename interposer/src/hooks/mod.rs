@@ -12,11 +12,13 @@ mod launch;
 mod memory;
 mod names;
 mod nvml;
+mod sample;
 mod sync;
 mod view;
 mod vmm;
 
 pub use graph::GraphPrices;
+pub use launch::put_mark;
 pub use vmm::VirtualMemory;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -230,9 +232,10 @@ driver_hooks! {
     fn cuStreamBeginCaptureToGraph_ptsz(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
         data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
     /// Counts a capture out, whether it succeeded or was invalidated.
-    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(call);
+    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(Stream::legacy(stream), call);
     /// Counts a capture out.
-    fn cuStreamEndCapture_ptsz(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(call);
+    fn cuStreamEndCapture_ptsz(stream: CUstream, graph: *mut CUgraph)
+        = |call| capture::end(Stream::per_thread(stream), call);
 
     // Contexts: the thread's GPU changes with its context.
 

@@ -3,11 +3,11 @@
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
 
-use super::launch::book_own_run;
-use crate::driver::{NullStream, Stream};
+use super::capture;
+use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::Client;
-use crate::thread::{self, Current};
+use crate::thread::{self, Current, Thread};
 
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
 /// for the others: only its own work is taken as done.
@@ -25,8 +25,8 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
     guard(
         |client| {
             let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
-            let current =
-                current(client).filter(own).inspect(|current| book_own_run(current, NullStream::Legacy));
+            thread::with(Thread::book_run);
+            let current = current(client).filter(own);
             Ok(current.map(|current| (current, current.context.flight.snapshot(stream.map(Stream::key)))))
         },
         call,
@@ -38,13 +38,14 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
     )
 }
 
-/// A stream is about to go: nothing of ours may be put there any more.
+/// A stream is about to go: nothing of ours may be put there any more, whatever context is current.
 pub fn stream_gone(stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
-            if let Some(current) = current(client) {
-                book_own_run(&current, NullStream::Legacy);
-                current.context.flight.stream_gone(stream.addr() as u64, current.gpu.slot());
+            thread::with(Thread::book_run);
+            capture::stream_gone(Stream::legacy(stream));
+            for gpu in &client.gpus {
+                gpu.for_each_context(|context| context.flight.stream_gone(stream.addr() as u64, gpu.slot()));
             }
             Ok(())
         },

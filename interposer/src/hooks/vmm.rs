@@ -68,13 +68,21 @@ fn device_of(client: &'static Client, prop: *const CUmemAllocationProp) -> Optio
     if location.kind == CU_MEM_LOCATION_TYPE_DEVICE { client.gpu_of_device(location.id) } else { None }
 }
 
-/// A handle is released.
+/// A handle is released. It is taken off the books before the call: once the driver has let it go, another thread may
+/// get the same one.
 pub fn release(
     counted: usize,
     handle: CUmemGenericAllocationHandle,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    counted_change(counted, handle, call, |client| client.virtual_memory.drop_one(client, handle))
+    guard(
+        |client| {
+            client.virtual_memory.count(client, handle, counted);
+            Ok(client.virtual_memory.drop_one(handle))
+        },
+        call,
+        |client, gone, result| client.virtual_memory.settle(client, handle, gone, result),
+    )
 }
 
 /// A handle is asked for by address: one reference more on what is mapped there.
@@ -105,41 +113,6 @@ pub fn map(
     handle: CUmemGenericAllocationHandle,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    counted_change(counted, handle, call, |client| {
-        client.virtual_memory.add_one(handle);
-        let mapping = Mapping { bytes: bytes as u64, handle };
-        client.virtual_memory.0.lock().mappings.insert(address, mapping);
-    })
-}
-
-/// All mappings in a range go.
-pub fn unmap(
-    counted: usize,
-    address: CUdeviceptr,
-    bytes: usize,
-    call: impl FnOnce() -> CUresult,
-) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result == CUDA_SUCCESS {
-                let gone = client.virtual_memory.take_mappings(address, bytes as u64);
-                if let Some(first) = gone.first() {
-                    client.virtual_memory.count(client, *first, counted);
-                }
-                gone.into_iter().for_each(|handle| client.virtual_memory.drop_one(client, handle));
-            }
-        },
-    )
-}
-
-fn counted_change(
-    counted: usize,
-    handle: u64,
-    call: impl FnOnce() -> CUresult,
-    change: impl FnOnce(&'static Client),
-) -> CUresult {
     guard(
         |client| {
             client.virtual_memory.count(client, handle, counted);
@@ -148,7 +121,42 @@ fn counted_change(
         call,
         |client, (), result| {
             if result == CUDA_SUCCESS {
-                change(client);
+                client.virtual_memory.add_one(handle);
+                let mapping = Mapping { bytes: bytes as u64, handle };
+                client.virtual_memory.0.lock().mappings.insert(address, mapping);
+            }
+        },
+    )
+}
+
+/// All mappings in a range go; off the books before the call, as with a release.
+pub fn unmap(
+    counted: usize,
+    address: CUdeviceptr,
+    bytes: usize,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    guard(
+        |client| {
+            let memory = &client.virtual_memory;
+            let mappings = memory.take_mappings(address, bytes as u64);
+            if let Some((_, first)) = mappings.first() {
+                memory.count(client, first.handle, counted);
+            }
+            let gone = mappings.into_iter().map(|(at, mapping)| {
+                let gone = memory.drop_one(mapping.handle);
+                (at, mapping, gone)
+            });
+            Ok(gone.collect::<Vec<_>>())
+        },
+        call,
+        |client, gone, result| {
+            for (at, mapping, gone) in gone {
+                let handle = mapping.handle;
+                if result != CUDA_SUCCESS {
+                    client.virtual_memory.0.lock().mappings.insert(at, mapping); // still mapped
+                }
+                client.virtual_memory.settle(client, handle, gone, result);
             }
         },
     )
@@ -169,27 +177,37 @@ impl VirtualMemory {
         }
     }
 
-    /// One reference less; with the last one the memory is given back.
-    fn drop_one(&self, client: &Client, handle: u64) {
+    /// One reference less; with the last one the memory is off the books, and handed out.
+    fn drop_one(&self, handle: u64) -> Option<Physical> {
         let mut books = self.0.lock();
-        let Some(physical) = books.handles.get_mut(&handle) else { return };
+        let physical = books.handles.get_mut(&handle)?;
         physical.references -= 1;
-        if physical.references > 0 {
-            return;
-        }
-        let gone = books.handles.remove(&handle);
-        drop(books);
-        if let Some((gpu, gone)) = gone.and_then(|gone| Some((client.gpus.get(gone.gpu)?, gone))) {
-            gpu.give_back(MemoryKind::Virtual, gone.bytes);
+        if physical.references > 0 { None } else { books.handles.remove(&handle) }
+    }
+
+    /// What a call meant that dropped a reference: if the driver agreed, the memory that has no reference left is given
+    /// back; if not, the reference is there again.
+    fn settle(&self, client: &Client, handle: u64, gone: Option<Physical>, result: CUresult) {
+        match gone {
+            Some(physical) if result == CUDA_SUCCESS => {
+                if let Some(gpu) = client.gpus.get(physical.gpu) {
+                    gpu.give_back(MemoryKind::Virtual, physical.bytes);
+                }
+            }
+            Some(physical) => {
+                self.0.lock().handles.insert(handle, Physical { references: 1, ..physical });
+            }
+            None if result != CUDA_SUCCESS => self.add_one(handle),
+            None => {}
         }
     }
 
     /// Takes the mappings that begin in a range; the driver unmaps whole ones only.
-    fn take_mappings(&self, address: u64, bytes: u64) -> Vec<u64> {
+    fn take_mappings(&self, address: u64, bytes: u64) -> Vec<(u64, Mapping)> {
         let mut books = self.0.lock();
         let end = address.saturating_add(bytes);
         let inside = books.mappings.range(address..end).filter(|(at, mapping)| *at + mapping.bytes <= end);
         let starts: Vec<u64> = inside.map(|(at, _)| *at).collect();
-        starts.iter().filter_map(|at| Some(books.mappings.remove(at)?.handle)).collect()
+        starts.into_iter().filter_map(|at| Some((at, books.mappings.remove(&at)?))).collect()
     }
 }

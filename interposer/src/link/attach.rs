@@ -4,10 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use weir_core::lock::Lock;
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
 use weir_protocol::message::{Hello, Reply, Welcome};
@@ -37,25 +36,50 @@ enum Unattached {
     Unfit(String),
 }
 
-/// Attaches if nobody has yet, and says whether the program may have the GPU. Only a strict tenant that could not
-/// be attached may not; every other one then runs without limits, and hears so.
+/// The process that has tried to attach; a forked child is another one, and may try for itself.
+static DONE_BY: AtomicU32 = AtomicU32::new(0);
+
+/// The process that is attaching, or has. A parent's number is no owner here: what it was doing, the child is not.
+static TURN: AtomicU32 = AtomicU32::new(0);
+
+/// Attaches if nobody in this process has yet, and says whether the program may have the GPU. Only a strict tenant that
+/// could not be attached may not; every other one then runs without limits, and hears so.
 pub fn attach() -> bool {
-    static TRIED: AtomicBool = AtomicBool::new(false);
-    static TURN: Lock<()> = Lock::new(());
-    let place = place();
-    let outcome = || Client::get().is_some() || !is_strict(&place);
-    if TRIED.load(Ordering::Acquire) {
-        return outcome();
-    }
-    let _turn = TURN.lock(); // whoever comes second waits for the first one's answer
-    if !TRIED.load(Ordering::Acquire) {
+    let (place, me) = (place(), std::process::id());
+    while DONE_BY.load(Ordering::Acquire) != me {
+        let owner = TURN.load(Ordering::Relaxed);
+        // Acquire and Release pair with each other and with `DONE_BY`: whoever comes second finds the first one's client.
+        let mine =
+            owner != me && TURN.compare_exchange(owner, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !mine {
+            std::thread::yield_now();
+            continue;
+        }
         match connect(&place).and_then(converse) {
             Ok(client) => client.install(),
             Err(reason) => say_unattached(&place, &reason),
         }
-        TRIED.store(true, Ordering::Release);
+        DONE_BY.store(me, Ordering::Release);
     }
-    outcome()
+    Client::get().is_some() || !is_strict(&place)
+}
+
+/// What follows from a fault of ours while attaching: as if nobody had answered.
+pub fn fault() -> bool {
+    static SAY: Once = Once::new();
+    let place = place();
+    SAY.say(|| {
+        let consequence = consequence(&place);
+        let pid = std::process::id();
+        format!("process {pid} {consequence}: a fault in libweir.so. help: please report it")
+    });
+    DONE_BY.store(std::process::id(), Ordering::Release);
+    !is_strict(&place)
+}
+
+/// What it means for the program that it is not attached.
+fn consequence(place: &Path) -> &'static str {
+    if is_strict(place) { "gets no GPU (strict mode)" } else { "runs WITHOUT limits" }
 }
 
 fn place() -> PathBuf {
@@ -76,7 +100,7 @@ fn connect(place: &Path) -> Result<UnixStream, Unattached> {
         match UnixStream::connect(&socket) {
             Ok(stream) => return Ok(stream),
             // A directory without a listener: the manager restarts. No directory: there is none to wait for.
-            Err(error) if waited < PATIENCE && error.kind() == io::ErrorKind::ConnectionRefused => {
+            Err(_) if waited < PATIENCE && place.is_dir() => {
                 std::thread::sleep(pause);
                 waited += pause;
                 pause *= 2;
@@ -139,7 +163,7 @@ fn unreachable_chunk<T>() -> Result<T, weir_protocol::mapping::MapError> {
 fn say_unattached(place: &Path, reason: &Unattached) {
     static SAY: Once = Once::new();
     SAY.say(|| {
-        let consequence = if is_strict(place) { "gets no GPU (strict mode)" } else { "runs WITHOUT limits" };
+        let consequence = consequence(place);
         let (what, help) = match reason {
             Unattached::NoManager(error) => (
                 format!("no node manager at `{}`: {error}", place.join("tenant.sock").display()),

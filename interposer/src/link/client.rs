@@ -4,7 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering};
 
 use weir_abi::types::*;
-use weir_core::ledger::Ledger;
+use weir_core::ledger::{Entry, Ledger};
+use weir_core::lock::Lock;
 use weir_core::price::Book;
 
 use super::gpu::Gpu;
@@ -13,6 +14,9 @@ use crate::hooks::{GraphPrices, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
+
+/// Held while a capture begins, and while marks are put into streams of other threads.
+pub static CAPTURE_TURN: Lock<()> = Lock::new(());
 
 /// The client; null before it attached, and in a forked child for ever.
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
@@ -98,6 +102,20 @@ impl Client {
         self.gpus.iter().find(|gpu| gpu.uuid == uuid)
     }
 
+    /// Remembers what a handle holds; what it held before, the driver must have let go.
+    pub fn remember(&self, handle: u64, entry: Entry) {
+        if let Some(before) = self.ledger.insert(handle, entry) {
+            self.give_back(before);
+        }
+    }
+
+    /// Gives back what an entry of the ledger held.
+    pub fn give_back(&self, entry: Entry) {
+        if let Some(gpu) = self.gpus.get(entry.gpu) {
+            gpu.give_back(entry.kind, entry.bytes);
+        }
+    }
+
     /// Counts a fault of our own and shows the process as degraded.
     pub fn count_fault(&self) {
         for gpu in &self.gpus {
@@ -141,5 +159,5 @@ unsafe extern "C" {
 unsafe extern "C" fn in_forked_child() {
     CLIENT.store(std::ptr::null_mut(), Ordering::Release);
     CAPTURES.store(0, Ordering::Relaxed);
-    crate::thread::forget_context();
+    crate::thread::start_afresh();
 }

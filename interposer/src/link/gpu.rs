@@ -162,6 +162,11 @@ impl Gpu {
         context
     }
 
+    /// Every context that the process has here.
+    pub fn for_each_context(&self, visit: impl FnMut(&&'static Context)) {
+        self.contexts.lock().iter().for_each(visit);
+    }
+
     /// Forgets a context that is gone: nothing of it is in flight any more.
     pub fn forget_context(&self, handle: u64) {
         let mut contexts = self.contexts.lock();
@@ -190,6 +195,7 @@ impl Context {
             samples: Lock::default(),
             sample_at_ns: AtomicU64::new(0),
         };
+        let _relaxed = driver::Relaxed::enter();
         let create = |flags| {
             let mut event: CUevent = std::ptr::null_mut();
             (driver::event_create(&raw mut event, flags) == CUDA_SUCCESS).then_some(event)

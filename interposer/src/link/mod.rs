@@ -4,6 +4,6 @@ mod attach;
 mod client;
 mod gpu;
 
-pub use attach::attach;
-pub use client::{CAPTURES, Client};
+pub use attach::{attach, fault};
+pub use client::{CAPTURE_TURN, CAPTURES, Client};
 pub use gpu::{Context, Gpu};

@@ -100,13 +100,14 @@ fn select_hook(handle: *mut c_void, name: *const c_char) -> Selected {
     let name = unsafe { CStr::from_ptr(name) };
     let Some(hook) = hook::by_symbol(name.to_bytes()) else { return Selected::NOT_OURS };
     if handle == libc::RTLD_DEFAULT {
-        // The global scope holds our own export, also where there is no driver: answer what stands behind it.
-        return real_dlsym(libc::RTLD_NEXT, name)
-            .map_or(Selected::answer(std::ptr::null()), |real| found(hook, real));
+        // The global scope holds our own export, also where there is no driver: answer what stands behind it, or what the
+        // caller may see in a scope of its own.
+        let behind = real_dlsym(libc::RTLD_NEXT, name).or_else(|| super::loaded_symbol(name));
+        return behind.map_or(Selected::answer(std::ptr::null()), |real| found(hook, real));
     }
     match real_dlsym(handle, name) {
         // A handle of the whole program finds our own export first.
-        Some(real) if real == hook.ours() => match super::driver_symbol(name) {
+        Some(real) if real == hook.ours() => match super::loaded_symbol(name) {
             Some(real) => found(hook, real),
             None => Selected::answer(std::ptr::null()),
         },

@@ -26,6 +26,12 @@ impl Real {
         if known.is_null() { self.look_up(symbol) } else { Some(known.cast_const()) }
     }
 
+    /// The real function, if it was looked up or is in the driver that is loaded; opens nothing.
+    fn known(&self, symbol: &CStr) -> Option<*const c_void> {
+        let known = self.0.load(Ordering::Acquire);
+        if known.is_null() { super::loaded_symbol(symbol) } else { Some(known.cast_const()) }
+    }
+
     #[cold]
     fn look_up(&self, symbol: &CStr) -> Option<*const c_void> {
         let real = super::driver_symbol(symbol)?;
@@ -67,9 +73,9 @@ impl Hook {
         self.ours
     }
 
-    /// The real function, if there is one.
-    pub fn real(&self) -> Option<*const c_void> {
-        self.real.get(self.symbol)
+    /// Whether the real function is this one.
+    fn stands_for(&self, real: *const c_void) -> bool {
+        self.row.is_some() && self.real.known(self.symbol) == Some(real)
     }
 
     /// Remembers the real function; the first one found stays.
@@ -87,9 +93,9 @@ pub fn by_symbol(symbol: &[u8]) -> Option<&'static Hook> {
     sorted.get(at).copied()
 }
 
-/// The hook whose real function this is.
+/// The hook of the driver whose real function this is.
 pub fn by_real(real: *const c_void) -> Option<&'static Hook> {
-    sorted().iter().copied().find(|hook| hook.real() == Some(real))
+    sorted().iter().copied().find(|hook| hook.stands_for(real))
 }
 
 /// The hook for what `cuGetProcAddress(base, version, flags)` means: the youngest variant that `version` has, in the

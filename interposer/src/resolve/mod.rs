@@ -25,6 +25,14 @@ pub fn driver_symbol(name: &CStr) -> Option<*const c_void> {
     dlsym::real_dlsym(library, name)
 }
 
+/// The driver's symbol, if the driver is loaded; opens nothing.
+pub fn loaded_symbol(name: &CStr) -> Option<*const c_void> {
+    let library = if name.to_bytes().starts_with(b"nv") { c"libnvidia-ml.so.1" } else { c"libcuda.so.1" };
+    // SAFETY: a C string; nothing is loaded that is not loaded already.
+    let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() { None } else { dlsym::real_dlsym(handle, name) }
+}
+
 /// Remembers the driver that the program itself uses, by the address of one of its functions: whatever it is
 /// called and wherever it lies, our own calls go to the same one.
 fn saw_driver(name: &CStr, real: *const c_void) {
