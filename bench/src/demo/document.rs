@@ -9,6 +9,9 @@ use weir_protocol::units::{Bytes, Nanos};
 use super::program::PROGRAMS;
 use crate::sample::Spread;
 
+/// Points by which a share may be off on a machine that does other things too.
+const TOLERANCE: f64 = 3.0;
+
 /// Everything that happened.
 #[derive(Debug, Serialize)]
 pub struct Document {
@@ -92,15 +95,20 @@ pub fn tenants(stats: &Stats, achieved_percent: Vec<f64>) -> Vec<Tenant> {
 }
 
 impl Document {
-    /// Whether Weir kept its word: every share within 3 points, the refusal the framework's own, the other program
-    /// unharmed.
-    pub fn kept(&self) -> bool {
-        let close = |achieved: f64, wanted: f64| (achieved - wanted).abs() <= 3.0;
-        let before = self.tenants.iter().all(|t| close(t.achieved_percent, t.request_percent));
-        let after = self.resize.achieved_after_percent.iter().zip(self.resize.to);
-        before
-            && after.into_iter().all(|(achieved, to)| close(*achieved, f64::from(to)))
-            && self.other_went_on
+    /// Where Weir did not keep its word: a share more than [`TOLERANCE`] points off, or a program that did not go on.
+    pub fn broken(&self) -> Vec<String> {
+        let off = |name: &str, when: &str, achieved: f64, wanted: f64| {
+            let far = (achieved - wanted).abs() > TOLERANCE;
+            far.then(|| {
+                format!("{name} got {achieved:.1} % of {wanted} % {when} (allowed: {TOLERANCE} points)")
+            })
+        };
+        let before =
+            self.tenants.iter().map(|t| off(&t.name, "at first", t.achieved_percent, t.request_percent));
+        let after = self.tenants.iter().zip(self.resize.achieved_after_percent.iter().zip(self.resize.to));
+        let after = after.map(|(t, (got, to))| off(&t.name, "after the last swap", *got, f64::from(to)));
+        let stopped = (!self.other_went_on).then(|| format!("{} did not go on", PROGRAMS[0].what));
+        before.chain(after).flatten().chain(stopped).collect()
     }
 
     /// To stdout.

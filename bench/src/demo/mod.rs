@@ -10,7 +10,7 @@ mod picture;
 mod program;
 mod watch;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -62,7 +62,16 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let document = Demo::start(simulated, &progress)?.play(options, &progress)?;
     progress.finish_and_clear();
     document.print(options.json);
-    Ok(if document.kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let broken = document.broken();
+    for what in &broken {
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().unwrap_or("unknown").to_owned();
+        let _ = writeln!(
+            io::stderr(),
+            "FAILED: {what}\nhelp: is the machine busy? its load is {load}; try again when it is not"
+        );
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn progress(json: bool) -> ProgressBar {
@@ -142,7 +151,6 @@ fn step(progress: &ProgressBar, what: &'static str) {
     progress.inc(1);
     progress.set_message(what);
     if progress.is_hidden() {
-        use std::io::Write;
         let _ = writeln!(io::stderr(), "weir demo: {what}");
     }
 }

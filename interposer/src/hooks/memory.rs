@@ -6,8 +6,9 @@ use weir_core::ledger::{Entry, Reservation};
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
+use crate::driver::Stream;
 use crate::guard::guard;
-use crate::link::{Client, Gpu};
+use crate::link::{CAPTURES, Client, Gpu};
 use crate::say::Once;
 use crate::thread::{self, Current};
 
@@ -20,28 +21,34 @@ const PITCH: u64 = 512;
 pub struct Ask {
     bytes: Bytes,
     kind: MemoryKind,
+    stream: Option<Stream>,
 }
 
 impl Ask {
     /// Linear memory.
     pub fn plain(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain }
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain, stream: None }
     }
 
     /// Rows, each padded by the driver.
     pub fn pitched(width: usize, height: usize) -> Self {
         let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
-        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain }
+        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain, stream: None }
     }
 
     /// Managed memory, which may live on the device.
     pub fn managed(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed }
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed, stream: None }
     }
 
     /// Memory from a pool.
-    pub fn pooled(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Pool }
+    pub fn pooled(bytes: usize, stream: Stream) -> Self {
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Pool, stream: Some(stream) }
+    }
+
+    /// In a stream that captures, the call makes a node of a graph; nothing is allocated now.
+    fn is_captured(&self) -> bool {
+        self.stream.is_some_and(captures)
     }
 
     /// A one- or two-dimensional array.
@@ -51,7 +58,7 @@ impl Ask {
             elements(&[d.width as u64, d.height as u64])
                 .saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array, stream: None }
     }
 
     /// An array of up to three dimensions, with `levels` that halve.
@@ -65,7 +72,7 @@ impl Ask {
             let sum = (0..levels.clamp(1, 32)).fold(0u64, |sum, n| sum.saturating_add(level(n)));
             sum.saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array, stream: None }
     }
 }
 
@@ -114,6 +121,9 @@ pub fn allocate<H: Handle>(
         |client| {
             let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
             count(current.gpu, counted);
+            if ask.is_captured() {
+                return Ok(None);
+            }
             let reservation = reserve(client, current.gpu, ask.kind, ask.bytes)?;
             Ok(Some((current, reservation)))
         },
@@ -138,13 +148,13 @@ pub fn reserve(
     let limit = gpu.grant.read().memory_limit;
     Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit).ok_or_else(|| {
         REFUSED.say(|| {
-            format!(
-                "an allocation of {bytes} was refused: limit {limit}, in use {}, asked by pid {}. \
-                 help: weir set {} --memory SIZE",
-                gpu.usage.held(),
-                std::process::id(),
-                client.tenant
-            )
+            let help = if client.standalone {
+                "start it again with a larger --memory".into()
+            } else {
+                format!("weir set {} --memory SIZE", client.tenant)
+            };
+            let (held, pid) = (gpu.usage.held(), std::process::id());
+            format!("an allocation of {bytes} was refused: limit {limit}, in use {held}, asked by pid {pid}. help: {help}")
         });
         CUDA_ERROR_OUT_OF_MEMORY
     })
@@ -181,6 +191,27 @@ pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresu
             }
         },
     )
+}
+
+/// Frees in stream order. In a stream that captures, the call makes a node of a graph; nothing is freed now.
+pub fn free_async(counted: usize, key: u64, stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
+    if captures(stream) {
+        return guard(
+            |client| {
+                if let Some(current) = thread::with(|thread| thread.find_current(client)) {
+                    count(current.gpu, counted);
+                }
+                Ok(())
+            },
+            call,
+            |_, (), _| {},
+        );
+    }
+    free(counted, key, call)
+}
+
+fn captures(stream: Stream) -> bool {
+    CAPTURES.load(Ordering::Relaxed) > 0 && stream.is_capturing()
 }
 
 /// Counts a memory call by its symbol.

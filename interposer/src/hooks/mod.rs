@@ -316,22 +316,22 @@ driver_hooks! {
         = |call| memory::allocate(memory_call!(cuMemAllocManaged), memory::Ask::managed(bytes), out, call);
     /// Charges the bytes as pool memory.
     fn cuMemAllocAsync(out: *mut CUdeviceptr, bytes: usize, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocAsync), memory::Ask::pooled(bytes), out, call);
+        = |call| memory::allocate(memory_call!(cuMemAllocAsync), memory::Ask::pooled(bytes, Stream::legacy(stream)), out, call);
     /// As above; the null stream is the thread's own.
     fn cuMemAllocAsync_ptsz(out: *mut CUdeviceptr, bytes: usize, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocAsync_ptsz), memory::Ask::pooled(bytes), out, call);
+        = |call| memory::allocate(memory_call!(cuMemAllocAsync_ptsz), memory::Ask::pooled(bytes, Stream::per_thread(stream)), out, call);
     /// Charges the bytes as pool memory.
     fn cuMemAllocFromPoolAsync(out: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync), memory::Ask::pooled(bytes), out, call);
+        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync), memory::Ask::pooled(bytes, Stream::legacy(stream)), out, call);
     /// As above; the null stream is the thread's own.
     fn cuMemAllocFromPoolAsync_ptsz(out: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync_ptsz), memory::Ask::pooled(bytes), out, call);
+        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync_ptsz), memory::Ask::pooled(bytes, Stream::per_thread(stream)), out, call);
     /// Gives back what the pointer held.
     fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream)
-        = |call| memory::free(memory_call!(cuMemFreeAsync), pointer, call);
+        = |call| memory::free_async(memory_call!(cuMemFreeAsync), pointer, Stream::legacy(stream), call);
     /// As above; the null stream is the thread's own.
     fn cuMemFreeAsync_ptsz(pointer: CUdeviceptr, stream: CUstream)
-        = |call| memory::free(memory_call!(cuMemFreeAsync_ptsz), pointer, call);
+        = |call| memory::free_async(memory_call!(cuMemFreeAsync_ptsz), pointer, Stream::per_thread(stream), call);
     /// Charges the array's elements.
     fn cuArrayCreate_v2(out: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR)
         = |call| memory::allocate(memory_call!(cuArrayCreate_v2), memory::Ask::array(descriptor), out, call);

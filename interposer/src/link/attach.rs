@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
-use weir_protocol::message::{Hello, Reply, Welcome};
+use weir_protocol::message::{FailMode, Hello, Reply, Welcome};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::transport::{self, TransportError};
 
@@ -151,7 +151,8 @@ fn settle_in(welcome: Welcome, fds: Vec<OwnedFd>, stream: UnixStream) -> Result<
     for (index, (granted, pages)) in welcome.gpus.iter().zip(pages).enumerate() {
         gpus.push(Gpu::new(index, granted.uuid, slot, pages.map_err(|error| unfit(error.to_string()))?));
     }
-    Ok(Client::new(welcome.tenant, gpus, welcome.prices, stream))
+    let standalone = welcome.mode == FailMode::Standalone;
+    Ok(Client::new(welcome.tenant, standalone, gpus, welcome.prices, stream))
 }
 
 /// `chunks_exact(3)` yields threes; an error in place of a panic all the same.

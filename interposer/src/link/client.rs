@@ -28,6 +28,8 @@ const KNOWN_DEVICES: usize = 64;
 pub struct Client {
     /// The tenant's name, for messages.
     pub tenant: String,
+    /// Whether `weir run` itself is the manager: then nobody can change the budget.
+    pub standalone: bool,
     /// The GPUs granted.
     pub gpus: Vec<Gpu>,
     /// What launches cost.
@@ -46,12 +48,14 @@ impl Client {
     /// Of the parts that the welcome brought.
     pub fn new(
         tenant: String,
+        standalone: bool,
         gpus: Vec<Gpu>,
         prices: Vec<weir_protocol::price::PriceRow>,
         connection: UnixStream,
     ) -> Self {
         Self {
             tenant,
+            standalone,
             gpus,
             book: Book::new(prices),
             ledger: Ledger::default(),
