@@ -76,7 +76,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         caught: false,
-        note: "the preload is an environment variable; the node manager sees such a process",
+        note: "the preload is an environment variable",
         world: World::Empty,
         ..caught("empty environment", By::CallWithFile(route::by_path))
     },
