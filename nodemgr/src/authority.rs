@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn an_owner_may_lower_his_budget_and_not_raise_it_and_a_stranger_may_do_neither() {
         use crate::control::schema::ClassName;
-        use weir_protocol::units::{Bytes, SmShare};
+        use weir_protocol::units::{Bytes, Nanos, SmShare};
         let budget =
             |percent| Budget { request: SmShare::percent(percent), limit: SmShare::FULL, memory: Bytes(9) };
         let tenant = Tenant {
@@ -182,6 +182,8 @@ mod tests {
             slots: Vec::new(),
             holders: Vec::new(),
             registered: 0,
+            budget_at_start: budget(30),
+            made_at: Nanos(0),
         };
         let peer = |uid, admin| Peer { pid: 1, uid, admin };
         let may = |peer, percent| Authority::here().may_set(&peer, &tenant, &budget(percent)).is_ok();

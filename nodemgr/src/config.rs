@@ -137,7 +137,14 @@ fn refuse(path: &Path, what: String, help: &str) -> Fault {
 /// What can be said of a file before it is read.
 fn check_file(path: &Path) -> Result<(), Fault> {
     let meta = std::fs::metadata(path).map_err(|error| {
-        refuse(path, format!("cannot be read: {error}"), "name a file that is there with --config")
+        let help = match error.kind() {
+            std::io::ErrorKind::NotFound => format!(
+                "name a file that is there; docs/weir.toml.example has every key with its default: {}",
+                KEYS[..6].join(", ")
+            ),
+            _ => "name a file that can be read".to_owned(),
+        };
+        refuse(path, format!("cannot be read: {error}"), &help)
     })?;
     if meta.is_dir() {
         return Err(refuse(path, "is a directory".into(), "name the file in it"));
@@ -193,4 +200,52 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../../docs/weir.toml.example");
+
+    fn parsed(text: &str) -> Config {
+        Config::parse(text, Path::new("weir.toml.example")).unwrap()
+    }
+
+    #[test]
+    fn the_example_as_it_stands_sets_nothing_but_the_defaults() {
+        let (example, default) = (parsed(EXAMPLE), Config::default());
+        let in_effect = |c: &Config| {
+            (c.policy().unwrap().name, c.tick(), c.mode.unwrap_or(FailMode::Managed), c.reserve().unwrap())
+        };
+        assert_eq!(in_effect(&example), in_effect(&default));
+        assert_eq!((example.dir, example.price), (default.dir, default.price));
+        let place = crate::place::Place::standard();
+        assert_eq!(
+            crate::Options::new(place, crate::gpus::Source::Fixed(Vec::new())).mode,
+            FailMode::Managed
+        );
+    }
+
+    #[test]
+    fn the_example_has_every_key() {
+        let live = |line: &str| {
+            let setting = line.strip_prefix('#').filter(|rest| !rest.starts_with(' '));
+            setting.unwrap_or(line).to_owned() + "\n"
+        };
+        let all = parsed(&EXAMPLE.lines().map(live).collect::<String>());
+        // By name, so that a new key does not compile until it stands in the example.
+        let Config { dir, policy, tick_us, mode, memory_reserve, price } = all;
+        assert!(
+            dir.is_some()
+                && policy.is_some()
+                && tick_us.is_some()
+                && mode.is_some()
+                && memory_reserve.is_some()
+        );
+        assert!(
+            price.iter().any(|row| row.time_us.is_some())
+                && price.iter().any(|row| row.ns_per_block.is_some())
+        );
+    }
 }

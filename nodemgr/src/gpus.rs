@@ -153,9 +153,14 @@ fn no_gpu(why: &str) -> Fault {
     Fault::new(&codes::NO_GPU, format!("no GPU can be managed: {why}"), help)
 }
 
-/// NVML through the ordinary search of the loader; `$WEIR_NVML` names another library.
+/// The name by which NVML is loaded; `$WEIR_NVML` names another library.
+pub fn nvml_library() -> std::ffi::OsString {
+    std::env::var_os("WEIR_NVML").unwrap_or_else(|| "libnvidia-ml.so.1".into())
+}
+
+/// NVML through the ordinary search of the loader.
 fn open() -> Result<Nvml, Fault> {
-    let path = std::env::var_os("WEIR_NVML").unwrap_or_else(|| "libnvidia-ml.so.1".into());
+    let path = nvml_library();
     let opened = Nvml::builder().lib_path(OsStr::new(&path)).init();
     opened.map_err(|error| no_gpu(&format!("`{}`: {error}", path.display())))
 }

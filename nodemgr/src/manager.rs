@@ -13,7 +13,7 @@ use crate::codes;
 use crate::fault::Fault;
 use crate::gpus::{Gpus, Source};
 use crate::lock::NodeLock;
-use crate::place::Place;
+use crate::place::{Place, STRICT_MARK};
 use crate::poll::Poll;
 use crate::registry::Registry;
 use crate::shared::Shared;
@@ -103,11 +103,25 @@ fn start_threads(shared: &Arc<Shared>, poll: Poll, tick: Nanos) -> std::io::Resu
     Ok(vec![ticking, polling])
 }
 
-/// Removes the directories of tenants that a dead manager left: nobody listens in them.
+/// Removes the directories of tenants that an earlier manager left, and says that their programs, should they still
+/// run, are not known here. A strict tenant's directory stays: it tells the processes that such a program starts later
+/// that they get no GPU.
 fn clear_remains(place: &Place) {
-    for entry in std::fs::read_dir(place.base().join("tenants")).into_iter().flatten().flatten() {
-        let _ = std::fs::remove_dir_all(entry.path());
+    let entries = std::fs::read_dir(place.base().join("tenants")).into_iter().flatten().flatten();
+    let remains: Vec<_> = entries.map(|entry| entry.path()).collect();
+    for path in remains.iter().filter(|path| !path.join(STRICT_MARK).exists()) {
+        let _ = std::fs::remove_dir_all(path);
     }
+    let tenants = match remains.len() {
+        0 => return,
+        1 => "1 tenant".to_owned(),
+        count => format!("{count} tenants"),
+    };
+    tracing::warn!(
+        "an earlier node manager left {tenants} here; programs that still run there keep their last limits, are not \
+         known to this one, and their budgets count as free until they are started again with `weir run` (taking \
+         them over is for a later version)"
+    );
 }
 
 /// Raises this process's limit of open files: two descriptors for each process and three pages for each tenant and

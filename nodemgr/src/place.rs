@@ -18,6 +18,9 @@ use crate::fault::Fault;
 /// Longest path of a Unix socket, in bytes (`sun_path` less the final zero).
 pub const MAX_SOCKET_PATH: usize = 107;
 
+/// The file in a tenant's directory that tells its processes what to do without a manager: not to use the GPU.
+pub const STRICT_MARK: &str = "strict";
+
 /// Longest name of a tenant, in bytes: leaves room for the base directory in a socket's path.
 pub const MAX_NAME: usize = 40;
 

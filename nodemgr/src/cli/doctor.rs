@@ -1,5 +1,7 @@
 //! `weir doctor`: what this machine has of what Weir needs, line by line, each with the way to mend it.
 
+use std::error::Error;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +13,7 @@ use weir_protocol::pages::BucketPage;
 use super::{Context, preload, printer};
 use crate::control::Client;
 use crate::fault::Fault;
-use crate::gpus::{Device, Gpus, Source};
+use crate::gpus::{Device, Gpus, Source, nvml_library};
 
 /// The symbol that only the simulated driver exports.
 const SIMULATED_SYMBOL: &[u8] = b"weirSimulatedGpu\0";
@@ -66,10 +68,13 @@ pub(super) fn run(context: &Context) -> Result<u8, Fault> {
     let (nvml, simulated_devices) = nvml();
     let (driver, simulated) = driver(simulated_devices);
     let library = preload::find(None);
-    let mut findings = vec![driver, nvml, manager(context)?, pages(), pidfd(), credentials(), futex()];
+    let mut findings = one_cause(driver, nvml, &nvml_library());
+    let driverless = findings.len() == 1;
+    findings.extend([manager(context)?, pages(), pidfd(), credentials(), futex()]);
     findings.extend(preload_findings(&library));
-    let routes = library.as_deref().ok().and_then(probe);
-    findings.push(routes_finding(routes.as_deref()));
+    // Without a driver there is nothing to look up, and that has been said.
+    let routes = library.as_deref().ok().filter(|_| !driverless).and_then(probe);
+    findings.extend((!driverless).then(|| routes_finding(routes.as_deref())));
     let failed = findings.iter().any(|finding| finding.mark == Mark::Fail);
     let report = Report { schema: 1, simulated, findings, routes };
     if context.json {
@@ -125,7 +130,8 @@ fn driver(simulated_devices: bool) -> (Finding, bool) {
         Ok(library) => library,
         Err(error) => {
             let help = "install the NVIDIA driver, or point LD_LIBRARY_PATH at the simulated GPU's libraries";
-            return (finding("driver", Err((Mark::Fail, error.to_string(), help))), false);
+            let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            return (finding("driver", Err((Mark::Fail, reason, help))), false);
         }
     };
     // SAFETY: only the symbol's presence is asked for; it is neither called nor read.
@@ -151,6 +157,21 @@ fn nvml() -> (Finding, bool) {
             (finding("nvml", Ok(names.join("; "))), gpus.devices.iter().any(Device::is_simulated))
         }
     }
+}
+
+/// Both findings, or one of them where neither the driver nor its management library can be loaded: that has one cause.
+fn one_cause(driver: Finding, nvml: Finding, library: &OsStr) -> Vec<Finding> {
+    // SAFETY: the library's initializers run, as they did a moment ago when the devices were asked for.
+    let loads = || unsafe { libloading::Library::new(library) }.is_ok();
+    if driver.mark != Mark::Fail || nvml.mark != Mark::Fail || loads() {
+        return vec![driver, nvml];
+    }
+    let detail = format!(
+        "no driver: neither libcuda.so.1 nor {} can be loaded ({})",
+        library.display(),
+        driver.detail
+    );
+    vec![Finding { detail, ..driver }]
 }
 
 fn manager(context: &Context) -> Result<Finding, Fault> {
@@ -255,4 +276,30 @@ fn routes_finding(routes: Option<&[Route]>) -> Finding {
         },
     };
     finding("routes", found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(what: &'static str, mark: Mark, detail: &str) -> Finding {
+        Finding { what, mark, detail: detail.into(), help: None }
+    }
+
+    #[test]
+    fn a_machine_without_a_driver_is_told_so_in_one_line() {
+        let (driver, nvml) = (said("driver", Mark::Fail, "no libcuda"), said("nvml", Mark::Fail, "no NVML"));
+        let found = one_cause(driver, nvml, OsStr::new("/no/such/nvml"));
+        let [only] = found.as_slice() else { panic!("{} findings", found.len()) };
+        let told = "no driver: neither libcuda.so.1 nor /no/such/nvml can be loaded (no libcuda)";
+        assert_eq!((only.what, only.detail.as_str()), ("driver", told));
+    }
+
+    #[test]
+    fn a_driver_that_is_half_there_is_two_findings() {
+        let (driver, nvml) = (said("driver", Mark::Ok, ""), said("nvml", Mark::Fail, "no NVML"));
+        assert_eq!(one_cause(driver, nvml, OsStr::new("/no/such/nvml")).len(), 2);
+        let (driver, nvml) = (said("driver", Mark::Fail, "no libcuda"), said("nvml", Mark::Fail, "it hangs"));
+        assert_eq!(one_cause(driver, nvml, OsStr::new("libm.so.6")).len(), 2, "NVML is there");
+    }
 }

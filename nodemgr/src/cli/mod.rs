@@ -18,8 +18,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weir_protocol::units::{Bytes, SmShare, UnitError};
+use weir_protocol::units::{Bytes, SmShare};
 
+use crate::codes;
 use crate::control::schema::ClassName;
 use crate::fault::Fault;
 use crate::place::Place;
@@ -43,16 +44,22 @@ enum Command {
     /// Run a program within a budget
     Run(run::Args),
     /// List the tenants, their budgets and what they use
+    ///
+    /// ACHIEVED is the share charged during the last second, WAITED the time that launches spent at the gate, since the
+    /// tenant was made.
     Ps,
     /// Change a tenant's budget while it runs
     Set(set::Args),
-    /// Print every counter there is
+    /// Print every counter there is, as JSON
+    ///
+    /// One document on stdout, with and without --json. Its field `schema` is the version of the document: it is raised
+    /// when a field changes its meaning. Units are in the names: _ns, _us, _bytes, _percent, _permille, _ppm.
     Stats,
     /// Check what this machine has and what it lacks
     Doctor,
     /// Check a configuration file
     Check(check::Args),
-    /// Explain an error code
+    /// Explain an error code, or list them all
     Explain(explain::Args),
     /// Run the node manager
     Node(node::Args),
@@ -102,21 +109,29 @@ pub fn main() -> ExitCode {
 
 /// The value of `--request` or `--limit`, in thousandths.
 fn share(flag: &str, text: Option<&str>) -> Result<Option<u16>, Fault> {
-    let parse = |text: &str| text.parse::<SmShare>().map(SmShare::as_permille);
-    unit(flag, text, parse)
+    let parse = |text: &str| {
+        let share = text.parse::<SmShare>().map(SmShare::as_permille);
+        share.map_err(|error| too_fine(flag, text).unwrap_or_else(|| Fault::unit(flag, &error)))
+    };
+    text.map(parse).transpose()
+}
+
+/// What to say of a share that lies between two steps.
+fn too_fine(flag: &str, text: &str) -> Option<Fault> {
+    let (whole, fraction) = text.trim().strip_suffix('%')?.trim_end().split_once('.')?;
+    let (tenth, _) = fraction.split_at_checked(1)?;
+    let plain = [whole, fraction].iter().all(|part| part.bytes().all(|digit| digit.is_ascii_digit()));
+    let below = format!("{whole}{tenth}").parse::<u16>().ok().filter(|below| plain && *below < 1000)?;
+    let typed = |permille| format!("`{}%`", SmShare::permille(permille).as_percent());
+    let message = format!("{flag}: `{text}` lies between two steps: a share has steps of 0.1 %");
+    let help = format!("write {} or {}", typed(below), typed(below + 1));
+    Some(Fault::new(&codes::SHARE, message, help))
 }
 
 /// The value of `--memory`, in bytes.
 fn size(flag: &str, text: Option<&str>) -> Result<Option<u64>, Fault> {
-    unit(flag, text, |text| text.parse::<Bytes>().map(|bytes| bytes.0))
-}
-
-fn unit<T>(
-    flag: &str,
-    text: Option<&str>,
-    parse: impl Fn(&str) -> Result<T, UnitError>,
-) -> Result<Option<T>, Fault> {
-    text.map(|text| parse(text).map_err(|error| Fault::unit(flag, &error))).transpose()
+    let parse = |text: &str| text.parse::<Bytes>().map_err(|error| Fault::unit(flag, &error));
+    Ok(text.map(parse).transpose()?.map(|bytes| bytes.0))
 }
 
 /// A class as clap reads it.

@@ -1,17 +1,22 @@
 //! `weir ps`: who has what, and uses how much of it.
 
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos};
 
 use super::{Context, printer};
 use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
 use crate::fault::Fault;
 
-const HEADS: [&str; 9] = ["NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "MEMORY", "STATE", "PIDS"];
+const HEADS: [&str; 10] =
+    ["NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "STATE", "PIDS"];
 
 pub(super) fn run(context: &Context) -> Result<u8, Fault> {
     let stats = Client::connect(&context.place()?)?.stats()?;
     if context.json {
         printer::json(&stats);
+        return Ok(0);
+    }
+    if stats.tenants.is_empty() {
+        printer::talk("no tenants; start one with: weir run --request 30% --memory 2GiB -- PROGRAM ...");
         return Ok(0);
     }
     if stats.node.simulated {
@@ -35,6 +40,7 @@ fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
         tenant.budget.request.to_string(),
         tenant.budget.limit.to_string(),
         format!("{:.1} %", gpu.achieved_percent),
+        Nanos(gpu.total.waited_ns).to_string(),
         format!("{} / {}", Bytes(gpu.memory_held_bytes), Bytes(gpu.memory_limit_bytes)),
         tenant.state.clone(),
         if pids.is_empty() { "-".into() } else { pids.join(",") },

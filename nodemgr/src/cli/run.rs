@@ -32,13 +32,13 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "0")]
     gpu: Vec<String>,
     /// Share of the GPU's time that is guaranteed, such as 30%; optional for fillers
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     request: Option<String>,
     /// Share that is never exceeded [default: 100%]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     limit: Option<String>,
     /// Memory on each GPU, such as 2GiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<String>,
     /// What the program is to its neighbours
     #[arg(long, value_enum, default_value_t = Class::Primary)]
@@ -103,10 +103,10 @@ fn wanted(args: &Args, program: &str) -> Result<CreateTenant, Fault> {
 /// The daemon of the place; where none is named and none is there, a manager of our own.
 fn manager(context: &Context) -> Result<(Client, Option<Standalone>), Fault> {
     let place = context.place()?;
-    if context.dir.is_some() || !Client::is_absent(&place) {
+    let Some(absence) = Client::absence(&place).filter(|_| context.dir.is_none()) else {
         return Ok((Client::connect(&place)?, None));
-    }
-    let standalone = Standalone::start()?;
+    };
+    let standalone = Standalone::start(&place, absence)?;
     Ok((Client::connect(&standalone.place()?)?, Some(standalone)))
 }
 

@@ -6,6 +6,7 @@ use weir_protocol::message::FailMode;
 
 use super::printer;
 use crate::codes;
+use crate::control::Absence;
 use crate::fault::Fault;
 use crate::gpus::Source;
 use crate::manager::{Manager, Options};
@@ -18,11 +19,23 @@ pub struct Standalone {
 }
 
 impl Standalone {
-    /// Starts one, and says so.
+    /// Starts one, and says why: nobody is at `place`.
     ///
     /// # Errors
     /// As [`Manager::start`].
-    pub fn start() -> Result<Self, Fault> {
+    pub fn start(place: &Place, absence: Absence) -> Result<Self, Fault> {
+        // Before the start: if that fails, the reason for it counts all the more.
+        let reason = match absence {
+            Absence::Never => "no node manager runs".to_owned(),
+            Absence::Ended => format!(
+                "there was a node manager at `{}` and it does not answer (connection refused)",
+                place.base().display()
+            ),
+        };
+        printer::talk(format_args!(
+            "weir: {reason}, so this run keeps its own budget; another stand-alone run would not know of it \
+             (`weir node` manages several)"
+        ));
         let failed = |error| {
             Fault::system(
                 &codes::PLACE,
@@ -35,10 +48,6 @@ impl Standalone {
         let mut options = Options::new(Place::at(dir.path())?, Source::Nvml);
         options.mode = FailMode::Standalone;
         let manager = Manager::start(options)?;
-        printer::talk(
-            "weir: no node manager runs, so this run keeps its own budget; another stand-alone run would not know of it \
-             (`weir node` manages several)",
-        );
         Ok(Self { _manager: manager, dir })
     }
 

@@ -16,6 +16,15 @@ const MAX_ANSWER: u64 = 256 << 20;
 /// Longest wait for an answer; a change of budget takes a second when the tenant launches nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Why nobody listens in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// There is no socket.
+    Never,
+    /// There is a socket that a node manager left behind.
+    Ended,
+}
+
 /// A connection to a node manager. The tenants made through it live at least as long as it does.
 #[derive(Debug)]
 pub struct Client {
@@ -47,9 +56,21 @@ impl Client {
     }
 
     /// Whether nobody listens at `place`: nobody at all, not somebody whom we may not reach.
-    pub fn is_absent(place: &Place) -> bool {
+    pub fn absence(place: &Place) -> Option<Absence> {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
-        matches!(UnixStream::connect(place.control()), Err(error) if matches!(error.kind(), NotFound | ConnectionRefused))
+        match UnixStream::connect(place.control()).map_err(|error| error.kind()) {
+            Err(NotFound) => Some(Absence::Never),
+            Err(ConnectionRefused) => Some(Absence::Ended),
+            _ => None,
+        }
+    }
+
+    /// Whether the node manager has closed this connection, as it does when it ends.
+    pub fn is_closed(&self) -> bool {
+        use rustix::net::RecvFlags;
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let heard = rustix::net::recv(self.reader.get_ref(), &mut [0u8; 1], flags);
+        matches!(heard, Ok((0, _)) | Err(rustix::io::Errno::CONNRESET | rustix::io::Errno::PIPE))
     }
 
     /// Makes or joins a tenant.

@@ -7,6 +7,6 @@ pub mod schema;
 mod server;
 mod stats;
 
-pub use client::Client;
+pub use client::{Absence, Client};
 pub(crate) use server::{Outcome, answer};
 pub use stats::{GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};

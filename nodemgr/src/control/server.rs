@@ -48,7 +48,7 @@ fn everything(shared: &Shared, peer: &Peer) -> stats::Stats {
 fn create(shared: &Shared, peer: &Peer, from: u64, wanted: &CreateTenant) -> Result<Outcome, Fault> {
     shared.authority.may_create(peer)?;
     let mut registry = shared.registry();
-    let (id, joined) = registry.create(wanted, peer.uid, from)?;
+    let (id, joined) = registry.create(wanted, peer.uid, from, now())?;
     let tenant = registry.tenant(id).ok_or_else(|| not_there(&wanted.name))?;
     let devices = tenant.cells.iter().filter_map(|cell| registry.gpus.devices.get(cell.gpu));
     let created = Created {

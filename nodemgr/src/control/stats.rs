@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_protocol::pages::{Gate, MemoryKind, ProcessState};
+use weir_protocol::pages::{Gate, MemoryKind, ProcessSlot, ProcessState};
 
 use super::schema::{Budget, ClassName, SCHEMA};
 use crate::registry::{Cell, Counters, Process, Registry, Tenant};
+use crate::shared::now;
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +79,10 @@ pub struct TenantStats {
     pub state: String,
     /// Its budget.
     pub budget: Budget,
+    /// The budget with which it was made.
+    pub budget_at_start: Budget,
+    /// Time since it was made, in nanoseconds: what its counters are a part of.
+    pub age_ns: u64,
     /// Processes that ever registered.
     pub processes_ever: u64,
     /// Its processes by id.
@@ -198,6 +203,8 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         owner_uid: tenant.owner,
         state: state(tenant, &gpus),
         budget: tenant.budget,
+        budget_at_start: tenant.budget_at_start,
+        age_ns: now().since(tenant.made_at).0,
         processes_ever: tenant.registered,
         pids: tenant.processes.iter().map(|process| process.pid).collect(),
         gpus,
@@ -259,10 +266,11 @@ fn process_stats(cell: &Cell, process: &Process) -> Option<ProcessStats> {
     let (submitted, completed) = (slot.submitted_ns.load(Relaxed), slot.completed_ns.load(Relaxed));
     let by_kind =
         MemoryKind::ALL.iter().zip(&slot.by_kind).map(|(kind, word)| (kind_name(*kind), word.load(Relaxed)));
+    let counters = Counters::of(slot);
     Some(ProcessStats {
         pid: process.pid,
         slot: process.slot,
-        state: ProcessState::from_word(slot.state.load(Relaxed)),
+        state: process_state(slot, &counters),
         build: process.build.clone(),
         driver: process.driver.clone(),
         memory_held_bytes: slot.held_bytes.load(Relaxed),
@@ -272,8 +280,19 @@ fn process_stats(cell: &Cell, process: &Process) -> Option<ProcessStats> {
             .collect(),
         acked_generation: slot.acked_generation.load(Relaxed),
         outstanding_ns: submitted.saturating_sub(completed),
-        counters: Counters::of(slot),
+        counters,
     })
+}
+
+/// A process writes its state when it launches. One that has only used memory has a context, and is bound by its
+/// limit as any other. (The card's size can be asked for without a context.)
+fn process_state(slot: &ProcessSlot, counters: &Counters) -> ProcessState {
+    let word = slot.state.load(std::sync::atomic::Ordering::Relaxed); // see `process_stats`
+    let uses_memory = counters.memory_calls.keys().any(|name| name != "cuDeviceTotalMem_v2");
+    match ProcessState::from_word(word) {
+        ProcessState::Starting if uses_memory || counters.refused > 0 => ProcessState::Enforced,
+        state => state,
+    }
 }
 
 fn kind_name(kind: MemoryKind) -> &'static str {
@@ -284,5 +303,31 @@ fn kind_name(kind: MemoryKind) -> &'static str {
         MemoryKind::Virtual => "virtual",
         MemoryKind::Array => "array",
         MemoryKind::Context => "context",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+    use weir_protocol::mapping::Mapped;
+    use weir_protocol::pages::{COUNTED_MEMORY_CALLS, UsagePage};
+
+    #[test]
+    fn a_process_that_only_uses_memory_is_not_starting_for_ever() {
+        let (_fd, usage) = Mapped::<UsagePage>::create("weir-test").unwrap();
+        let slot = &usage.slots[0];
+        let state = || process_state(slot, &Counters::of(slot));
+        let call = |name| {
+            let at = COUNTED_MEMORY_CALLS.iter().position(|known| *known == name).unwrap();
+            slot.memory_calls[at].fetch_add(1, Relaxed);
+        };
+        assert_eq!(state(), ProcessState::Starting);
+        call("cuDeviceTotalMem_v2");
+        assert_eq!(state(), ProcessState::Starting, "that needs no context");
+        call("cuMemAlloc_v2");
+        assert_eq!(state(), ProcessState::Enforced);
+        slot.state.store(ProcessState::Degraded as u32, Relaxed);
+        assert_eq!(state(), ProcessState::Degraded, "its own word counts");
     }
 }

@@ -108,8 +108,15 @@ impl Poll {
         let strict = self.shared.mode == weir_protocol::message::FailMode::Strict;
         let prepare = || {
             std::fs::create_dir_all(&created.dir)?;
-            // Tells the tenant's processes what to do without a manager; the directory is not theirs to write.
-            if strict { std::fs::write(created.dir.join("strict"), "") } else { Ok(()) }
+            // The directory is not the tenant's to write.
+            let mark = created.dir.join(crate::place::STRICT_MARK);
+            match strict {
+                true => std::fs::write(mark, ""),
+                false => std::fs::remove_file(mark).or_else(|error| match error.kind() {
+                    std::io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(error),
+                }),
+            }
         };
         prepare().map_err(|error| {
             let what = format!("make `{}`", created.dir.display());

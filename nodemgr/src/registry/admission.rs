@@ -28,7 +28,7 @@ impl Registry {
             return Err(Fault::new(
                 &codes::MEMORY_MISSING,
                 message,
-                format!("add --memory; {} are free", Bytes(free)),
+                format!("add --memory; {} are free", floor(Bytes(free))),
             ));
         };
         let Some(request) = wanted.request_permille.or((wanted.class == ClassName::Filler).then_some(0))
@@ -91,13 +91,13 @@ impl Registry {
         for gpu in gpus {
             let usable = self.usable_memory(*gpu);
             if budget.memory > usable {
-                let message =
-                    format!("{} are more than GPU {gpu} has: {usable} less the reserve", budget.memory);
-                return Err(Fault::new(
-                    &codes::MEMORY_OVER_DEVICE,
-                    message,
-                    format!("ask for at most {usable}"),
-                ));
+                let message = format!(
+                    "{} is more than GPU {gpu} can give: {}",
+                    budget.memory,
+                    offer(self.total_memory(*gpu), usable)
+                );
+                let help = format!("ask for at most {}", floor(usable));
+                return Err(Fault::new(&codes::MEMORY_OVER_DEVICE, message, help));
             }
         }
         Ok(())
@@ -119,11 +119,13 @@ impl Registry {
             let free = self.free_memory(*gpu, but);
             if budget.memory > free {
                 let message = format!(
-                    "a memory limit of {} does not fit on GPU {gpu}: {free} are free{}",
+                    "a memory limit of {} does not fit on GPU {gpu}: {} are free{}",
                     budget.memory,
+                    floor(free),
                     self.holders_of(*gpu, but, |b| b.memory.to_string())
                 );
-                let help = format!("ask for at most {free}, or lower another tenant with `weir set`");
+                let help =
+                    format!("ask for at most {}, or lower another tenant with `weir set`", floor(free));
                 return Err(Fault::new(&codes::MEMORY_TAKEN, message, help));
             }
         }
@@ -153,8 +155,12 @@ impl Registry {
 
     /// The card's memory less the reserve.
     pub fn usable_memory(&self, gpu: usize) -> Bytes {
-        let total = self.gpus.devices.get(gpu).map_or(0, |device| device.memory_total.0);
+        let total = self.total_memory(gpu).0;
         Bytes(total.saturating_sub(self.reserve.map_or(total / 50, |reserve| reserve.0)))
+    }
+
+    fn total_memory(&self, gpu: usize) -> Bytes {
+        self.gpus.devices.get(gpu).map_or(Bytes(0), |device| device.memory_total)
     }
 
     fn resolve_gpus(&self, wanted: &[String]) -> Result<Vec<usize>, Fault> {
@@ -201,4 +207,43 @@ fn checked_share(what: &str, permille: u16) -> Result<SmShare, Fault> {
     }
     let message = format!("a {what} of {permille} thousandths is more than one GPU");
     Err(Fault::new(&codes::SHARE, message, "give 0 to 1000 thousandths"))
+}
+
+/// What a card of `total` can give, and why that is not all of it: `39.2 GiB (40 GiB less a reserve of 819.2 MiB)`.
+fn offer(total: Bytes, usable: Bytes) -> String {
+    match Bytes(total.0.saturating_sub(usable.0)) {
+        Bytes(0) => total.to_string(),
+        reserve => format!("{} ({total} less a reserve of {reserve})", floor(usable)),
+    }
+}
+
+/// `bytes` cut to a tenth of the unit in which they are printed: what is offered, typed back, must fit.
+fn floor(bytes: Bytes) -> Bytes {
+    let unit = [1u64 << 30, 1 << 20, 1 << 10].into_iter().find(|unit| bytes.0 >= *unit).unwrap_or(1);
+    let cut = |tenths: u128| u64::try_from(tenths * u128::from(unit) / 10).unwrap_or(bytes.0);
+    Bytes(cut(u128::from(bytes.0) * 10 / u128::from(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_offer_says_what_the_reserve_is() {
+        let total = Bytes::gib(40);
+        assert_eq!(
+            offer(total, Bytes(total.0 - total.0 / 50)),
+            "39.2 GiB (40 GiB less a reserve of 819.2 MiB)"
+        );
+        assert_eq!(offer(total, total), "40 GiB");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_offered_fits_when_it_is_typed_back(bytes in 1u64..1 << 45) {
+            let typed: Bytes = floor(Bytes(bytes)).to_string().parse().unwrap();
+            prop_assert!(typed <= Bytes(bytes) && bytes - typed.0 <= bytes / 10, "{typed:?}");
+        }
+    }
 }

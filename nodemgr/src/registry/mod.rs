@@ -106,7 +106,13 @@ impl Registry {
     ///
     /// # Errors
     /// Whatever [`codes`] has for budgets; nothing has changed then.
-    pub fn create(&mut self, wanted: &CreateTenant, owner: u32, holder: u64) -> Result<(u64, bool), Fault> {
+    pub fn create(
+        &mut self,
+        wanted: &CreateTenant,
+        owner: u32,
+        holder: u64,
+        now: Nanos,
+    ) -> Result<(u64, bool), Fault> {
         let plan = self.plan(wanted)?;
         let name = if wanted.unique { self.unique(&wanted.name) } else { wanted.name.clone() };
         if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.name == name) {
@@ -131,6 +137,8 @@ impl Registry {
             slots,
             holders,
             registered: 0,
+            budget_at_start: budget,
+            made_at: now,
         });
         self.reorder();
         Ok((id, false))

@@ -1,7 +1,7 @@
 //! A tenant: its budget, its pages on each of its GPUs, and its processes.
 
 use weir_protocol::pages::PROCESS_SLOTS;
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos};
 
 use super::cell::Cell;
 use crate::control::schema::{Budget, ClassName};
@@ -43,6 +43,10 @@ pub struct Tenant {
     pub holders: Vec<u64>,
     /// Processes that ever registered.
     pub registered: u64,
+    /// The budget with which it was made.
+    pub budget_at_start: Budget,
+    /// When it was made, on the manager's clock.
+    pub made_at: Nanos,
 }
 
 impl Tenant {

@@ -77,3 +77,24 @@ fn a_tenant_has_as_many_processes_as_its_page_has_slots_and_no_more() {
     assert!(answer.contains("refused: tenant `train` already has 32 processes"), "{answer}");
     drop(processes);
 }
+
+#[test]
+fn a_tenant_is_as_old_as_its_first_run() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    one.create(wish("train", 60)).unwrap();
+    let before = stage.tenant("train").unwrap().age_ns;
+    assert!(two.create(wish("train", 60)).unwrap().joined);
+    assert!(stage.tenant("train").unwrap().age_ns > before, "a second run does not begin its time anew");
+}
+
+#[test]
+fn the_mark_of_a_strict_tenant_of_old_is_no_mark_on_a_new_one() {
+    let stage = Stage::new();
+    let mark = stage.place.tenant_dir("train").join("strict");
+    std::fs::create_dir(stage.place.tenant_dir("train")).unwrap();
+    std::fs::write(&mark, "").unwrap();
+    let mut run = stage.client();
+    run.create(wish("train", 60)).unwrap();
+    assert!(!mark.exists(), "the manager is not strict");
+}

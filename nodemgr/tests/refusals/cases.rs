@@ -18,7 +18,7 @@ pub const COMMANDS: &[Case] = &[
     },
     Case {
         id: "size.negative",
-        args: &["run", "--preload", LIBRARY, "--request=10%", "--memory=-1G", "--", "true"],
+        args: &["run", "--preload", LIBRARY, "--request=10%", "--memory", "-1G", "--", "true"],
     },
     Case {
         id: "size.exponent",
@@ -71,7 +71,15 @@ pub const COMMANDS: &[Case] = &[
     },
     Case {
         id: "share.negative",
-        args: &["run", "--preload", LIBRARY, "--request=-1%", "--memory=1GiB", "--", "true"],
+        args: &["run", "--preload", LIBRARY, "--request", "-1%", "--memory=1GiB", "--", "true"],
+    },
+    Case {
+        id: "share.negative-limit",
+        args: &["run", "--preload", LIBRARY, "--memory=1GiB", "--request=1%", "--limit", "-1%", "--", "true"],
+    },
+    Case {
+        id: "share.between-steps",
+        args: &["run", "--preload", LIBRARY, "--memory=1GiB", "--request=33.33%", "--", "true"],
     },
     Case { id: "share.missing", args: &["run", "--preload", LIBRARY, "--memory=1GiB", "--", "true"] },
     Case {
@@ -229,6 +237,9 @@ pub const COMMANDS: &[Case] = &[
         args: &["run", "--preload", LIBRARY, "--name=held", "--request=30%", "--memory=60GiB", "--", "true"],
     },
     Case { id: "state.set-share-over-gpu", args: &["set", "held", "--request", "101%"] },
+    Case { id: "state.set-negative-request", args: &["set", "held", "--request", "-1%"] },
+    Case { id: "state.set-negative-limit", args: &["set", "held", "--limit", "-1%"] },
+    Case { id: "state.set-negative-memory", args: &["set", "held", "--memory", "-1G"] },
     Case { id: "state.set-limit-below-request", args: &["set", "held", "--limit", "50%"] },
     Case { id: "state.set-memory-over-gpu", args: &["set", "held", "--memory", "81GiB"] },
     Case { id: "state.set-no-guarantee", args: &["set", "held", "--request", "0%"] },

@@ -6,6 +6,7 @@
 mod cases;
 mod config;
 mod node;
+mod talk;
 
 use std::collections::BTreeSet;
 

@@ -14,8 +14,8 @@ pub const LIBRARY: &str = "/lib/x86_64-linux-gnu/libm.so.6";
 pub struct Node {
     place: Place,
     _dir: tempfile::TempDir,
-    _manager: Manager,
-    _holder: Client,
+    manager: Option<Manager>,
+    holder: Option<Client>,
 }
 
 impl Node {
@@ -35,7 +35,20 @@ impl Node {
             ..CreateTenant::default()
         };
         holder.create(held).unwrap();
-        Self { place, _dir: dir, _manager: manager, _holder: holder }
+        Self { place, _dir: dir, manager: Some(manager), holder: Some(holder) }
+    }
+
+    /// The tenant `held` ends.
+    pub fn leave(&mut self) {
+        self.holder = None;
+        while !self.tenants().is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The node manager ends.
+    pub fn end(&mut self) {
+        self.manager = None;
     }
 
     /// Names and budgets of the tenants.
