@@ -101,6 +101,9 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// The legacy default stream.
+    pub const DEFAULT: Self = Self { handle: std::ptr::null_mut(), null: NullStream::Legacy };
+
     /// A stream of a call without suffix.
     #[inline]
     pub fn legacy(handle: CUstream) -> Self {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::types::*;
-use weir_core::price::Cache;
+use weir_core::price::{Cache, Parts};
 use weir_core::purse::Purse;
 use weir_protocol::pages::Lane;
 
@@ -25,7 +25,9 @@ pub struct Thread {
     current: Cell<Option<Current>>,
     purses: [Purse; GPUS],
     lanes: [Cell<Option<Counters>>; GPUS],
-    run: Cell<(u64, u64)>, // stream, nanoseconds
+    run: Cell<(u64, u64)>,    // stream, nanoseconds: launches not booked yet
+    window: Cell<(u64, u64)>, // the same: launches since the last mark
+    last: Cell<Stream>,
 }
 
 /// Where the thread's launches go.
@@ -58,6 +60,8 @@ thread_local! {
             purses: [const { Purse::new() }; GPUS],
             lanes: [const { Cell::new(None) }; GPUS],
             run: Cell::new(NO_RUN),
+            window: Cell::new(NO_RUN),
+            last: Cell::new(Stream::DEFAULT),
         }
     };
 }
@@ -87,6 +91,7 @@ pub fn start_afresh() {
     with(|thread| {
         thread.current.set(None);
         thread.run.set(NO_RUN);
+        thread.window.set(NO_RUN);
         thread.cache.clear();
         thread.lanes.iter().for_each(|lane| lane.set(None));
         for purse in &thread.purses {
@@ -137,6 +142,18 @@ impl Thread {
         Some(counters)
     }
 
+    /// Whether a launch on this stream follows others that are not known to be done.
+    #[inline]
+    pub fn goes_on(&self, current: &Current, stream: Stream) -> bool {
+        let key = stream.key();
+        self.run.get().0 == key || current.context.flight.is_busy(key)
+    }
+
+    /// The stream of the last launch.
+    pub fn last_stream(&self) -> Stream {
+        self.last.get()
+    }
+
     /// Adds a launch to the run of launches on one stream. The first launch on another stream books the run so far.
     #[inline]
     pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
@@ -148,6 +165,7 @@ impl Thread {
         }
         self.book_run();
         current.context.flight.opens(key, stream.place());
+        self.last.set(stream);
         self.run.set((key, ns));
     }
 
@@ -162,6 +180,17 @@ impl Thread {
         let (stream, sum) = self.run.replace(NO_RUN);
         if let (Some(current), true) = (self.current.get(), sum > 0) {
             current.context.flight.submitted(stream, sum, current.gpu.slot());
+            let (of, before) = self.window.get();
+            let of = if before == 0 || of == stream { stream } else { NO_RUN.0 };
+            self.window.set((of, before + sum));
+        }
+    }
+
+    /// The launches since this thread's last mark, if they are all that was charged on `stream` since its own last mark.
+    pub fn take_launches(&self, stream: u64, charged: u64, parts: &mut Parts) {
+        self.cache.take(parts);
+        if self.window.replace(NO_RUN) != (stream, charged) {
+            parts.clear(); // other threads launched there, or this one elsewhere
         }
     }
 }

@@ -7,14 +7,12 @@ use std::sync::atomic::AtomicU32;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
-use weir_abi::types::*;
-use weir_core::flight::Place;
 use weir_core::gate::{Cause, Patience, Request, Verdict, Wait};
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
-use crate::driver::{self, Stream};
-use crate::hooks::put_mark;
+use crate::driver::Stream;
+use crate::hooks::{ANYTHING, Hands};
 use crate::link::CAPTURE_TURN;
 use crate::thread::{Current, Thread};
 
@@ -29,9 +27,9 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: 
             Verdict::Wait(wait) => wait,
         };
         if now == arrived {
-            put_mark(thread, current, stream, Nanos(1)); // or the end of what this thread has queued would never show
+            Hands::new(thread, current, stream).put(ANYTHING); // or the end of what this thread has queued would never show
         }
-        look_at_marks(current, wait.cause);
+        look_at_marks(&mut Hands::new(thread, current, stream), wait.cause);
         if gpu.gate.stands_still(gpu.pages(), arrived, now) {
             gpu.bucket.charge(request.price);
             break (wait.generation, request.price, true);
@@ -53,21 +51,13 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: 
     (generation, drawn)
 }
 
-/// Sees which marks were reached, in all contexts that this process has on the GPU. If the cap holds the launch back,
-/// all work of this one gets a mark first.
-fn look_at_marks(current: &Current, cause: Cause) {
+/// Sees which marks were reached. If the cap holds the launch back, all work of this context gets a mark first.
+fn look_at_marks(hands: &mut Hands<'_>, cause: Cause) {
     if cause == Cause::InFlight {
         let _no_capture_begins = CAPTURE_TURN.lock();
-        current.context.flight.mark_all(|number, Place(stream)| {
-            let stream = Stream::legacy(driver::handle(stream));
-            !stream.is_capturing() && stream.record(driver::handle(number))
-        });
+        hands.put_everywhere();
     }
-    let _relaxed = driver::Relaxed::enter();
-    current.gpu.for_each_context(|context| {
-        let reached = |number| driver::event_query(driver::handle(number)) == CUDA_SUCCESS;
-        context.flight.harvest(current.gpu.slot(), reached);
-    });
+    hands.look();
 }
 
 fn sleep(word: &AtomicU32, wait: Wait) {

@@ -8,12 +8,15 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
+use weir_core::flight::Due;
 use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
+use super::meter::{Hands, NOW, STRETCH};
 use super::names;
-use crate::driver::{self, Stream};
+use crate::clock;
+use crate::driver::Stream;
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Inside, Thread};
@@ -138,10 +141,15 @@ fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) 
     if CAPTURES.load(Ordering::Relaxed) != 0 {
         return None;
     }
-    let price = thread.cache.get(work.signature())?.price();
+    if !thread.goes_on(&current, stream) {
+        return None; // onto an idle stream, perhaps: the meter wants to know
+    }
+    let known = thread.cache.get(work.signature())?;
+    let price = known.estimate.price();
     if !thread.purse(current.gpu)?.pay(price, current.gpu.grant.generation()) {
         return None;
     }
+    known.count();
     current.counters.launched(counted, price.unsigned_abs());
     thread.add_to_run(&current, stream, price.unsigned_abs());
     Some(price)
@@ -156,6 +164,7 @@ fn take_back(thread: &Thread, price: i64) {
     }
     current.counters.uncharge(price.unsigned_abs());
     thread.take_off_run(price.unsigned_abs());
+    thread.cache.disturb();
 }
 
 #[cold]
@@ -165,9 +174,8 @@ fn launch_slowly(counted: usize, stream: Stream, work: &Work, call: impl FnOnce(
     let Some(client) = Client::get() else { return call() };
     let admission = caught(client, || thread::with(|thread| admit(client, thread, counted, stream, work)));
     let Some(Some(admission)) = admission else { return call() };
-    let started = caught(client, || admission.start_sample(stream)).flatten();
     let result = call();
-    caught(client, || thread::with(|thread| admission.settle(thread, stream, started, result)));
+    caught(client, || thread::with(|thread| admission.settle(thread, stream, result)));
     result
 }
 
@@ -175,8 +183,7 @@ fn launch_slowly(counted: usize, stream: Stream, work: &Work, call: impl FnOnce(
 struct Admission {
     current: Current,
     price: i64,
-    estimate: &'static Estimate,
-    sampled: bool,
+    bracketed: bool, // a mark stands before it, one shall stand behind it
 }
 
 /// Everything that a launch can need besides tokens in the purse: the thread's GPU, the capture rules, the price, the
@@ -194,18 +201,36 @@ fn admit(
         current.counters.add(&current.counters.lane().captured, 1);
         return None;
     }
-    let estimate = thread.cache.get(work.signature()).unwrap_or_else(|| {
-        let estimate = work.look_up(client);
-        thread.cache.put(work.signature(), estimate);
-        estimate
-    });
-    let price = estimate.price();
-    draw(thread, &current, stream, estimate, price);
+    let signature = work.signature();
+    if thread.cache.get(signature).is_none() {
+        thread.cache.put(signature, work.look_up(client));
+    }
+    let known = thread.cache.get(signature)?;
+    let price = known.estimate.price();
+    draw(thread, &current, stream, known.estimate, price);
+    let bracketed = start_stretch(thread, &current, stream, known.estimate);
+    known.count();
     current.counters.launched(counted, price.unsigned_abs());
     thread.add_to_run(&current, stream, price.unsigned_abs());
-    let sampled =
-        CAPTURES.load(Ordering::Relaxed) == 0 && !estimate.is_fixed() && current.is_sampled(estimate);
-    Some(Admission { current, price, estimate, sampled })
+    Some(Admission { current, price, bracketed })
+}
+
+/// Puts a mark before a launch of which nothing is known (and says so), or before the first one on an idle stream if a
+/// stretch is due.
+fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
+    let flight = &current.context.flight;
+    let bracketed = estimate.wants_bracket();
+    thread.book_run();
+    let idle = !flight.is_busy(stream.key());
+    let due = if bracketed { NOW } else { Due { work: Nanos(0), ..STRETCH } };
+    if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
+        return false;
+    }
+    if idle {
+        flight.launches(stream.key(), clock::now());
+    }
+    current.counters.add(&current.counters.lane().sampled, u64::from(bracketed));
+    bracketed
 }
 
 /// Pays for one launch, from the purse if it suffices, else at the gate.
@@ -233,48 +258,22 @@ fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate,
 }
 
 impl Admission {
-    /// Puts the first of a sample's two events before the launch.
-    fn start_sample(&self, stream: Stream) -> Option<(CUevent, CUevent)> {
-        if !self.sampled {
-            return None;
-        }
-        self.current.context.collect_samples();
-        let pair = self.current.context.samples.try_lock()?.spare.pop()?;
-        if stream.record(pair.0) {
-            return Some(pair);
-        }
-        self.current.context.samples.lock().spare.push(pair);
-        None
-    }
-
-    /// Puts a mark behind the launch if one is due, and the sample's second event; takes everything back if the driver
-    /// refused.
-    fn settle(&self, thread: &Thread, stream: Stream, started: Option<(CUevent, CUevent)>, result: CUresult) {
-        if let Some((start, end)) = started {
-            let timed = result == CUDA_SUCCESS && stream.record(end);
-            let mut samples = self.current.context.samples.lock();
-            if timed {
-                samples.under_way.push((start, end, self.estimate));
-                self.current.counters.add(&self.current.counters.lane().sampled, 1);
-            } else {
-                samples.spare.push((start, end));
-            }
-        }
+    /// Puts a mark behind the launch if one is due; takes everything back if the driver refused.
+    fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
         if result != CUDA_SUCCESS {
             return take_back(thread, self.price);
         }
-        let grant = self.current.gpu.grant.read();
-        if grant.in_flight_cap != Nanos(0) {
-            put_mark(thread, &self.current, stream, Nanos(grant.in_flight_cap.0 / 8));
+        let mut hands = Hands::new(thread, &self.current, stream);
+        let cap = self.current.gpu.grant.read().in_flight_cap;
+        let marked = if self.bracketed {
+            hands.put(NOW)
+        } else if cap == Nanos(0) {
+            hands.put(STRETCH)
+        } else {
+            hands.put(Due { work: Nanos(cap.0 / 8), time: Nanos(0) })
+        };
+        if marked {
+            hands.look();
         }
-    }
-}
-
-/// Puts a mark behind this thread's launches on `stream` if `interval` of work there has none, and nothing captures.
-pub fn put_mark(thread: &Thread, current: &Current, stream: Stream, interval: Nanos) {
-    thread.book_run();
-    if CAPTURES.load(Ordering::Relaxed) == 0 {
-        let record = |event| stream.record(driver::handle(event));
-        current.context.flight.mark(stream.key(), interval, record);
     }
 }

@@ -10,15 +10,15 @@ mod graph;
 mod init;
 mod launch;
 mod memory;
+mod meter;
 mod names;
 mod nvml;
-mod sample;
 mod sync;
 mod view;
 mod vmm;
 
 pub use graph::GraphPrices;
-pub use launch::put_mark;
+pub use meter::{ANYTHING, Hands};
 pub use vmm::VirtualMemory;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};

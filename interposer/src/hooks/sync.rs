@@ -4,6 +4,7 @@ use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
 
 use super::capture;
+use super::meter::{ANYTHING, Hands};
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::Client;
@@ -25,17 +26,29 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
     guard(
         |client| {
             let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
-            thread::with(Thread::book_run);
-            let current = current(client).filter(own);
-            Ok(current.map(|current| (current, current.context.flight.snapshot(stream.map(Stream::key)))))
+            let Some(current) = current(client).filter(own) else { return Ok(None) };
+            thread::with(|thread| end_stretch(thread, &current, stream));
+            Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)))))
         },
         call,
         |_, before, result| {
-            if let (Some((current, before)), CUDA_SUCCESS) = (before, result) {
-                current.context.flight.drained(&before, current.gpu.slot());
-            }
+            let (Some((current, before)), CUDA_SUCCESS) = (before, result) else { return };
+            thread::with(|thread| {
+                Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
+            });
+            current.context.flight.drained(&before, current.gpu.slot());
         },
     )
+}
+
+/// The program is about to wait: a stretch that began on an idle stream ends with the work so far.
+fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
+    let last = thread.last_stream();
+    thread.book_run();
+    let covers_last = stream.is_none_or(|stream| stream.key() == last.key());
+    if covers_last && current.context.flight.wants_end(last.key()) {
+        Hands::new(thread, current, last).put(ANYTHING);
+    }
 }
 
 /// A stream is about to go: nothing of ours may be put there any more, whatever context is current.

@@ -15,11 +15,8 @@ use weir_protocol::units::Bytes;
 
 use crate::driver;
 
-/// Events of a context for marks; each stands for an eighth of the in-flight cap or more.
-const MARK_EVENTS: usize = 64;
-
-/// Event pairs of a context for samples under way.
-const SAMPLE_PAIRS: usize = 8;
+/// Events of a context for marks: with one in a millisecond a program may run ahead so many milliseconds.
+const MARK_EVENTS: usize = 128;
 
 /// One GPU: its pages, its gate, and the contexts that the process has on it.
 pub struct Gpu {
@@ -43,29 +40,13 @@ pub struct Gpu {
     contexts: Lock<Vec<&'static Context>>,
 }
 
-/// A context of this process: events belong to a context, so marks and samples do too.
+/// A context of this process: events belong to a context, so marks do too.
 pub struct Context {
     /// The driver's handle.
     pub handle: u64,
     /// What is in flight in its streams.
     pub flight: Flight,
-    /// Event pairs that time samples.
-    pub samples: Lock<SampleEvents>,
-    /// When the next launch of a known signature may be timed.
-    pub sample_at_ns: AtomicU64,
 }
-
-/// Pairs of timing events, spare and under way.
-#[derive(Default)]
-pub struct SampleEvents {
-    /// Pairs ready for use.
-    pub spare: Vec<(CUevent, CUevent)>,
-    /// Pairs whose second event has not been reached, with the estimate that waits for them.
-    pub under_way: Vec<(CUevent, CUevent, &'static weir_core::price::Estimate)>,
-}
-
-// SAFETY: event handles are the driver's and may be used from any thread.
-unsafe impl Send for SampleEvents {}
 
 impl Gpu {
     /// A GPU whose pages have been mapped; `slot` was checked to lie on the usage page.
@@ -140,6 +121,11 @@ impl Gpu {
         self.slot().state.store(state as u32, Ordering::Relaxed);
     }
 
+    /// What the neighbours on this GPU have been up to (see [`weir_core::flight::Driver::neighbours`]).
+    pub fn neighbours(&self) -> Option<u64> {
+        Some(0)
+    }
+
     /// The tenant's memory on this GPU: (held, limit).
     pub fn memory(&self) -> (Bytes, Bytes) {
         (self.usage.held(), self.grant.read().memory_limit)
@@ -185,27 +171,17 @@ impl Context {
     /// find nothing in it that they could use.
     fn close(&self, slot: &ProcessSlot) {
         self.flight.reset(slot);
-        *self.samples.lock() = SampleEvents::default();
     }
 
     fn with_events(handle: u64) -> Self {
-        let context = Self {
-            handle,
-            flight: Flight::default(),
-            samples: Lock::default(),
-            sample_at_ns: AtomicU64::new(0),
-        };
+        let context = Self { handle, flight: Flight::default() };
         let _relaxed = driver::Relaxed::enter();
-        let create = |flags| {
+        let create = || {
             let mut event: CUevent = std::ptr::null_mut();
-            (driver::event_create(&raw mut event, flags) == CUDA_SUCCESS).then_some(event)
+            (driver::event_create(&raw mut event, 0) == CUDA_SUCCESS).then_some(event)
         };
-        let marks = (0..MARK_EVENTS).map_while(|_| create(CU_EVENT_DISABLE_TIMING));
+        let marks = (0..MARK_EVENTS).map_while(|_| create());
         context.flight.add_events(marks.map(|event| event.addr() as u64));
-        let mut samples = context.samples.lock();
-        samples.spare = (0..SAMPLE_PAIRS).map_while(|_| Some((create(0)?, create(0)?))).collect();
-        samples.under_way.reserve(SAMPLE_PAIRS);
-        drop(samples);
         context
     }
 }

@@ -17,6 +17,8 @@ pub struct Counters {
     pub launches: u64,
     /// SM time charged, in nanoseconds of the whole GPU.
     pub charged_ns: u64,
+    /// Part of the charge that was measured, the rest is estimated; as charged before it was measured.
+    pub measured_ns: u64,
     /// Launches that had to wait.
     pub throttled: u64,
     /// Time waited at the gate, in nanoseconds.
@@ -27,7 +29,7 @@ pub struct Counters {
     pub forced: u64,
     /// Token slices drawn.
     pub slices: u64,
-    /// Launches timed by events.
+    /// Launches measured each by itself.
     pub sampled: u64,
     /// Allocations refused for the limit.
     pub refused: u64,
@@ -62,7 +64,8 @@ impl Counters {
             launches: calls.values().fold(0, |sum: u64, n| sum.saturating_add(*n)),
             calls,
             memory_calls,
-            charged_ns: lanes(|lane| &lane.charged_ns),
+            charged_ns: charged_ns(slot),
+            measured_ns: load(&slot.measured_ns),
             throttled: lanes(|lane| &lane.throttled),
             waited_ns: lanes(|lane| &lane.waited_ns),
             captured: lanes(|lane| &lane.captured),
@@ -86,6 +89,7 @@ impl Counters {
         let sums = [
             (&mut self.launches, other.launches),
             (&mut self.charged_ns, other.charged_ns),
+            (&mut self.measured_ns, other.measured_ns),
             (&mut self.throttled, other.throttled),
             (&mut self.waited_ns, other.waited_ns),
             (&mut self.captured, other.captured),
@@ -112,5 +116,6 @@ fn note(counts: &mut BTreeMap<String, u64>, name: &str, count: u64) {
 
 /// SM time charged in `slot`, in nanoseconds: the one counter that is read often.
 pub fn charged_ns(slot: &ProcessSlot) -> u64 {
-    slot.lanes.iter().fold(0, |sum, lane| sum.saturating_add(load(&lane.charged_ns)))
+    let charged = slot.lanes.iter().fold(0u64, |sum, lane| sum.saturating_add(load(&lane.charged_ns)));
+    charged.saturating_add_signed(load(&slot.corrected_ns).cast_signed())
 }

@@ -1,22 +1,58 @@
 //! What is in flight: predicted work handed to the driver and not known to be done.
 //!
 //! Every so often a *mark* (an event) follows the work into its stream; a mark that has been reached says that
-//! everything before it on that stream is done. Marks are looked at when the gate is asked, never waited for. The
-//! return of the application's own synchronize calls says the same for nothing.
+//! everything before it on that stream is done, and when. Marks are looked at when the gate is asked, never waited for.
+//! The return of the application's own synchronize calls says the same for nothing. What the marks say of the time that
+//! work took goes to the meter (`marks`).
 
-use std::collections::VecDeque;
+mod marks;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_protocol::pages::ProcessSlot;
 use weir_protocol::units::Nanos;
 
+use self::marks::{Look, Marks};
 use crate::lock::Lock;
+use crate::price::Parts;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
 const BOOKS: usize = 64;
 
-/// Marks outstanding at most: a stream that runs far ahead gets no more of them until some were reached.
-const MARKS: usize = 256;
+/// The driver and the clock, as the marks need them. Events are the driver's handles, here mere numbers.
+pub trait Driver {
+    /// Puts an event into the stream at `place`; says whether the driver agreed.
+    fn record(&mut self, event: u64, place: Place) -> bool;
+    /// Whether an event was reached.
+    fn reached(&mut self, event: u64) -> bool;
+    /// Nanoseconds from one event to another, both reached; negative if they were the other way round.
+    fn elapsed(&mut self, from: u64, to: u64) -> Option<f64>;
+    /// The processor's clock.
+    fn now(&mut self) -> Nanos;
+    /// What the neighbours on the GPU have been up to: the same number twice means that none of them had work there in
+    /// between. `None`: one has work there now, or nobody can tell.
+    fn neighbours(&mut self) -> Option<u64>;
+    /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
+    fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
+}
+
+/// When a mark is worth its cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// So much work has gone by unmarked ...
+    pub work: Nanos,
+    /// ... and so much time since the stream's last mark.
+    pub time: Nanos,
+}
+
+/// What marks that were reached came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Settled {
+    /// To be charged on top of what was charged for the work; negative: to be given back.
+    pub correction_ns: i64,
+    /// Part of the work that was measured, as charged.
+    pub measured_ns: u64,
+}
 
 /// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,41 +61,31 @@ pub struct Place(pub u64);
 impl Place {
     /// A default stream (a mark in the legacy one would join all others), or a stream that is gone.
     pub const NOWHERE: Self = Self(u64::MAX);
+    /// The stream of the launch at hand, whatever it is.
+    pub const HERE: Self = Self(u64::MAX - 1);
 }
 
 /// One stream's (or a few streams') work, as ever-growing sums in nanoseconds.
 #[derive(Debug)]
 struct StreamBook {
+    stream: AtomicU64,
     place: AtomicU64,
     submitted: AtomicU64,
     marked: AtomicU64,
     completed: AtomicU64,
 }
 
-/// A mark under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
-    event: u64,
-    book: usize,
-    value: u64,
-}
-
-/// The work of one process on one GPU. Events are the driver's handles, here mere numbers.
+/// The work of one process on one GPU, in one context.
 #[derive(Debug)]
 pub struct Flight {
     books: [StreamBook; BOOKS],
     marks: Lock<Marks>,
 }
 
-#[derive(Debug, Default)]
-struct Marks {
-    under_way: VecDeque<Mark>,
-    spare: Vec<u64>,
-}
-
 impl Default for Flight {
     fn default() -> Self {
         let closed = || StreamBook {
+            stream: AtomicU64::new(0),
             place: AtomicU64::new(Place::NOWHERE.0),
             submitted: AtomicU64::new(0),
             marked: AtomicU64::new(0),
@@ -70,12 +96,9 @@ impl Default for Flight {
 }
 
 impl Flight {
-    /// Adds events to the pool, from which marks are made.
+    /// Adds timing events to the pool, from which marks are made.
     pub fn add_events(&self, events: impl IntoIterator<Item = u64>) {
-        let mut marks = self.marks.lock();
-        marks.spare.extend(events);
-        let spare = marks.spare.len();
-        marks.under_way.reserve(spare); // so that a mark never allocates
+        self.marks.lock().add_events(events);
     }
 
     /// Forgets all events and all work: their context is gone.
@@ -88,7 +111,9 @@ impl Flight {
 
     /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now.
     pub fn opens(&self, stream: u64, place: Place) {
-        self.books[Self::book(stream)].place.store(place.0, Ordering::Relaxed);
+        let book = &self.books[Self::book(stream)];
+        book.stream.store(stream, Ordering::Relaxed);
+        book.place.store(place.0, Ordering::Relaxed);
     }
 
     /// Counts `ns` of predicted work on `stream`; the stream may be gone by now.
@@ -99,46 +124,58 @@ impl Flight {
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Lets `record` put an event behind the work on `stream` if `interval` of it has gone by unmarked. Never
-    /// waits: if another thread is at the marks, the next launch sees to it.
-    pub fn mark(&self, stream: u64, interval: Nanos, record: impl FnOnce(u64) -> bool) {
+    /// Whether anything on `stream` is not known to be done.
+    pub fn is_busy(&self, stream: u64) -> bool {
+        let book = &self.books[Self::book(stream)];
+        book.completed.load(Ordering::Relaxed) < book.submitted.load(Ordering::Relaxed)
+    }
+
+    /// Whether a stretch is under way on `stream` that began when the stream was idle: its end is worth a mark.
+    pub fn wants_end(&self, stream: u64) -> bool {
+        self.marks.try_lock().is_some_and(|marks| marks.began_idle(Self::book(stream)))
+    }
+
+    /// Puts a mark behind the work on `stream` if one is due. Never waits: if another thread is at the marks, the next
+    /// launch sees to it.
+    pub fn mark(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
         let index = Self::book(stream);
         let book = &self.books[index];
         let value = book.submitted.load(Ordering::Relaxed);
-        if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < interval.0.max(1) {
-            return;
+        if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
+            return false;
         }
-        let Some(mut marks) = self.marks.try_lock() else { return };
-        if marks.under_way.len() >= MARKS {
-            return;
+        let Some(mut marks) = self.marks.try_lock() else { return false };
+        if marks.recorded_at(index).is_some_and(|at| driver.now().since(at) < due.time) {
+            return false;
         }
-        let Some(event) = marks.spare.pop() else { return };
-        if record(event) {
+        let put = marks.put((index, stream, Place::HERE), value, driver);
+        if put {
             book.marked.store(value, Ordering::Relaxed);
-            marks.under_way.push_back(Mark { event, book: index, value });
-        } else {
-            marks.spare.push(event);
         }
+        put
     }
 
-    /// Lets `record` put an event behind all work that has none, on whatever stream: a launch is about to wait for
-    /// what is in flight, so that must be seen to complete.
-    pub fn mark_all(&self, mut record: impl FnMut(u64, Place) -> bool) {
+    /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
+    /// that must be seen to complete.
+    pub fn mark_all(&self, driver: &mut impl Driver) {
         let Some(mut marks) = self.marks.try_lock() else { return };
         for (index, book) in self.books.iter().enumerate() {
             let value = book.submitted.load(Ordering::Relaxed);
             let seen = book.marked.load(Ordering::Relaxed).max(book.completed.load(Ordering::Relaxed));
             let place = Place(book.place.load(Ordering::Relaxed));
-            if value <= seen || place == Place::NOWHERE || marks.under_way.len() >= MARKS {
+            if value <= seen || place == Place::NOWHERE {
                 continue;
             }
-            let Some(event) = marks.spare.pop() else { return };
-            if record(event, place) {
+            if marks.put((index, book.stream.load(Ordering::Relaxed), place), value, driver) {
                 book.marked.store(value, Ordering::Relaxed);
-                marks.under_way.push_back(Mark { event, book: index, value });
-            } else {
-                marks.spare.push(event);
             }
+        }
+    }
+
+    /// The launch behind a mark on an idle stream goes out now.
+    pub fn launches(&self, stream: u64, now: Nanos) {
+        if let Some(mut marks) = self.marks.try_lock() {
+            marks.launches(Self::book(stream), now);
         }
     }
 
@@ -146,29 +183,24 @@ impl Flight {
     /// waited for.
     pub fn stream_gone(&self, stream: u64, slot: &ProcessSlot) {
         let index = Self::book(stream);
-        let _marks = self.marks.lock(); // nobody is putting a mark there now, and nobody will
+        let mut marks = self.marks.lock(); // nobody is putting a mark there now, and nobody will
         if self.books[index].place.load(Ordering::Relaxed) == stream {
             self.books[index].place.store(Place::NOWHERE.0, Ordering::Relaxed);
+            marks.forget(index);
             self.complete(index, self.books[index].submitted.load(Ordering::Relaxed), slot);
         }
     }
 
-    /// Asks `reached` about marks, oldest first, and counts the work before those that were reached as done. One
-    /// slow stream does not hide the others: each is asked until its first mark that was not reached.
-    pub fn harvest(&self, slot: &ProcessSlot, mut reached: impl FnMut(u64) -> bool) {
-        let Some(mut marks) = self.marks.try_lock() else { return };
-        let mut busy = 0u64; // bit per book: its oldest mark was not reached
-        let mut at = 0;
-        while let Some(&mark) = marks.under_way.get(at) {
-            if busy & (1 << mark.book) != 0 || !reached(mark.event) {
-                busy |= 1 << mark.book;
-                at += 1;
-                continue;
-            }
-            marks.under_way.remove(at);
-            marks.spare.push(mark.event);
-            self.complete(mark.book, mark.value, slot);
+    /// Looks which marks were reached, counts the work before them as done, and says what it came to.
+    pub fn harvest(&self, slot: &ProcessSlot, driver: &mut impl Driver) -> Settled {
+        let mut settled = Settled::default();
+        let Some(mut marks) = self.marks.try_lock() else { return settled };
+        let mut look = Look::default();
+        while let Some(reached) = marks.next_reached(&mut look, driver) {
+            self.complete(reached.book, reached.value, slot);
+            settled.add(reached.stretch, reached.measured);
         }
+        settled
     }
 
     /// Work submitted so far on `stream`, or on all streams: taken before the application synchronizes ...
@@ -203,110 +235,18 @@ impl Flight {
     }
 }
 
+impl Settled {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float beyond the range saturates")]
+    fn add(&mut self, stretch: Option<(f64, f64)>, measured: bool) {
+        let Some((charged, took)) = stretch else { return };
+        self.correction_ns = self.correction_ns.saturating_add((took - charged).round() as i64);
+        self.measured_ns = self.measured_ns.saturating_add(if measured { charged as u64 } else { 0 });
+    }
+}
+
 /// What each stream had been given at one moment.
 #[derive(Debug)]
 pub struct Snapshot([u64; BOOKS]);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gate::in_flight;
-
-    const STREAM: u64 = 0x7f00_0000_1230;
-
-    struct Process {
-        flight: Flight,
-        slot: Box<ProcessSlot>,
-    }
-
-    fn process() -> Process {
-        let process =
-            Process { flight: Flight::default(), slot: Box::new(zerocopy::FromZeros::new_zeroed()) };
-        process.flight.add_events(1..=8);
-        process.flight.opens(STREAM, Place(STREAM));
-        process
-    }
-
-    impl Process {
-        fn in_flight(&self) -> u64 {
-            in_flight(&self.slot).0
-        }
-    }
-
-    #[test]
-    fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
-        let Process { flight, slot } = &process();
-        flight.submitted(STREAM, 100, slot);
-        flight.mark(STREAM, Nanos(100), |_| true);
-        flight.submitted(STREAM, 50, slot);
-        flight.mark(STREAM, Nanos(100), |_| panic!("50 ns are not worth a mark"));
-        flight.harvest(slot, |_| false);
-        assert_eq!(in_flight(slot), Nanos(150));
-        flight.harvest(slot, |_| true);
-        assert_eq!(in_flight(slot), Nanos(50));
-        flight.mark_all(|_, place| place == Place(STREAM));
-        flight.mark_all(|_, _| panic!("all work has its mark"));
-        flight.harvest(slot, |_| true);
-        assert_eq!(in_flight(slot), Nanos(0));
-    }
-
-    #[test]
-    fn a_slow_stream_does_not_hide_a_drained_one() {
-        let process = process();
-        let other = STREAM + 0x40;
-        for stream in [STREAM, other] {
-            process.flight.submitted(stream, 100, &process.slot);
-            process.flight.mark(stream, Nanos(1), |_| true);
-        }
-        let slow = std::cell::Cell::new(None);
-        process.flight.harvest(&process.slot, |event| {
-            let first = slow.get().is_none();
-            slow.set(slow.get().or(Some(event)));
-            !first
-        });
-        assert_eq!(process.in_flight(), 100);
-    }
-
-    #[test]
-    fn the_applications_own_synchronize_drains_what_was_submitted_before_it() {
-        let process = process();
-        process.flight.submitted(STREAM, 100, &process.slot);
-        let before = process.flight.snapshot(None);
-        process.flight.submitted(STREAM, 30, &process.slot);
-        process.flight.drained(&before, &process.slot);
-        assert_eq!(process.in_flight(), 30);
-        process.flight.drained(&before, &process.slot);
-        assert_eq!(process.in_flight(), 30, "the same news twice counts once");
-    }
-
-    #[test]
-    fn without_spare_events_work_goes_unmarked_and_a_failed_record_gives_its_event_back() {
-        let process = process();
-        for _ in 0..20 {
-            process.flight.submitted(STREAM, 100, &process.slot);
-            process.flight.mark(STREAM, Nanos(1), |_| true);
-        }
-        let mut asked = 0;
-        process.flight.harvest(&process.slot, |_| {
-            asked += 1;
-            true
-        });
-        assert_eq!((asked, process.in_flight()), (8, 1_200));
-        process.flight.mark(STREAM, Nanos(1), |_| false);
-        process.flight.mark(STREAM, Nanos(1), |_| true);
-        process.flight.reset(&process.slot);
-        assert_eq!(process.in_flight(), 0);
-        process.flight.submitted(STREAM, 100, &process.slot);
-        process.flight.mark_all(|_, _| panic!("an event of a context that is gone"));
-    }
-
-    #[test]
-    fn nothing_is_put_into_a_stream_that_is_gone() {
-        let process = process();
-        process.flight.submitted(STREAM, 100, &process.slot);
-        process.flight.stream_gone(STREAM, &process.slot);
-        assert_eq!(process.in_flight(), 0);
-        process.flight.submitted(STREAM, 100, &process.slot); // launched before, booked only now
-        process.flight.mark_all(|_, _| panic!("a mark in a destroyed stream"));
-    }
-}
+mod tests;

@@ -7,13 +7,13 @@ use weir_protocol::price::{self, PriceRow};
 use super::{Estimate, Signature};
 use crate::lock::Lock;
 
-/// Signatures that a process keeps. A program with more (a grid that follows its input) pays by guess.
+/// Signatures that a process keeps. A program with more (a grid that follows its input) has one price for the others.
 const CAPACITY: usize = 1 << 16;
 
 /// A guess: so many blocks run at once ...
 const BLOCKS_AT_ONCE: u64 = 864; // 108 SMs (A100) with 8 blocks each
 
-/// ... for so long, in nanoseconds. Both are round numbers that the first samples replace.
+/// ... for so long, in nanoseconds. Both are round numbers that the first measurement replaces.
 const WAVE_NS: u64 = 5_000;
 
 /// Every signature of the process.
@@ -46,8 +46,8 @@ impl Book {
         for (signature, estimate) in
             pages.estimates.iter().filter(|(signature, _)| signature.handle == function)
         {
-            let (price, fixed) = self.first_price(Some(name), signature.blocks);
-            estimate.restart(price, fixed);
+            let (price, told) = self.first_price(Some(name), signature.blocks);
+            estimate.restart(price, told);
         }
     }
 
@@ -62,12 +62,12 @@ impl Book {
         if let Some(known) = pages.estimates.get(signature) {
             return known;
         }
-        let (price, fixed) =
+        let (price, told) =
             self.first_price(pages.names.get(&signature.handle).map(|name| &**name), signature.blocks);
-        pages.keep(signature, price, fixed)
+        pages.keep(signature, price, told)
     }
 
-    /// The operator's price, which stands, or a guess from the grid.
+    /// The operator's price, or a guess from the grid; and which of the two.
     fn first_price(&self, name: Option<&str>, blocks: u64) -> (u64, bool) {
         let row = name.and_then(|name| price::find(&self.rows, name));
         match row.and_then(|row| row.price(blocks)) {
@@ -76,8 +76,8 @@ impl Book {
         }
     }
 
-    /// Sets the first price of a graph: the sum of its nodes. Branches that run side by side take less, so it is
-    /// always replaced by the graph's own measured time, also where the operator priced each node.
+    /// Sets the first price of a graph: the sum of its nodes, until the graph itself is measured. Branches that run side
+    /// by side take less.
     pub fn set_graph(&self, exec: u64, nodes_ns: u64) {
         let signature = Signature::of_graph(exec);
         let mut pages = self.pages.lock();
@@ -103,12 +103,12 @@ impl Book {
 impl Pages {
     /// Estimates are leaked on purpose: threads hold them in their caches without counting, and a signature
     /// stays true for the life of its handle. `CAPACITY` bounds what a process can leak, to a few MiB.
-    fn keep(&mut self, signature: &Signature, price_ns: u64, fixed: bool) -> &'static Estimate {
-        static BEYOND: Estimate = Estimate::fixed(WAVE_NS); // one for many kernels: no sample is of all
+    fn keep(&mut self, signature: &Signature, price_ns: u64, told: bool) -> &'static Estimate {
+        static BEYOND: Estimate = Estimate::guess(WAVE_NS); // the mean of many kernels
         if self.estimates.len() >= CAPACITY {
             return &BEYOND;
         }
-        let first = if fixed { Estimate::fixed(price_ns) } else { Estimate::guess(price_ns) };
+        let first = if told { Estimate::told(price_ns) } else { Estimate::guess(price_ns) };
         let estimate: &'static Estimate = Box::leak(Box::new(first));
         self.estimates.insert(*signature, estimate);
         estimate
@@ -132,7 +132,7 @@ mod tests {
         let book = Book::new(vec![row("add*", 10.0)]);
         book.name(1, "add_f32");
         assert_eq!(book.kernel(&signature(1, 50)).price(), 500);
-        assert!(!book.kernel(&signature(1, 50)).wants_sample(Default::default()));
+        assert!(book.kernel(&signature(1, 50)).is_learnt());
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The thread's own way from a signature to its estimate: direct-mapped, no lock, no allocation.
+//! The thread's own way from a signature to its estimate: direct-mapped, no lock, no allocation. It counts the launches
+//! of each signature on the way, for the meter.
 
 use std::cell::Cell;
 
-use super::{Estimate, Signature};
+use super::{Estimate, Parts, Signature};
 
 /// Signatures that a thread keeps at hand. A training step of a large model has a few hundred.
 const SLOTS: usize = 512;
@@ -10,44 +11,133 @@ const SLOTS: usize = 512;
 /// A direct-mapped cache; two signatures that fall on the same slot take turns there.
 pub struct Cache {
     slots: [Cell<Option<(Signature, &'static Estimate)>>; SLOTS],
+    counts: [Cell<u32>; SLOTS], // launches since the last `take`
+    disturbed: Cell<bool>,      // a count was lost: two signatures took turns
+}
+
+/// A signature at hand.
+#[derive(Clone, Copy)]
+pub struct Hit<'a> {
+    /// Its estimate.
+    pub estimate: &'static Estimate,
+    count: &'a Cell<u32>,
+}
+
+impl Hit<'_> {
+    /// Counts a launch of it.
+    #[inline]
+    pub fn count(&self) {
+        self.count.set(self.count.get().wrapping_add(1));
+    }
 }
 
 impl Cache {
     /// An empty cache.
     pub const fn new() -> Self {
-        Self { slots: [const { Cell::new(None) }; SLOTS] }
+        Self {
+            slots: [const { Cell::new(None) }; SLOTS],
+            counts: [const { Cell::new(0) }; SLOTS],
+            disturbed: Cell::new(false),
+        }
     }
 
-    /// The estimate, if this thread has it at hand.
+    /// The signature, if this thread has it at hand.
     #[inline]
-    pub fn get(&self, signature: &Signature) -> Option<&'static Estimate> {
-        match self.slot(signature)?.get() {
-            Some((known, estimate)) if known == *signature => Some(estimate),
+    pub fn get(&self, signature: &Signature) -> Option<Hit<'_>> {
+        let index = Self::index(signature);
+        // Always in range; `get` keeps panics off this path.
+        match self.slots.get(index)?.get() {
+            Some((known, estimate)) if known == *signature => {
+                Some(Hit { estimate, count: self.counts.get(index)? })
+            }
             _ => None,
         }
     }
 
     /// Keeps an estimate at hand.
     pub fn put(&self, signature: &Signature, estimate: &'static Estimate) {
-        if let Some(slot) = self.slot(signature) {
+        let index = Self::index(signature);
+        if let (Some(slot), Some(count)) = (self.slots.get(index), self.counts.get(index)) {
             slot.set(Some((*signature, estimate)));
+            self.disturbed.set(self.disturbed.get() || count.replace(0) > 0);
+        }
+    }
+
+    /// A launch was counted that did not happen: the counts say nothing.
+    pub fn disturb(&self) {
+        self.disturbed.set(true);
+    }
+
+    /// Takes the launches counted since the last call; empty if they are not all of them.
+    pub fn take(&self, parts: &mut Parts) {
+        parts.clear();
+        let mut whole = !self.disturbed.replace(false);
+        for (slot, count) in self.slots.iter().zip(&self.counts).filter(|(_, count)| count.get() > 0) {
+            let count = count.replace(0);
+            whole = whole && slot.get().is_some_and(|(_, estimate)| parts.add(estimate, count));
+        }
+        if !whole {
+            parts.clear();
         }
     }
 
     /// Forgets everything: a handle may have been reused.
     pub fn clear(&self) {
         self.slots.iter().for_each(|slot| slot.set(None));
+        self.counts.iter().for_each(|count| count.set(0));
+        self.disturbed.set(false);
     }
 
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
-    fn slot(&self, signature: &Signature) -> Option<&Cell<Option<(Signature, &'static Estimate)>>> {
-        self.slots.get(signature.hash() as usize % SLOTS) // always in range; `get` keeps panics off this path
+    fn index(signature: &Signature) -> usize {
+        signature.hash() as usize % SLOTS
     }
 }
 
 impl Default for Cache {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate() -> &'static Estimate {
+        Box::leak(Box::new(Estimate::guess(1)))
+    }
+
+    fn signature(grid: u32) -> Signature {
+        Signature::of_kernel(1, [grid, 1, 1], [1, 1, 1], 0)
+    }
+
+    #[test]
+    fn launches_are_counted_by_signature_and_taken_once() {
+        let (cache, mut parts) = (Cache::new(), Parts::with_room());
+        let (cheap, dear) = (signature(1), signature(2));
+        cache.put(&cheap, Box::leak(Box::new(Estimate::told(10))));
+        cache.put(&dear, Box::leak(Box::new(Estimate::told(1_000))));
+        (0..3).for_each(|_| cache.get(&cheap).unwrap().count());
+        cache.get(&dear).unwrap().count();
+        cache.take(&mut parts);
+        assert_eq!(parts.sum(), 1_030.0);
+        cache.take(&mut parts);
+        assert!(parts.is_empty());
+    }
+
+    #[test]
+    fn counts_that_are_not_whole_are_not_given_out() {
+        let (cache, mut parts) = (Cache::new(), Parts::with_room());
+        cache.put(&signature(1), estimate());
+        cache.get(&signature(1)).unwrap().count();
+        cache.put(&signature(1), estimate()); // as another signature in the same place would
+        cache.get(&signature(1)).unwrap().count();
+        cache.take(&mut parts);
+        assert!(parts.is_empty());
+        cache.get(&signature(1)).unwrap().count();
+        cache.take(&mut parts);
+        assert!(!parts.is_empty(), "from then on they are whole again");
     }
 }

@@ -3,18 +3,20 @@
 //! A *signature* is what tells two launches of different cost apart: function, blocks, threads per block, shared
 //! memory (a graph is its own signature). Each has one [`Estimate`] that lives as long as the process:
 //!
-//! 1. the operator's price table names the kernel: that price stands;
-//! 2. otherwise a guess from the grid, until event timing of sampled launches replaces it.
+//! 1. at first from the operator's price table, if that names the kernel, or a guess from the grid;
+//! 2. then from measured stretches of work ([`Parts::learn`]; `flight` says what is a stretch).
 //!
 //! [`Cache`] is the thread-local way to an estimate, [`Book`] the process's.
 
 mod book;
 mod cache;
 mod estimate;
+mod learn;
 
 pub use book::Book;
-pub use cache::Cache;
+pub use cache::{Cache, Hit};
 pub use estimate::Estimate;
+pub use learn::{PARTS, Parts};
 
 /// What tells launches of different cost apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

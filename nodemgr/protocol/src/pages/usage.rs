@@ -137,7 +137,7 @@ pub struct Lane {
     pub forced: AtomicU64,
     /// Token slices drawn.
     pub slices: AtomicU64,
-    /// Launches timed by events.
+    /// Launches measured each by itself.
     pub sampled: AtomicU64,
     _reserved: [u64; 9],
 }
@@ -167,6 +167,11 @@ pub struct ProcessSlot {
     pub completed_ns: AtomicU64,
     /// Panics of ours that were caught.
     pub faults: AtomicU64,
+    /// What measuring changed in what launches had been charged, in nanoseconds: a signed number that wraps.
+    pub corrected_ns: AtomicU64,
+    /// Work that was measured, by what its launches had been charged, in nanoseconds.
+    pub measured_ns: AtomicU64,
+    _reserved: [u64; 6],
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
     /// Launch counters.
@@ -265,7 +270,15 @@ impl ProcessSlot {
     pub fn clear(&self) {
         self.tentative_bytes.store(0, Ordering::SeqCst);
         self.held_bytes.store(0, Ordering::SeqCst);
-        let words = [&self.peak_bytes, &self.refused, &self.submitted_ns, &self.completed_ns, &self.faults];
+        let words = [
+            &self.peak_bytes,
+            &self.refused,
+            &self.submitted_ns,
+            &self.completed_ns,
+            &self.faults,
+            &self.corrected_ns,
+            &self.measured_ns,
+        ];
         let lanes = self.lanes.iter().flat_map(Lane::words);
         // Relaxed: the next owner learns of its slot over the socket, which orders these stores before it.
         for word in words.into_iter().chain(&self.by_kind).chain(&self.memory_calls).chain(lanes) {

@@ -1,0 +1,321 @@
+//! A process on a GPU of which everything is known: streams in order, each with a clock of its own.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::gate::in_flight;
+use crate::price::Estimate;
+
+const STREAM: u64 = 0x7f00_0000_1230;
+const OTHER: u64 = STREAM + 0x40;
+
+/// Always: any work, at any time.
+const NOW: Due = Due { work: Nanos(1), time: Nanos(0) };
+
+struct Process {
+    flight: Flight,
+    slot: Box<ProcessSlot>,
+    gpu: Gpu,
+    charged: i64,
+}
+
+/// Times in nanoseconds, the same on processor and GPU.
+#[derive(Default)]
+struct Gpu {
+    now: u64,
+    ends: HashMap<u64, u64>, // by stream
+    here: u64,
+    events: HashMap<u64, u64>,
+    refuses: bool,
+    neighbour: Option<u64>,
+    launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
+}
+
+impl Driver for Gpu {
+    fn record(&mut self, event: u64, place: Place) -> bool {
+        assert_ne!(place, Place::NOWHERE, "a mark where none may be");
+        let stream = if place == Place::HERE { self.here } else { place.0 };
+        let at = self.now.max(self.ends.get(&stream).copied().unwrap_or(0));
+        if !self.refuses {
+            self.events.insert(event, at);
+        }
+        !self.refuses
+    }
+
+    fn reached(&mut self, event: u64) -> bool {
+        self.events[&event] <= self.now
+    }
+
+    fn elapsed(&mut self, from: u64, to: u64) -> Option<f64> {
+        Some(self.events[&to] as f64 - self.events[&from] as f64)
+    }
+
+    fn now(&mut self) -> Nanos {
+        Nanos(self.now)
+    }
+
+    fn neighbours(&mut self) -> Option<u64> {
+        self.neighbour
+    }
+
+    fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {
+        parts.clear();
+        let mine: Vec<_> = self.launched.extract_if(.., |launch| launch.0 == stream).collect();
+        assert!(mine.is_empty() || mine.iter().map(|launch| launch.2).sum::<u64>() == charged);
+        let mut counts: Vec<(&'static Estimate, u32)> = Vec::new();
+        for (_, estimate, _) in mine {
+            match counts.iter_mut().find(|(known, _)| std::ptr::eq(*known, estimate)) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((estimate, 1)),
+            }
+        }
+        assert!(counts.into_iter().all(|(estimate, count)| parts.add(estimate, count)));
+    }
+}
+
+fn process() -> Process {
+    let slot = Box::new(zerocopy::FromZeros::new_zeroed());
+    let gpu = Gpu { now: 1, neighbour: Some(0), ..Gpu::default() };
+    let process = Process { flight: Flight::default(), slot, gpu, charged: 0 };
+    process.flight.add_events(1..=8);
+    process.flight.opens(STREAM, Place(STREAM));
+    process.flight.opens(OTHER, Place(OTHER));
+    process
+}
+
+fn guess(price_ns: u64) -> &'static Estimate {
+    Box::leak(Box::new(Estimate::guess(price_ns)))
+}
+
+impl Process {
+    fn in_flight(&self) -> u64 {
+        in_flight(&self.slot).0
+    }
+
+    fn submit(&mut self, stream: u64, ns: u64) {
+        self.gpu.here = stream;
+        self.flight.submitted(stream, ns, &self.slot);
+    }
+
+    /// Launches a kernel that truly takes `took`, charged by its estimate.
+    fn launch(&mut self, stream: u64, estimate: &'static Estimate, took: u64) {
+        let price = estimate.price().unsigned_abs();
+        let end = self.gpu.ends.entry(stream).or_default();
+        *end = (*end).max(self.gpu.now) + took;
+        self.gpu.launched.push((stream, estimate, price));
+        self.charged += price.cast_signed();
+        self.submit(stream, price);
+    }
+
+    fn mark(&mut self, stream: u64) -> bool {
+        self.gpu.here = stream;
+        self.flight.mark(stream, Due { work: Nanos(0), time: Nanos(0) }, &mut self.gpu)
+    }
+
+    fn harvest(&mut self) -> Settled {
+        let settled = self.flight.harvest(&self.slot, &mut self.gpu);
+        self.charged += settled.correction_ns;
+        settled
+    }
+
+    fn wait(&mut self, until: u64) {
+        self.gpu.now = self.gpu.now.max(until);
+        self.harvest();
+    }
+
+    fn drain(&mut self) {
+        self.wait(self.gpu.ends.values().copied().max().unwrap_or(0));
+    }
+}
+
+#[test]
+fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
+    let mut process = process();
+    let hundred = Due { work: Nanos(100), time: Nanos(0) };
+    process.submit(STREAM, 100);
+    process.gpu.ends.insert(STREAM, 200);
+    assert!(process.flight.mark(STREAM, hundred, &mut process.gpu));
+    process.submit(STREAM, 50);
+    assert!(!process.flight.mark(STREAM, hundred, &mut process.gpu), "50 ns are not worth a mark");
+    process.harvest();
+    assert_eq!(process.in_flight(), 150);
+    process.wait(200);
+    assert_eq!(process.in_flight(), 50);
+    process.flight.mark_all(&mut process.gpu);
+    process.gpu.refuses = true;
+    process.flight.mark_all(&mut process.gpu);
+    process.harvest();
+    assert_eq!(process.in_flight(), 0, "all work had its mark already");
+}
+
+#[test]
+fn marks_of_one_stream_keep_their_distance_in_time() {
+    let mut process = process();
+    let rare = Due { work: Nanos(1), time: Nanos(1_000) };
+    process.submit(STREAM, 100);
+    assert!(process.flight.mark(STREAM, rare, &mut process.gpu));
+    process.submit(STREAM, 100);
+    assert!(!process.flight.mark(STREAM, rare, &mut process.gpu));
+    process.gpu.now += 1_000;
+    assert!(process.flight.mark(STREAM, rare, &mut process.gpu));
+}
+
+#[test]
+fn a_slow_stream_does_not_hide_a_drained_one() {
+    let mut process = process();
+    process.gpu.ends.insert(STREAM, 9_000);
+    for stream in [STREAM, OTHER] {
+        process.submit(stream, 100);
+        assert!(process.flight.mark(stream, NOW, &mut process.gpu));
+    }
+    process.wait(10);
+    assert_eq!(process.in_flight(), 100);
+    assert!(process.flight.is_busy(STREAM) && !process.flight.is_busy(OTHER));
+}
+
+#[test]
+fn the_applications_own_synchronize_drains_what_was_submitted_before_it() {
+    let mut process = process();
+    process.submit(STREAM, 100);
+    let before = process.flight.snapshot(None);
+    process.submit(STREAM, 30);
+    process.flight.drained(&before, &process.slot);
+    assert_eq!(process.in_flight(), 30);
+    process.flight.drained(&before, &process.slot);
+    assert_eq!(process.in_flight(), 30, "the same news twice counts once");
+}
+
+#[test]
+fn without_spare_events_work_goes_unmarked_and_a_failed_record_gives_its_event_back() {
+    let mut process = process();
+    let put = |process: &mut Process| {
+        process.submit(STREAM, 100);
+        process.flight.mark(STREAM, NOW, &mut process.gpu)
+    };
+    assert_eq!((0..20).filter(|_| put(&mut process)).count(), 8);
+    process.harvest();
+    assert_eq!(process.in_flight(), 1_200);
+    process.gpu.refuses = true;
+    assert!(!put(&mut process));
+    process.gpu.refuses = false;
+    assert!(put(&mut process));
+    process.flight.reset(&process.slot);
+    assert_eq!(process.in_flight(), 0);
+    assert!(!put(&mut process), "an event of a context that is gone");
+}
+
+#[test]
+fn nothing_is_put_into_a_stream_that_is_gone() {
+    let mut process = process();
+    process.submit(STREAM, 100);
+    process.flight.stream_gone(STREAM, &process.slot);
+    assert_eq!(process.in_flight(), 0);
+    process.submit(STREAM, 100); // launched before, booked only now
+    process.flight.mark_all(&mut process.gpu); // panics at a mark in a destroyed stream
+}
+
+#[test]
+fn a_backlogged_stream_is_charged_what_it_took_and_its_prices_are_learnt() {
+    let mut process = process();
+    let (small, large) = (guess(5_000), guess(5_000));
+    process.mark(STREAM);
+    let mut took = 93_000;
+    for (estimate, time) in [(small, 3_000), (large, 90_000)] {
+        process.launch(STREAM, estimate, time); // each once by itself
+        process.mark(STREAM);
+    }
+    for round in 0..200 {
+        for n in 0..10 {
+            let (estimate, time) = if (n * n + round) % 11 < 7 { (small, 3_000) } else { (large, 90_000) };
+            process.launch(STREAM, estimate, time);
+            took += time.cast_signed();
+        }
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 50_000); // always behind
+    }
+    process.drain();
+    assert_eq!(process.charged, took);
+    assert!((small.mean() - 3_000.0).abs() < 300.0, "{}", small.mean());
+    assert!((large.mean() / 90_000.0 - 1.0).abs() < 0.02, "{}", large.mean());
+}
+
+#[test]
+fn steps_that_the_program_waits_for_are_charged_for_their_work_and_not_for_the_pauses() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let mut took = 0;
+    for _ in 0..100 {
+        process.mark(STREAM); // on the idle stream
+        process.gpu.now += 2_000; // until the first launch is submitted
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        for _ in 0..20 {
+            process.launch(STREAM, kernel, 40_000);
+            process.gpu.now += 3_000; // the processor's time for a launch
+            took += 40_000;
+        }
+        process.mark(STREAM);
+        process.drain();
+        process.gpu.now += 5_000_000; // the host does other things
+    }
+    let off = process.charged as f64 / took as f64 - 1.0;
+    assert!(off.abs() < 0.01, "{off}");
+    assert!((kernel.mean() / 40_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
+#[test]
+fn a_sparse_small_kernel_is_learnt_without_the_time_before_it() {
+    let mut process = process();
+    let kernel = guess(50_000);
+    for _ in 0..20 {
+        process.mark(STREAM);
+        process.gpu.now += 4_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        process.launch(STREAM, kernel, 2_000);
+        process.mark(STREAM);
+        process.gpu.now += 1_000_000;
+        process.harvest();
+    }
+    assert!((kernel.mean() - 2_000.0).abs() < 100.0, "{}", kernel.mean());
+}
+
+#[test]
+fn streams_that_overlap_are_charged_once_for_the_time_they_share() {
+    let mut process = process();
+    let kernel = guess(100_000);
+    process.mark(STREAM);
+    process.mark(OTHER);
+    for _ in 0..50 {
+        for stream in [STREAM, OTHER] {
+            process.launch(stream, kernel, 100_000);
+            process.launch(stream, kernel, 100_000);
+            process.mark(stream);
+        }
+        process.wait(process.gpu.ends[&STREAM] - 50_000);
+    }
+    process.drain();
+    let took = process.gpu.ends[&STREAM] as f64;
+    assert!((process.charged as f64 / took - 1.0).abs() < 0.01, "{} of {took}", process.charged);
+}
+
+#[test]
+fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let steps = |process: &mut Process, took: u64| {
+        for _ in 0..20 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, took));
+            process.mark(STREAM);
+            process.wait(process.gpu.ends[&STREAM] - 10_000);
+        }
+        process.drain();
+        kernel.mean()
+    };
+    process.mark(STREAM);
+    let alone = steps(&mut process, 30_000);
+    process.gpu.neighbour = None;
+    let charged = process.charged;
+    let beside = steps(&mut process, 63_000); // half of it the neighbour's slices
+    assert!((alone / 30_000.0 - 1.0).abs() < 0.02 && beside == alone, "{alone}, {beside}");
+    let per_launch = (process.charged - charged) as f64 / 200.0;
+    assert!((per_launch / 30_000.0 - 1.0).abs() < 0.02, "{per_launch}");
+}

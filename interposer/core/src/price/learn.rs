@@ -1,0 +1,155 @@
+//! What a measured stretch of work says about the prices of the launches in it.
+//!
+//! A stretch with the launches n1, n2, .. took so long: one linear equation for the prices. Many of them, with other
+//! mixes, determine each price (gpu-truths, rule 5: non-negative least squares over segment counts). They are solved as
+//! they come, by a Kalman filter without covariances: each price moves by its part of the error, in proportion to how
+//! little is known of it and how often it occurs. Prices that always occur in the same mix are not told apart by this,
+//! and need not be: their sum is right.
+
+use super::Estimate;
+
+/// Signatures told apart in one stretch. A stretch with more teaches nothing.
+pub const PARTS: usize = 128;
+
+/// Standard deviation of a measurement: resolution of event timing (about 0.5 us, `cuEventElapsedTime`) ...
+const RESOLUTION_NS: f64 = 300.0;
+
+/// ... and the launches' own variation, as a part of the whole.
+const VARIATION: f64 = 0.02;
+
+/// The launches of a stretch: each signature's estimate and how many launches it had.
+#[derive(Debug, Default)]
+pub struct Parts(Vec<(&'static Estimate, u32)>);
+
+impl Parts {
+    /// Empty, with room for [`PARTS`]: filling it never allocates.
+    pub fn with_room() -> Self {
+        Self(Vec::with_capacity(PARTS))
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds `count` launches; says whether there was room.
+    pub fn add(&mut self, estimate: &'static Estimate, count: u32) -> bool {
+        let fits = self.0.len() < PARTS;
+        if fits {
+            self.0.push((estimate, count));
+        }
+        fits
+    }
+
+    /// Whether nothing is known of the launches.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many launches there were.
+    pub fn launches(&self) -> u64 {
+        self.0.iter().map(|(_, count)| u64::from(*count)).sum()
+    }
+
+    /// What the launches cost by the present prices, in nanoseconds.
+    pub fn sum(&self) -> f64 {
+        self.0.iter().map(|(estimate, count)| f64::from(*count) * estimate.mean()).sum()
+    }
+
+    /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`.
+    pub fn learn(&self, measured_ns: f64, slack_ns: f64) {
+        // By what was expected, not by what was measured: else short measurements would count for more than long ones.
+        let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
+        let of_parts = self.0.iter().map(|(estimate, n)| f64::from(*n).powi(2) * estimate.variance());
+        let spread = of_parts.sum::<f64>() + noise * noise;
+        let error = measured_ns - self.sum();
+        for (estimate, count) in &self.0 {
+            let variance = estimate.variance();
+            let gain = f64::from(*count) * variance / spread;
+            let left = variance * (1.0 - gain * f64::from(*count));
+            estimate.correct(estimate.mean() + gain * error, left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guess() -> &'static Estimate {
+        Box::leak(Box::new(Estimate::guess(5_000)))
+    }
+
+    fn stretch(parts: &[(&'static Estimate, u32)]) -> Parts {
+        let mut stretch = Parts::with_room();
+        assert!(parts.iter().all(|(estimate, count)| stretch.add(estimate, *count)));
+        stretch
+    }
+
+    /// Numbers that look random.
+    fn random(seed: &mut u64) -> u32 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 32) as u32
+    }
+
+    /// The same, between 0 and 1.
+    fn noise(seed: &mut u64) -> f64 {
+        f64::from(random(seed)) / f64::from(u32::MAX)
+    }
+
+    #[test]
+    fn the_first_measurement_replaces_a_guess_however_wrong() {
+        for truth in [1_500.0, 100_000.0, 50e6] {
+            let estimate = guess();
+            stretch(&[(estimate, 1)]).learn(truth, 0.0);
+            assert!((estimate.mean() / truth - 1.0).abs() < 0.01, "{truth}: {}", estimate.mean());
+        }
+    }
+
+    #[test]
+    fn prices_are_told_apart_by_stretches_of_different_mixes() {
+        let truth = [2_000.0, 5_000.0, 120_000.0];
+        let estimates = [guess(), guess(), guess()];
+        let mut seed = 1;
+        for _ in 0..200 {
+            let counts = [(); 3].map(|()| random(&mut seed) % 40 + 1);
+            let took: f64 = counts.iter().zip(truth).map(|(n, t)| f64::from(*n) * t).sum();
+            let parts: Vec<_> = estimates.iter().copied().zip(counts).collect();
+            stretch(&parts).learn(took * (0.99 + 0.02 * noise(&mut seed)), 0.0);
+        }
+        for (estimate, truth) in estimates.iter().zip(truth) {
+            let off = (estimate.mean() - truth).abs();
+            assert!(off <= (0.1 * truth).max(1_000.0), "{} for {truth}", estimate.mean());
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_takes_as_long_as_its_data_want_is_right_on_average() {
+        let estimate = guess();
+        let (mut seed, mut charged, mut took) = (7, 0.0, 0.0);
+        for round in 0..3_000 {
+            let truth = 20_000.0 * 10f64.powf(noise(&mut seed));
+            if round > 100 {
+                charged += estimate.mean();
+                took += truth;
+            }
+            stretch(&[(estimate, 1)]).learn(truth, 0.0);
+        }
+        assert!((charged / took - 1.0).abs() < 0.02, "charged {charged}, took {took}");
+    }
+
+    #[test]
+    fn a_kernel_that_becomes_dearer_is_followed_however_long_it_was_steady() {
+        let estimate = guess();
+        (0..10_000).for_each(|_| stretch(&[(estimate, 1)]).learn(100_000.0, 0.0));
+        (0..60).for_each(|_| stretch(&[(estimate, 1)]).learn(300_000.0, 0.0));
+        assert!((estimate.mean() / 300_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
+    }
+
+    #[test]
+    fn a_stretch_of_too_many_signatures_says_so() {
+        let mut stretch = Parts::with_room();
+        assert!((0..PARTS).all(|_| stretch.add(guess(), 1)));
+        assert!(!stretch.add(guess(), 1));
+    }
+}

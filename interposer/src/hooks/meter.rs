@@ -1,0 +1,111 @@
+//! The meter's hands: where marks are put, when they are looked at, and what becomes of what they say.
+//!
+//! A mark costs about a microsecond of the processor and of the GPU, so marks keep a distance in work and in time. Of a
+//! signature of which nothing is known the second to fourth launch are measured each by itself, between two marks.
+
+use std::cell::OnceCell;
+use std::sync::atomic::Ordering;
+
+use weir_abi::types::CUDA_SUCCESS;
+use weir_core::flight::{Driver, Due, Place};
+use weir_core::price::Parts;
+use weir_protocol::pages::Rate;
+use weir_protocol::units::{Nanos, Tokens};
+
+use crate::clock;
+use crate::driver::{self, Relaxed, Stream};
+use crate::link::{CAPTURES, Gpu};
+use crate::thread::{Current, Thread};
+
+/// Shortest stretch of work worth measuring (gpu-truths, rule 5), and how often one is: at most 0.1 % of the time goes
+/// into marks.
+pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_millis(1) };
+
+/// A mark in any case.
+pub const NOW: Due = Due { work: Nanos(0), time: Nanos(0) };
+
+/// A mark if there is anything that has none.
+pub const ANYTHING: Due = Due { work: Nanos(1), time: Nanos(0) };
+
+/// The driver as marks use it, on behalf of one call of the application.
+pub struct Hands<'a> {
+    thread: &'a Thread,
+    current: &'a Current,
+    here: Stream,
+    relaxed: OnceCell<Relaxed>,
+}
+
+impl<'a> Hands<'a> {
+    /// For a call that works on `here`.
+    pub fn new(thread: &'a Thread, current: &'a Current, here: Stream) -> Self {
+        Self { thread, current, here, relaxed: OnceCell::new() }
+    }
+
+    /// Puts a mark behind this thread's launches on the stream if one is due and nothing captures; says whether it did.
+    pub fn put(&mut self, due: Due) -> bool {
+        self.thread.book_run();
+        CAPTURES.load(Ordering::Relaxed) == 0 && self.current.context.flight.mark(self.here.key(), due, self)
+    }
+
+    /// Puts a mark behind all work of this context that has none.
+    pub fn put_everywhere(&mut self) {
+        self.current.context.flight.mark_all(self);
+    }
+
+    /// Sees which marks were reached, in all contexts that this process has on the GPU, and settles what they say.
+    pub fn look(&mut self) {
+        let gpu = self.current.gpu;
+        gpu.for_each_context(|context| {
+            let settled = context.flight.harvest(gpu.slot(), self);
+            gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
+            charge(gpu, settled.correction_ns);
+        });
+    }
+}
+
+/// Charges the tenant on top of what its launches were charged; negative: gives back.
+fn charge(gpu: &Gpu, correction_ns: i64) {
+    if correction_ns == 0 {
+        return;
+    }
+    gpu.slot().corrected_ns.fetch_add(correction_ns.cast_unsigned(), Ordering::Relaxed); // wraps: a signed sum
+    if gpu.grant.read().rate != Rate::FULL {
+        gpu.bucket.charge(Tokens(correction_ns));
+    }
+}
+
+impl Driver for Hands<'_> {
+    fn record(&mut self, event: u64, place: Place) -> bool {
+        let event = driver::handle(event);
+        if place == Place::HERE {
+            return self.here.record(event);
+        }
+        let stream = Stream::legacy(driver::handle(place.0));
+        !stream.is_capturing() && stream.record(event)
+    }
+
+    fn reached(&mut self, event: u64) -> bool {
+        self.relaxed.get_or_init(Relaxed::enter);
+        driver::event_query(driver::handle(event)) == CUDA_SUCCESS
+    }
+
+    fn elapsed(&mut self, from: u64, to: u64) -> Option<f64> {
+        self.relaxed.get_or_init(Relaxed::enter);
+        let mut milliseconds = 0.0;
+        let result =
+            driver::event_elapsed(&raw mut milliseconds, driver::handle(from), driver::handle(to));
+        (result == CUDA_SUCCESS && milliseconds.is_finite()).then(|| f64::from(milliseconds) * 1e6)
+    }
+
+    fn now(&mut self) -> Nanos {
+        clock::now()
+    }
+
+    fn neighbours(&mut self) -> Option<u64> {
+        self.current.gpu.neighbours()
+    }
+
+    fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {
+        self.thread.take_launches(stream, charged, parts);
+    }
+}
