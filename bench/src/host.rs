@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::Mapped;
-use weir_protocol::message::{FailMode, GpuGrant, Hello, Reply, Welcome};
-use weir_protocol::pages::{BucketPage, Grant, GrantPage, UsagePage};
+use weir_protocol::message::{FailMode, GpuGrant, Hello, PAGES, Reply, Welcome};
+use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, UsagePage};
 use weir_protocol::price::PriceRow;
 use weir_protocol::transport;
 use weir_protocol::units::{Bytes, Tokens};
@@ -25,7 +25,8 @@ pub struct Host {
 }
 
 struct Pages {
-    fds: [OwnedFd; 3],
+    fds: [OwnedFd; PAGES],
+    _activity: Mapped<ActivityPage>,
     grant: Mapped<GrantPage>,
     bucket: Mapped<BucketPage>,
     usage: Mapped<UsagePage>,
@@ -81,8 +82,11 @@ impl Pages {
         let (usage_fd, usage) = Mapped::<UsagePage>::create("usage")?;
         grant.init(first);
         bucket.init();
+        let (activity_fd, activity) = Mapped::<ActivityPage>::create("activity")?;
         usage.init();
-        Ok(Self { fds: [grant_fd, bucket_fd, usage_fd], grant, bucket, usage })
+        activity.init();
+        let fds = [grant_fd, bucket_fd, usage_fd, activity_fd];
+        Ok(Self { fds, grant, bucket, usage, _activity: activity })
     }
 }
 

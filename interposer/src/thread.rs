@@ -12,7 +12,7 @@ use weir_core::purse::Purse;
 use weir_protocol::pages::Lane;
 
 use crate::driver::{self, Stream};
-use crate::link::{Client, Context, Gpu};
+use crate::link::{Client, Context, Gpu, SHARED_LANE};
 
 /// GPUs for which a thread keeps a purse and a lane. A server has 8 or 16; threads that use more share the last.
 const GPUS: usize = 16;
@@ -25,8 +25,9 @@ pub struct Thread {
     current: Cell<Option<Current>>,
     purses: [Purse; GPUS],
     lanes: [Cell<Option<Counters>>; GPUS],
-    run: Cell<(u64, u64)>,    // stream, nanoseconds: launches not booked yet
-    window: Cell<(u64, u64)>, // the same: launches since the last mark
+    run: Cell<u64>,       // the stream of its run
+    window: Cell<u64>,    // the stream of all its launches since its last mark
+    marked_at: Cell<u64>, // what its lane had charged at its last mark
     last: Cell<Stream>,
 }
 
@@ -45,11 +46,15 @@ pub struct Current {
 #[derive(Clone, Copy)]
 pub struct Counters {
     lane: &'static Lane,
+    index: u32,
     shared: u32, // 0 or 1; a `bool` would make "none" anything but zero, and every thread's storage a copy
 }
 
-/// No launch is unbooked. No stream has this key: it would be an address beyond user space.
-const NO_RUN: (u64, u64) = (u64::MAX, 0);
+/// No stream has this key: it would be an address beyond user space.
+const NO_RUN: u64 = u64::MAX;
+
+/// Launches went to several streams.
+const MIXED: u64 = u64::MAX - 1;
 
 thread_local! {
     static THREAD: Thread = const {
@@ -61,6 +66,7 @@ thread_local! {
             lanes: [const { Cell::new(None) }; GPUS],
             run: Cell::new(NO_RUN),
             window: Cell::new(NO_RUN),
+            marked_at: Cell::new(0),
             last: Cell::new(Stream::DEFAULT),
         }
     };
@@ -135,8 +141,10 @@ impl Thread {
     fn counters(&self, gpu: &'static Gpu) -> Option<Counters> {
         let slot = self.lanes.get(gpu.index.min(GPUS - 1))?;
         let counters = slot.get().unwrap_or_else(|| {
-            let (lane, shared) = gpu.next_lane();
-            Counters { lane, shared: u32::from(shared) }
+            let index = gpu.next_lane();
+            let lane = gpu.slot().lanes.get(index).unwrap_or(&gpu.slot().lanes[SHARED_LANE]);
+            let shared = u32::from(index == SHARED_LANE);
+            Counters { lane, index: u32::try_from(index).unwrap_or(0), shared }
         });
         slot.set(Some(counters));
         Some(counters)
@@ -146,7 +154,7 @@ impl Thread {
     #[inline]
     pub fn goes_on(&self, current: &Current, stream: Stream) -> bool {
         let key = stream.key();
-        self.run.get().0 == key || current.context.flight.is_busy(key)
+        current.gpu.is_busy() && (self.run.get() == key || current.context.flight.is_busy(key))
     }
 
     /// The stream of the last launch.
@@ -154,42 +162,52 @@ impl Thread {
         self.last.get()
     }
 
-    /// Adds a launch to the run of launches on one stream. The first launch on another stream books the run so far.
+    /// A launch at `ns` goes to this stream and has been counted. The first one on another stream than the last books
+    /// what went there.
     #[inline]
     pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
-        let (running, sum) = self.run.get();
         let key = stream.key();
-        if running == key {
-            self.run.set((key, sum + ns));
-            return;
+        if current.counters.shared != 0 {
+            current.context.flight.opens(key, stream.place());
+            let run = &current.gpu.runs[SHARED_LANE];
+            run.book_shared(current.context, key, ns, current.gpu.slot());
+            self.run.set(NO_RUN); // on a shared lane each launch is booked by itself
+            self.last.set(stream);
+        } else if self.run.get() != key {
+            self.open_run(current, stream, ns);
         }
-        self.book_run();
-        current.context.flight.opens(key, stream.place());
+    }
+
+    fn open_run(&self, current: &Current, stream: Stream, ns: u64) {
+        let (gpu, counters) = (current.gpu, current.counters);
+        let Some(run) = gpu.runs.get(counters.index as usize) else { return };
+        // This launch has been counted already, and is the new stream's.
+        run.book_up_to(counters.lane.charged_ns.load(Ordering::Relaxed).wrapping_sub(ns), gpu.slot());
+        current.context.flight.opens(stream.key(), stream.place());
+        run.open(current.context, stream.key());
+        self.run.set(stream.key());
         self.last.set(stream);
-        self.run.set((key, ns));
+        let window = self.window.get();
+        self.window.set(if window == NO_RUN || window == stream.key() { stream.key() } else { MIXED });
     }
 
-    /// Takes a launch that the driver refused off the run again.
-    pub fn take_off_run(&self, ns: u64) {
-        let (running, sum) = self.run.get();
-        self.run.set((running, sum.saturating_sub(ns)));
-    }
-
-    /// Ends the run of launches and books it as in flight.
+    /// Books this thread's launches as in flight.
     pub fn book_run(&self) {
-        let (stream, sum) = self.run.replace(NO_RUN);
-        if let (Some(current), true) = (self.current.get(), sum > 0) {
-            current.context.flight.submitted(stream, sum, current.gpu.slot());
-            let (of, before) = self.window.get();
-            let of = if before == 0 || of == stream { stream } else { NO_RUN.0 };
-            self.window.set((of, before + sum));
+        if let Some(Current { gpu, counters, .. }) = self.current.get()
+            && let Some(run) = gpu.runs.get(counters.index as usize)
+        {
+            run.book(counters.lane, gpu.slot());
         }
+        self.run.set(NO_RUN);
     }
 
     /// The launches since this thread's last mark, if they are all that was charged on `stream` since its own last mark.
     pub fn take_launches(&self, stream: u64, charged: u64, parts: &mut Parts) {
         self.cache.take(parts);
-        if self.window.replace(NO_RUN) != (stream, charged) {
+        let counters = self.current.get().map(|current| current.counters);
+        let total = counters.map_or(0, |counters| counters.lane.charged_ns.load(Ordering::Relaxed));
+        let mine = total.wrapping_sub(self.marked_at.replace(total));
+        if self.window.replace(NO_RUN) != stream || mine != charged {
             parts.clear(); // other threads launched there, or this one elsewhere
         }
     }

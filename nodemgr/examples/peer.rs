@@ -47,7 +47,7 @@ fn register() -> Result<Peer, String> {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused { reason } => return Err(format!("refused: {reason}")),
     };
-    let [grant, _bucket, usage, ..] = fds.as_slice() else { return Err("a GPU has three pages".into()) };
+    let [grant, _bucket, usage, ..] = fds.as_slice() else { return Err("a GPU has four pages".into()) };
     let peer = Peer {
         socket: Some(socket),
         grant: Mapped::open(grant, Access::ReadOnly).map_err(|error| error.to_string())?,

@@ -124,7 +124,7 @@ fn clear_remains(place: &Place) {
     );
 }
 
-/// Raises this process's limit of open files: two descriptors for each process and three pages for each tenant and
+/// Raises this process's limit of open files: two descriptors for each process and five for each tenant and
 /// GPU are more than the usual 1,024. For a daemon only: children inherit the limit.
 pub fn raise_file_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);

@@ -50,7 +50,7 @@ impl Meter {
 
     /// A stretch took so long, where its launches by their present prices would come to `estimated`.
     pub fn compare(&mut self, took: f64, estimated: f64) {
-        let fade = (-estimated.max(took) / MEMORY_NS).exp();
+        let fade = MEMORY_NS / (MEMORY_NS + estimated.max(took));
         self.measured_ns = self.measured_ns * fade + took;
         self.estimated_ns = self.estimated_ns * fade + estimated;
     }

@@ -13,7 +13,7 @@ use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
-use super::meter::{Hands, NOW, STRETCH};
+use super::meter::{Hands, NOW, STRETCH, wants_bracket};
 use super::names;
 use crate::clock;
 use crate::driver::Stream;
@@ -163,7 +163,6 @@ fn take_back(thread: &Thread, price: i64) {
         purse.refund(price);
     }
     current.counters.uncharge(price.unsigned_abs());
-    thread.take_off_run(price.unsigned_abs());
     thread.cache.disturb();
 }
 
@@ -208,6 +207,7 @@ fn admit(
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
     draw(thread, &current, stream, known.estimate, price);
+    current.gpu.begin();
     let bracketed = start_stretch(thread, &current, stream, known.estimate);
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
@@ -219,7 +219,7 @@ fn admit(
 /// stretch is due.
 fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
     let flight = &current.context.flight;
-    let bracketed = estimate.wants_bracket();
+    let bracketed = wants_bracket(current.context, estimate);
     thread.book_run();
     let idle = !flight.is_busy(stream.key());
     let due = if bracketed { NOW } else { Due { work: Nanos(0), ..STRETCH } };

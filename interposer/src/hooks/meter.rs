@@ -8,18 +8,21 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::types::CUDA_SUCCESS;
 use weir_core::flight::{Driver, Due, Place};
-use weir_core::price::Parts;
+use weir_core::price::{Estimate, Known, Parts};
 use weir_protocol::pages::Rate;
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
-use crate::link::{CAPTURES, Gpu};
+use crate::link::{CAPTURES, Context, Gpu};
 use crate::thread::{Current, Thread};
 
 /// Shortest stretch of work worth measuring (gpu-truths, rule 5), and how often one is: at most 0.1 % of the time goes
 /// into marks.
 pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_millis(1) };
+
+/// A signature that was never measured is bounded anew now and then; all of them together so often at most.
+const BOUND_EVERY: Nanos = Nanos::from_millis(3);
 
 /// A mark in any case.
 pub const NOW: Due = Due { work: Nanos(0), time: Nanos(0) };
@@ -60,6 +63,24 @@ impl<'a> Hands<'a> {
             gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
             charge(gpu, settled.correction_ns);
         });
+        gpu.end_if_idle();
+    }
+}
+
+/// Whether this launch shall be measured by itself: little is known of it, or nothing but bounds for a while.
+pub fn wants_bracket(context: &Context, estimate: &Estimate) -> bool {
+    match estimate.known() {
+        Known::Mean => false,
+        Known::Nothing => estimate.wants_bracket(),
+        Known::Bounds => {
+            let (now, due) = (clock::now().0, &context.bound_at_ns);
+            // Relaxed: a lost race brackets one launch more.
+            let wanted = now >= due.load(Ordering::Relaxed);
+            if wanted {
+                due.store(now.saturating_add(BOUND_EVERY.0), Ordering::Relaxed);
+            }
+            wanted
+        }
     }
 }
 
@@ -92,8 +113,7 @@ impl Driver for Hands<'_> {
     fn elapsed(&mut self, from: u64, to: u64) -> Option<f64> {
         self.relaxed.get_or_init(Relaxed::enter);
         let mut milliseconds = 0.0;
-        let result =
-            driver::event_elapsed(&raw mut milliseconds, driver::handle(from), driver::handle(to));
+        let result = driver::event_elapsed(&raw mut milliseconds, driver::handle(from), driver::handle(to));
         (result == CUDA_SUCCESS && milliseconds.is_finite()).then(|| f64::from(milliseconds) * 1e6)
     }
 

@@ -28,6 +28,7 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
             let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
             let Some(current) = current(client).filter(own) else { return Ok(None) };
             thread::with(|thread| end_stretch(thread, &current, stream));
+            current.gpu.book_runs();
             Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)))))
         },
         call,
@@ -37,6 +38,7 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
             });
             current.context.flight.drained(&before, current.gpu.slot());
+            current.gpu.end_if_idle();
         },
     )
 }

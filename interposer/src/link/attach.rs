@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
-use weir_protocol::message::{FailMode, Hello, Reply, Welcome};
+use weir_protocol::message::{FailMode, Hello, PAGES, Reply, Welcome};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::transport::{self, TransportError};
 
 use super::client::Client;
-use super::gpu::Gpu;
+use super::gpu::{Gpu, TenantPages};
 use crate::say::Once;
 
 /// Where the tenant's socket is if nobody says otherwise: what a container gets mounted.
@@ -136,15 +136,16 @@ fn settle_in(welcome: Welcome, fds: Vec<OwnedFd>, stream: UnixStream) -> Result<
         )));
     }
     let slot = welcome.slot as usize;
-    if slot >= PROCESS_SLOTS || fds.len() != welcome.gpus.len() * 3 {
+    if slot >= PROCESS_SLOTS || fds.len() != welcome.gpus.len() * PAGES {
         return Err(unfit(format!("slot {slot} and {} pages for {} GPUs", fds.len(), welcome.gpus.len())));
     }
-    let pages = fds.chunks_exact(3).map(|three| match three {
-        [grant, bucket, usage] => Ok((
-            Mapped::open(grant, Access::ReadOnly)?,
-            Mapped::open(bucket, Access::ReadWrite)?,
-            Mapped::open(usage, Access::ReadWrite)?,
-        )),
+    let pages = fds.chunks_exact(PAGES).map(|four| match four {
+        [grant, bucket, usage, activity] => Ok(TenantPages {
+            grant: Mapped::open(grant, Access::ReadOnly)?,
+            bucket: Mapped::open(bucket, Access::ReadWrite)?,
+            usage: Mapped::open(usage, Access::ReadWrite)?,
+            activity: Mapped::open(activity, Access::ReadWrite)?,
+        }),
         _ => unreachable_chunk(),
     });
     let mut gpus = Vec::with_capacity(welcome.gpus.len());
@@ -155,9 +156,9 @@ fn settle_in(welcome: Welcome, fds: Vec<OwnedFd>, stream: UnixStream) -> Result<
     Ok(Client::new(welcome.tenant, standalone, gpus, welcome.prices, stream))
 }
 
-/// `chunks_exact(3)` yields threes; an error in place of a panic all the same.
+/// `chunks_exact(4)` yields fours; an error in place of a panic all the same.
 fn unreachable_chunk<T>() -> Result<T, weir_protocol::mapping::MapError> {
-    let (got, needed) = (0, 3);
+    let (got, needed) = (0, PAGES);
     Err(weir_protocol::pages::PageError::TooSmall { got, needed }.into())
 }
 

@@ -8,6 +8,7 @@ use weir_core::ledger::{Entry, Ledger};
 use weir_core::lock::Lock;
 use weir_core::price::Book;
 
+use super::board::Connection;
 use super::gpu::Gpu;
 use crate::driver;
 use crate::hooks::{GraphPrices, VirtualMemory};
@@ -41,7 +42,7 @@ pub struct Client {
     /// Prices of graphs, node by node.
     pub graphs: GraphPrices,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
-    _connection: UnixStream,            // its end tells the manager that we are gone
+    connection: Lock<Connection>,
 }
 
 impl Client {
@@ -62,7 +63,7 @@ impl Client {
             virtual_memory: VirtualMemory::default(),
             graphs: GraphPrices::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
-            _connection: connection,
+            connection: Lock::new(Connection::new(connection)),
         }
     }
 
@@ -104,6 +105,16 @@ impl Client {
     /// The GPU with this identity, as NVML spells it.
     pub fn gpu_of_uuid(&self, uuid: [u8; 16]) -> Option<&Gpu> {
         self.gpus.iter().find(|gpu| gpu.uuid == uuid)
+    }
+
+    /// Takes in what the manager has said meanwhile.
+    pub fn take_notices(&self) {
+        let Some(connection) = self.connection.try_lock() else { return };
+        while let Some((notice, pages)) = connection.notice() {
+            if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
+                gpu.board.replace(&notice, &pages);
+            }
+        }
     }
 
     /// Remembers what a handle holds; what it held before, the driver must have let go.

@@ -4,19 +4,24 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use weir_abi::types::*;
 use weir_core::flight::Flight;
-use weir_core::gate::{Gate, Pages};
+use weir_core::gate::{Gate, Pages, in_flight};
 use weir_core::ledger;
 use weir_core::lock::Lock;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{
-    BucketPage, GrantPage, LANES, Lane, MemoryKind, ProcessSlot, ProcessState, UsagePage,
+    ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, ProcessSlot, ProcessState, UsagePage,
 };
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos};
 
+use super::board::Board;
+use super::run::Run;
 use crate::driver;
 
 /// Events of a context for marks: with one in a millisecond a program may run ahead so many milliseconds.
 const MARK_EVENTS: usize = 128;
+
+/// The lane that all further threads share.
+pub const SHARED_LANE: usize = LANES - 1;
 
 /// One GPU: its pages, its gate, and the contexts that the process has on it.
 pub struct Gpu {
@@ -30,6 +35,12 @@ pub struct Gpu {
     pub bucket: Mapped<BucketPage>,
     /// Everybody's usage.
     pub usage: Mapped<UsagePage>,
+    /// Which of the tenant's processes have work here now.
+    pub activity: Mapped<ActivityPage>,
+    /// The neighbours.
+    pub board: Board,
+    /// What each lane's thread launches to.
+    pub runs: [Run; LANES],
     /// The gate.
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
@@ -46,21 +57,42 @@ pub struct Context {
     pub handle: u64,
     /// What is in flight in its streams.
     pub flight: Flight,
+    /// When the next launch of a signature that was never measured may be bounded.
+    pub bound_at_ns: AtomicU64,
+}
+
+/// The tenant's pages on one GPU, mapped.
+pub struct TenantPages {
+    /// What the manager grants.
+    pub grant: Mapped<GrantPage>,
+    /// The tenant's bucket.
+    pub bucket: Mapped<BucketPage>,
+    /// Everybody's usage.
+    pub usage: Mapped<UsagePage>,
+    /// Everybody's activity.
+    pub activity: Mapped<ActivityPage>,
 }
 
 impl Gpu {
     /// A GPU whose pages have been mapped; `slot` was checked to lie on the usage page.
-    pub fn new(
-        index: usize,
-        uuid: [u8; 16],
-        slot: usize,
-        pages: (Mapped<GrantPage>, Mapped<BucketPage>, Mapped<UsagePage>),
-    ) -> Self {
-        let (grant, bucket, usage) = pages;
-        let (gate, contexts) = (Gate::default(), Lock::default());
-        let (lanes, acked) = (AtomicU32::new(0), AtomicU32::new(0));
-        let primary = AtomicU64::new(0);
-        Self { index, uuid, grant, bucket, usage, gate, primary, slot, lanes, acked, contexts }
+    pub fn new(index: usize, uuid: [u8; 16], slot: usize, pages: TenantPages) -> Self {
+        let TenantPages { grant, bucket, usage, activity } = pages;
+        Self {
+            index,
+            uuid,
+            grant,
+            bucket,
+            usage,
+            activity,
+            board: Board::default(),
+            runs: Default::default(),
+            gate: Gate::default(),
+            primary: AtomicU64::new(0),
+            slot,
+            lanes: AtomicU32::new(0),
+            acked: AtomicU32::new(0),
+            contexts: Lock::default(),
+        }
     }
 
     /// This process's slot.
@@ -79,13 +111,46 @@ impl Gpu {
         Pages { grant: &self.grant, bucket: &self.bucket, usage: &self.usage, slot: self.slot() }
     }
 
-    /// A counter lane for a new thread: its own, or the last one, shared.
-    pub fn next_lane(&'static self) -> (&'static Lane, bool) {
+    /// The number of a counter lane for a new thread: its own, or the last one, shared.
+    pub fn next_lane(&self) -> usize {
         // Relaxed: a ticket, nothing else.
-        let ticket = self.lanes.fetch_add(1, Ordering::Relaxed) as usize;
-        let shared = ticket >= LANES - 1;
-        let lanes = &self.slot().lanes;
-        (lanes.get(ticket).unwrap_or(&lanes[LANES - 1]), shared)
+        (self.lanes.fetch_add(1, Ordering::Relaxed) as usize).min(SHARED_LANE)
+    }
+
+    /// Books everything that has been launched as in flight, on whatever thread.
+    pub fn book_runs(&self) {
+        let slot = self.slot();
+        self.runs.iter().zip(&slot.lanes).for_each(|(run, lane)| run.book(lane, slot));
+    }
+
+    /// Whether this process has said that it has work here.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.activity.is_busy(self.slot)
+    }
+
+    /// This process is about to have work here.
+    pub fn begin(&self) {
+        self.activity.begin(self.slot);
+    }
+
+    /// Says that this process has no work here, if that is so.
+    pub fn end_if_idle(&self) {
+        if self.is_busy() && self.is_idle() {
+            self.activity.end(self.slot);
+            // A launch on another thread may have seen the word as it was: then it shows by now.
+            if !self.is_idle() {
+                self.activity.begin(self.slot);
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.book_runs();
+        let slot = self.slot();
+        // Relaxed: each word is looked at again at the next launch.
+        let booked = |(run, lane): (&Run, &Lane)| run.booked() >= lane.charged_ns.load(Ordering::Relaxed);
+        self.runs.iter().zip(&slot.lanes).all(booked) && in_flight(slot) == Nanos(0)
     }
 
     /// Threads that have launched here so far.
@@ -123,7 +188,8 @@ impl Gpu {
 
     /// What the neighbours on this GPU have been up to (see [`weir_core::flight::Driver::neighbours`]).
     pub fn neighbours(&self) -> Option<u64> {
-        Some(0)
+        let siblings = self.activity.quiet(Some(self.slot))?;
+        Some(siblings.wrapping_add(self.board.quiet(self.grant.board())?))
     }
 
     /// The tenant's memory on this GPU: (held, limit).
@@ -174,7 +240,7 @@ impl Context {
     }
 
     fn with_events(handle: u64) -> Self {
-        let context = Self { handle, flight: Flight::default() };
+        let context = Self { handle, flight: Flight::default(), bound_at_ns: AtomicU64::new(0) };
         let _relaxed = driver::Relaxed::enter();
         let create = || {
             let mut event: CUevent = std::ptr::null_mut();

@@ -1,9 +1,11 @@
 //! The node manager's side of the house: attaching to it, and what a process knows once attached.
 
 mod attach;
+mod board;
 mod client;
 mod gpu;
+mod run;
 
 pub use attach::{attach, fault};
 pub use client::{CAPTURE_TURN, CAPTURES, Client};
-pub use gpu::{Context, Gpu};
+pub use gpu::{Context, Gpu, SHARED_LANE};

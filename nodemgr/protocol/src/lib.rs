@@ -1,7 +1,7 @@
 //! All that the interposer and the node manager know of each other.
 //!
 //! ```text
-//!   libweir.so                 socket: Hello -> Welcome + memfds               node manager
+//!   libweir.so                 socket: Hello -> Welcome, Notice ..             node manager
 //!   +-----------------+   +-------------------------------------------+   +----------------+
 //!   | reads           |<--| grant page    rate, caps, gate, limits    |<--| writes         |
 //!   | reads, writes   |<->| bucket page   balance, refill stamp       |   | reads          |
@@ -9,7 +9,7 @@
 //!   +-----------------+   +-------------------------------------------+   +----------------+
 //! ```
 //!
-//! One set of three pages per tenant and GPU. No lock spans processes: every word has one writer, or is changed
+//! One set of these pages per tenant and GPU, and an activity page that its neighbours read too. No lock spans processes: every word has one writer, or is changed
 //! by a single atomic instruction, so either side may die at any instruction and the other goes on.
 //!
 //! * [`units`]: the types in which everything is counted, and how people write them.
@@ -28,4 +28,4 @@ pub mod units;
 
 /// The protocol this build speaks. Raised whenever a page layout or a message changes its meaning; both sides
 /// name both numbers when they differ.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;

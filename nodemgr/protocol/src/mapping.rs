@@ -5,13 +5,13 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::pages::{BucketPage, GrantPage, Header, PageError, PageKind, UsagePage};
+use crate::pages::{ActivityPage, BucketPage, GrantPage, Header, PageError, PageKind, UsagePage};
 
 /// A page type: how large it is follows from the type, what it is from its kind.
 ///
@@ -27,6 +27,14 @@ pub unsafe trait SharedPage {
 // SAFETY: atomics and integers only; zerocopy's derives on the types prove that any bytes are valid.
 unsafe impl SharedPage for GrantPage {
     const KIND: PageKind = PageKind::Grant;
+    fn header(&self) -> &Header {
+        self.header()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl SharedPage for ActivityPage {
+    const KIND: PageKind = PageKind::Activity;
     fn header(&self) -> &Header {
         self.header()
     }
@@ -115,6 +123,17 @@ impl<P: SharedPage> Mapped<P> {
         Ok((fd, mapped))
     }
 
+    /// A second descriptor of a page, for those who may only read it.
+    ///
+    /// # Errors
+    /// [`MapError::System`]: `/proc` is not there.
+    pub fn read_only(fd: impl AsFd) -> Result<OwnedFd, MapError> {
+        let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|source| MapError::System { what: "reopen", source })
+    }
+
     fn map(fd: std::os::fd::BorrowedFd<'_>, access: Access) -> Result<Self, MapError> {
         let system = |what| move |source| MapError::System { what, source };
         let needed = size_of::<P>();
@@ -181,6 +200,17 @@ mod tests {
         assert!(matches!(other, Err(MapError::Page(PageError::NotOurs(PageKind::Grant)))));
         let larger = Mapped::<UsagePage>::open(&fd, Access::ReadOnly).map(drop);
         assert!(matches!(larger, Err(MapError::Page(PageError::TooSmall { .. }))));
+    }
+
+    #[test]
+    fn a_neighbour_sees_a_page_and_cannot_write_it() {
+        let (fd, ours) = Mapped::<ActivityPage>::create("activity").unwrap();
+        ours.init();
+        let fd = Mapped::<ActivityPage>::read_only(&fd).unwrap();
+        let theirs = Mapped::<ActivityPage>::open(&fd, Access::ReadOnly).unwrap();
+        ours.begin(1);
+        assert!(theirs.is_busy(1));
+        assert!(Mapped::<ActivityPage>::open(&fd, Access::ReadWrite).is_err());
     }
 
     #[test]

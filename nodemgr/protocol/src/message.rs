@@ -3,8 +3,10 @@
 //! ```text
 //!   process                                     node manager
 //!   Hello { protocol, build }            --->
-//!                                        <---   Welcome { slot, gpus, .. } + 3 memfds for each GPU
+//!                                        <---   Welcome { slot, gpus, .. } + 4 memfds for each GPU
 //!                                               or Refused { reason }
+//!                                        <---   Notice { gpu, board } + a memfd for each neighbour; at once, and
+//!                                               whenever tenants come or go
 //!   (the connection then stays open: its end means that the process is gone, or has called exec)
 //! ```
 //!
@@ -14,6 +16,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::price::PriceRow;
 use crate::units::Bytes;
+
+/// Descriptors that come with a welcome for each GPU: grant, bucket, usage and activity page.
+pub const PAGES: usize = 4;
+
+/// Who else is on one GPU: the neighbours' activity pages come with it, for reading. Replaces what was said before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Position of the GPU in the welcome.
+    pub gpu: u32,
+    /// The number that the grant page shows while this holds.
+    pub board: u32,
+    /// Whether all neighbours' pages have come: a message holds only so many.
+    pub complete: bool,
+}
 
 /// A process's first and only message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +45,8 @@ pub struct Hello {
 /// The manager's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    /// The process belongs to the tenant; three memfds for each of `gpus` come with the message: grant, bucket,
-    /// usage, in the order of `gpus`.
+    /// The process belongs to the tenant; [`PAGES`] memfds for each of `gpus` come with the message, in the order of
+    /// `gpus`.
     Welcome(Welcome),
     /// The process cannot be served.
     Refused {

@@ -17,8 +17,11 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{self, CodecError, MAX_BYTES};
 
-/// Most descriptors in one message: 3 pages for each of 16 GPUs.
-pub const MAX_FDS: usize = 48;
+/// Most descriptors in one message: 4 pages for each of 16 GPUs, or 64 neighbours.
+pub const MAX_FDS: usize = 64;
+
+/// Longest message that [`receive_now`] takes, in bytes.
+const SHORT: usize = 256;
 
 /// Why a message was not sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +70,28 @@ pub fn send<M: Serialize>(
     message: &M,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), TransportError> {
+    send_with(socket, message, fds, SendFlags::empty())
+}
+
+/// As [`send`], but not now rather than later: [`TransportError::TimedOut`] if the peer has too much unread already. A
+/// short message goes whole or not at all.
+///
+/// # Errors
+/// [`TransportError`].
+pub fn send_now<M: Serialize>(
+    socket: impl AsFd,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), TransportError> {
+    send_with(socket, message, fds, SendFlags::DONTWAIT)
+}
+
+fn send_with<M: Serialize>(
+    socket: impl AsFd,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<(), TransportError> {
     if fds.len() > MAX_FDS {
         return Err(TransportError::TooManyFds(fds.len()));
     }
@@ -79,7 +104,7 @@ pub fn send<M: Serialize>(
     }
     let parts = [IoSlice::new(&length), IoSlice::new(&body)];
     let sent = rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(&socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)
+        rustix::net::sendmsg(&socket, &parts, &mut ancillary, SendFlags::NOSIGNAL | flags)
     });
     let mut sent = sent.map_err(TransportError::system("send"))?;
     while sent < length.len() {
@@ -112,6 +137,29 @@ pub fn receive<M: DeserializeOwned>(socket: impl AsFd) -> Result<(M, Vec<OwnedFd
     let mut body = vec![0; length as usize];
     fill(&socket, &mut body, &mut fds)?;
     Ok((codec::decode(&body)?, fds))
+}
+
+/// Receives one message if all of it has come already; never waits.
+///
+/// # Errors
+/// [`TransportError`]; the connection is useless afterwards.
+pub fn receive_now<M: DeserializeOwned>(
+    socket: impl AsFd,
+) -> Result<Option<(M, Vec<OwnedFd>)>, TransportError> {
+    let mut waiting = [0; 4 + SHORT];
+    let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let have = match rustix::io::retry_on_intr(|| rustix::net::recv(&socket, &mut waiting, peek)) {
+        Ok((0, _)) => return Err(TransportError::Closed),
+        Ok((have, _)) => have,
+        Err(rustix::io::Errno::AGAIN) => return Ok(None),
+        Err(error) => return Err(TransportError::system("receive")(error)),
+    };
+    let Some((length, _)) = waiting.split_first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length);
+    if length as usize > SHORT {
+        return Err(TransportError::Oversized(length));
+    }
+    if have < 4 + length as usize { Ok(None) } else { receive(socket).map(Some) }
 }
 
 fn fill(socket: &impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<(), TransportError> {
@@ -155,6 +203,20 @@ mod tests {
         let (message, fds) = receive::<Hello>(&theirs).unwrap();
         assert_eq!(message, hello());
         assert_eq!(fds.len(), 3);
+    }
+
+    #[test]
+    fn what_has_not_come_whole_is_not_waited_for() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        assert!(receive_now::<Hello>(&theirs).unwrap().is_none());
+        let body = codec::encode(&hello()).unwrap();
+        let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+        ours.write_all(&[&length[..], &body[..3]].concat()).unwrap();
+        assert!(receive_now::<Hello>(&theirs).unwrap().is_none());
+        ours.write_all(&body[3..]).unwrap();
+        assert_eq!(receive_now::<Hello>(&theirs).unwrap().unwrap().0, hello());
+        drop(ours);
+        assert!(matches!(receive_now::<Hello>(&theirs), Err(TransportError::Closed)));
     }
 
     #[test]

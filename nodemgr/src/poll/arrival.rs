@@ -15,6 +15,7 @@ use weir_protocol::{PROTOCOL_VERSION, transport};
 
 use super::life::Life;
 use super::listener::TURN;
+use super::member::Member;
 use super::{Poll, Source};
 use crate::authority::{Peer, pidfd_of};
 use crate::hello::{Frame, MAX_HELLO, parse};
@@ -94,8 +95,9 @@ impl Poll {
         };
         let fds: Vec<_> = pages.iter().flat_map(|pages| pages.fds()).collect();
         let sent = transport::send(&socket, &Reply::Welcome(welcome), &fds);
-        if sent.is_err() || !self.watch(socket, &peer, &process) {
-            self.shared.registry().bury(process.id);
+        match sent.ok().and_then(|()| self.watch(socket, &peer, tenant, &process)) {
+            Some(member) => self.tell_board(member),
+            None => self.shared.registry().bury(process.id),
         }
     }
 
@@ -145,15 +147,16 @@ impl Poll {
         Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
     }
 
-    /// Watches a new member's life and socket; false if it is already dead.
-    fn watch(&mut self, socket: OwnedFd, peer: &Peer, process: &Process) -> bool {
-        let Ok(pidfd) = pidfd_of(&socket, peer.pid) else { return false };
+    /// Watches a new member's life and socket; `None` if it is already dead.
+    fn watch(&mut self, socket: OwnedFd, peer: &Peer, tenant: u64, process: &Process) -> Option<u64> {
+        let pidfd = pidfd_of(&socket, peer.pid).ok()?;
         let life = Life::new(pidfd, process.id, peer.pid);
-        let Ok(life) = self.add(Source::Life(life), EventFlags::IN) else { return false };
-        if self.add(Source::Member { socket, life }, EventFlags::IN | EventFlags::RDHUP).is_err() {
+        let life = self.add(Source::Life(life), EventFlags::IN).ok()?;
+        let member = Member::new(socket, life, tenant);
+        let member = self.add(Source::Member(member), EventFlags::IN | EventFlags::RDHUP);
+        if member.is_err() {
             self.remove(life);
-            return false;
         }
-        true
+        member.ok()
     }
 }

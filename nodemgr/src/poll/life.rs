@@ -32,8 +32,8 @@ impl AsFd for Life {
 impl Poll {
     /// The member's socket has ended, or brings what no member sends. Its life decides.
     pub(super) fn lose(&mut self, token: u64) {
-        if let Some(Source::Member { life, .. }) = self.remove(token) {
-            self.deadlines.insert((Instant::now() + GRACE, life));
+        if let Some(Source::Member(member)) = self.remove(token) {
+            self.deadlines.insert((Instant::now() + GRACE, member.life));
         }
     }
 

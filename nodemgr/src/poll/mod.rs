@@ -16,6 +16,7 @@ mod arrival;
 mod life;
 mod line;
 mod listener;
+mod member;
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::MaybeUninit;
@@ -34,6 +35,7 @@ use arrival::Arrival;
 use life::Life;
 use line::Line;
 use listener::{Listener, Reserve};
+use member::Member;
 
 /// Events taken from the kernel at once.
 const BATCH: usize = 256;
@@ -45,7 +47,7 @@ enum Source {
     Door { listener: Listener, tenant: u64 },
     Line(Line),
     Arrival(Arrival),
-    Member { socket: OwnedFd, life: u64 },
+    Member(Member),
     Life(Life),
 }
 
@@ -97,6 +99,7 @@ impl Poll {
             ready.into_iter().for_each(|token| self.serve(token));
             self.expire();
             self.sweep();
+            self.tell_boards();
         }
     }
 
@@ -123,7 +126,7 @@ impl Poll {
             Source::Control(listener) | Source::Door { listener, .. } => listener.as_fd(),
             Source::Line(line) => line.as_fd(),
             Source::Arrival(arrival) => arrival.as_fd(),
-            Source::Member { socket, .. } => socket.as_fd(),
+            Source::Member(member) => member.as_fd(),
             Source::Life(life) => life.as_fd(),
         }
     }
@@ -155,7 +158,7 @@ impl Poll {
             Some(Source::Door { .. }) => self.accept_arrival(token),
             Some(Source::Line(_)) => self.serve_line(token),
             Some(Source::Arrival(_)) => self.hear(token),
-            Some(Source::Member { .. }) => self.lose(token),
+            Some(Source::Member(_)) => self.lose(token),
             Some(Source::Life(_)) => self.bury(token),
         }
     }

@@ -1,4 +1,4 @@
-//! One tenant on one GPU: its three pages, what was seen of it last, and the grant that holds.
+//! One tenant on one GPU: its pages, what was seen of it last, and the grant that holds.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use weir_policy::Sample;
 use weir_protocol::mapping::{MapError, Mapped};
-use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
+use weir_protocol::message::PAGES;
+use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, Rate, UsagePage};
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::counters::{Counters, charged_ns};
@@ -21,7 +22,10 @@ pub struct Pages {
     pub bucket: Mapped<BucketPage>,
     /// What its processes hold and do.
     pub usage: Mapped<UsagePage>,
-    fds: [OwnedFd; 3],
+    /// Which of its processes have work now.
+    pub activity: Mapped<ActivityPage>,
+    fds: [OwnedFd; PAGES],
+    activity_for_neighbours: OwnedFd,
 }
 
 impl Pages {
@@ -29,16 +33,25 @@ impl Pages {
         let (grant_fd, grant) = Mapped::<GrantPage>::create("weir-grant")?;
         let (bucket_fd, bucket) = Mapped::<BucketPage>::create("weir-bucket")?;
         let (usage_fd, usage) = Mapped::<UsagePage>::create("weir-usage")?;
+        let (activity_fd, activity) = Mapped::<ActivityPage>::create("weir-activity")?;
+        let activity_for_neighbours = Mapped::<ActivityPage>::read_only(&activity_fd)?;
         bucket.init();
         usage.init();
+        activity.init();
         grant.init(first);
         grant.tick(); // an epoch of zero could be taken for one that stands still
-        Ok(Self { grant, bucket, usage, fds: [grant_fd, bucket_fd, usage_fd] })
+        let fds = [grant_fd, bucket_fd, usage_fd, activity_fd];
+        Ok(Self { grant, bucket, usage, activity, fds, activity_for_neighbours })
     }
 
-    /// The descriptors, in the order of a welcome: grant, bucket, usage.
-    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
-        [self.fds[0].as_fd(), self.fds[1].as_fd(), self.fds[2].as_fd()]
+    /// The descriptors, in the order of a welcome.
+    pub fn fds(&self) -> [BorrowedFd<'_>; PAGES] {
+        self.fds.each_ref().map(AsFd::as_fd)
+    }
+
+    /// The activity page, for reading.
+    pub fn activity_for_neighbours(&self) -> BorrowedFd<'_> {
+        self.activity_for_neighbours.as_fd()
     }
 }
 
@@ -62,6 +75,8 @@ pub struct Cell {
     pub gpu: usize,
     /// Its pages.
     pub pages: Arc<Pages>,
+    /// How often the tenants on its GPU have changed since it was made.
+    pub board: u32,
     /// What its dead processes did.
     pub dead: Counters,
     dead_charged_ns: u64,
@@ -80,6 +95,7 @@ impl Cell {
         Ok(Self {
             gpu,
             pages: Arc::new(Pages::create(&granted)?),
+            board: 0,
             dead: Counters::default(),
             dead_charged_ns: 0,
             charged_ns: 0,
@@ -175,8 +191,15 @@ impl Cell {
         self.window.share()
     }
 
+    /// The tenants on its GPU have changed.
+    pub fn neighbours_changed(&mut self) {
+        self.board = self.board.wrapping_add(1);
+        self.pages.grant.set_board(self.board);
+    }
+
     /// Keeps what a dead process did and frees its slot.
     pub fn bury(&mut self, slot: usize) {
+        self.pages.activity.end(slot);
         let Some(slot) = self.pages.usage.slots.get(slot) else { return };
         let counters = Counters::of(slot);
         self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);

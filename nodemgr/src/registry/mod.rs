@@ -9,6 +9,7 @@ mod counters;
 mod tenant;
 mod window;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use cell::{Cell, Pages};
@@ -39,7 +40,9 @@ pub struct Registry {
     tenants: Vec<Tenant>,
     policy: Box<dyn Policy>,
     samples: Vec<Sample>,
-    order: Vec<(usize, usize)>, // (tenant, cell), grouped by GPU
+    order: Vec<(usize, usize)>,        // (tenant, cell), grouped by GPU
+    boards: BTreeMap<usize, Vec<u64>>, // GPU -> its tenants
+    boards_changed: bool,
     marked_at: Nanos,
     last_id: u64,
 }
@@ -66,6 +69,8 @@ impl Registry {
             policy: (policy.build)(),
             samples: Vec::new(),
             order: Vec::new(),
+            boards: BTreeMap::new(),
+            boards_changed: false,
             marked_at: Nanos(0),
             last_id: 0,
         }
@@ -275,7 +280,35 @@ impl Registry {
             .flat_map(|(t, tenant)| tenant.cells.iter().enumerate().map(move |(c, cell)| (cell.gpu, t, c)));
         let mut pairs: Vec<_> = pairs.collect();
         pairs.sort_unstable();
+        self.tell_neighbours(&pairs);
         self.order = pairs.into_iter().map(|(_, t, c)| (t, c)).collect();
+    }
+
+    /// Every tenant on a GPU whose tenants have changed must learn who is there now. `pairs`: GPU, tenant, cell.
+    fn tell_neighbours(&mut self, pairs: &[(usize, usize, usize)]) {
+        let mut boards: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for (gpu, tenant, _) in pairs {
+            boards.entry(*gpu).or_default().push(self.tenants[*tenant].id);
+        }
+        for (gpu, tenant, cell) in pairs {
+            if boards.get(gpu) != self.boards.get(gpu) {
+                self.tenants[*tenant].cells[*cell].neighbours_changed();
+                self.boards_changed = true;
+            }
+        }
+        self.boards = boards;
+    }
+
+    /// Whether the tenants on any GPU have changed since the last call.
+    pub fn take_boards_changed(&mut self) -> bool {
+        std::mem::take(&mut self.boards_changed)
+    }
+
+    /// The pages of the other tenants on a GPU.
+    pub fn neighbours(&self, tenant: u64, gpu: usize) -> Vec<Arc<Pages>> {
+        let others = self.tenants.iter().filter(|other| other.id != tenant);
+        let cells = others.flat_map(|other| &other.cells).filter(|cell| cell.gpu == gpu);
+        cells.map(|cell| cell.pages.clone()).collect()
     }
 }
 

@@ -222,6 +222,7 @@ impl Stretch {
     fn settle(&self, from: f64, to: f64, measured: bool, meter: &mut Meter) -> f64 {
         let most = (to - from - self.late).max(0.0);
         if !measured {
+            self.parts.bound(most);
             return meter.unmeasured(self.charged, most);
         }
         // One launch alone leaves no room for idling but before it, and that is taken off.

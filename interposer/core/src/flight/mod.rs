@@ -236,10 +236,14 @@ impl Flight {
 }
 
 impl Settled {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float beyond the range saturates")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float beyond the range saturates"
+    )]
     fn add(&mut self, stretch: Option<(f64, f64)>, measured: bool) {
         let Some((charged, took)) = stretch else { return };
-        self.correction_ns = self.correction_ns.saturating_add((took - charged).round() as i64);
+        self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
         self.measured_ns = self.measured_ns.saturating_add(if measured { charged as u64 } else { 0 });
     }
 }

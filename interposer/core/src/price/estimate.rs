@@ -4,6 +4,10 @@
 //! covariances left out (`learn`): a new signature takes the first measurement as it is, one that has been
 //! measured often moves by a seventh of what a measurement says, and so follows a kernel that becomes dearer within
 //! some twenty measurements while data-dependent kernels stay right on average.
+//!
+//! A tenant that was never alone on the GPU has no measurements, only *bounds*: a launch took no longer than the time
+//! between the marks around it, in which a neighbour's time slices may lie. Until the first measurement the least bound of
+//! the last two windows is the price.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -19,6 +23,20 @@ const TOLD: f64 = 0.05;
 /// By how much a price may drift from one measurement to the next, as a part of it.
 const DRIFT: f64 = 0.005;
 
+/// Bounds in a window: beside a busy neighbour many a launch meets its time slice.
+const WINDOW: u32 = 32;
+
+/// What a price stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// A guess, or too little.
+    Nothing,
+    /// Bounds alone.
+    Bounds,
+    /// Measurements, or the operator's word.
+    Mean,
+}
+
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
@@ -27,6 +45,9 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
+    bounds: AtomicU32,
+    least_ns: AtomicU64,        // of this window of bounds
+    least_before_ns: AtomicU64, // of the window before
 }
 
 // Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one measurement.
@@ -48,6 +69,9 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
+            bounds: AtomicU32::new(0),
+            least_ns: AtomicU64::new(u64::MAX),
+            least_before_ns: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -56,6 +80,9 @@ impl Estimate {
         let new = if told { Self::told(price_ns) } else { Self::guess(price_ns) };
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
+        self.bounds.store(0, Ordering::Relaxed);
+        self.least_ns.store(u64::MAX, Ordering::Relaxed);
+        self.least_before_ns.store(u64::MAX, Ordering::Relaxed);
         self.set(price_ns as f64, f64::from_bits(new.variance.into_inner()));
     }
 
@@ -69,12 +96,22 @@ impl Estimate {
     /// Whether this launch should be measured by itself: the first few of a signature of which nothing is known, but
     /// never the very first, which may load code lazily.
     pub fn wants_bracket(&self) -> bool {
-        !self.is_learnt() && self.launches.fetch_add(1, Ordering::Relaxed) > 0
+        self.known() == Known::Nothing && self.launches.fetch_add(1, Ordering::Relaxed) > 0
+    }
+
+    /// What the price stands on.
+    pub fn known(&self) -> Known {
+        let (measured, bounds) = (self.measured.load(Ordering::Relaxed), self.bounds.load(Ordering::Relaxed));
+        match (measured, bounds) {
+            (LEARNT.., _) => Known::Mean,
+            (0, LEARNT..) => Known::Bounds,
+            _ => Known::Nothing,
+        }
     }
 
     /// Whether the price can be relied upon for more than one launch at a time.
     pub fn is_learnt(&self) -> bool {
-        self.measured.load(Ordering::Relaxed) >= LEARNT
+        self.known() != Known::Nothing
     }
 
     /// Mean, in nanoseconds.
@@ -87,6 +124,22 @@ impl Estimate {
         f64::from_bits(self.variance.load(Ordering::Relaxed))
     }
 
+    /// One launch took no longer than `ns`.
+    pub fn bound(&self, ns: f64) {
+        if self.measured.load(Ordering::Relaxed) > 0 || !ns.is_finite() {
+            return;
+        }
+        let count = self.bounds.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let least = self.least_ns.load(Ordering::Relaxed).min(whole(ns));
+        let price = least.min(self.least_before_ns.load(Ordering::Relaxed)).max(1);
+        let full = count.is_multiple_of(WINDOW);
+        if full {
+            self.least_before_ns.store(least, Ordering::Relaxed);
+        }
+        self.least_ns.store(if full { u64::MAX } else { least }, Ordering::Relaxed);
+        self.set(price as f64, UNKNOWN_NS * UNKNOWN_NS); // the first measurement replaces it
+    }
+
     /// Takes in what a measurement said about it.
     pub(super) fn correct(&self, mean: f64, variance: f64) {
         let mean = if mean.is_finite() { mean.max(1.0) } else { return };
@@ -96,16 +149,21 @@ impl Estimate {
         self.measured.fetch_add(1, Ordering::Relaxed);
     }
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a price is never negative; beyond the range of u64 it saturates"
-    )]
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        self.price_ns.store(mean.round() as u64, Ordering::Relaxed);
+        self.price_ns.store(whole(mean), Ordering::Relaxed);
     }
+}
+
+/// Rounded; without `f64::round`, which on plain x86-64 is libm's.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time is never negative; beyond the range of u64 it saturates"
+)]
+fn whole(ns: f64) -> u64 {
+    (ns + 0.5) as u64
 }
 
 #[cfg(test)]
@@ -128,6 +186,18 @@ mod tests {
             estimate.correct(400.0, 1.0);
         }
         assert!(estimate.is_learnt() && !estimate.wants_bracket());
+    }
+
+    #[test]
+    fn a_tenant_that_is_never_alone_pays_the_least_that_was_seen_lately() {
+        let estimate = Estimate::guess(1);
+        [900.0, 400.0, 700.0].into_iter().for_each(|ns| estimate.bound(ns));
+        assert_eq!((estimate.price(), estimate.known()), (400, Known::Bounds));
+        (0..2 * WINDOW).for_each(|_| estimate.bound(1_200.0));
+        assert_eq!(estimate.price(), 1_200, "a kernel that becomes dearer is followed after two windows");
+        estimate.correct(800.0, 1.0);
+        estimate.bound(5.0);
+        assert_eq!(estimate.price(), 800, "what was measured counts for more");
     }
 
     #[test]

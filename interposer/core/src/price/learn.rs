@@ -56,11 +56,18 @@ impl Parts {
         self.0.iter().map(|(estimate, count)| f64::from(*count) * estimate.mean()).sum()
     }
 
+    /// The one launch that this is took no longer than `ns`.
+    pub fn bound(&self, ns: f64) {
+        if let [(estimate, 1)] = self.0.as_slice() {
+            estimate.bound(ns);
+        }
+    }
+
     /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`.
     pub fn learn(&self, measured_ns: f64, slack_ns: f64) {
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
         let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
-        let of_parts = self.0.iter().map(|(estimate, n)| f64::from(*n).powi(2) * estimate.variance());
+        let of_parts = self.0.iter().map(|(estimate, n)| f64::from(*n) * f64::from(*n) * estimate.variance());
         let spread = of_parts.sum::<f64>() + noise * noise;
         let error = measured_ns - self.sum();
         for (estimate, count) in &self.0 {

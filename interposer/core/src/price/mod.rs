@@ -15,7 +15,7 @@ mod learn;
 
 pub use book::Book;
 pub use cache::{Cache, Hit};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, Known};
 pub use learn::{PARTS, Parts};
 
 /// What tells launches of different cost apart.

@@ -3,6 +3,7 @@
 //! ```text
 //!   epoch    +1 each tick; still = the manager is gone
 //!   current  generation of the grant that holds; slot = generation % 2; the futex word that waiters sleep on
+//!   board    number of the last change of who else is on the GPU
 //!   slots    [ even generations ][ odd generations ]
 //! ```
 //!
@@ -114,7 +115,7 @@ pub struct GrantPage {
     header: Header,
     epoch: AtomicU64,
     current: AtomicU32,
-    _reserved: AtomicU32,
+    board: AtomicU32,
     slots: [GrantSlot; 2],
 }
 
@@ -182,6 +183,17 @@ impl GrantPage {
             before = self.current.load(Ordering::Acquire);
         }
         grant
+    }
+
+    /// Says that the tenants on the GPU have changed for the `board`th time; a notice with that number is on its way.
+    pub fn set_board(&self, board: u32) {
+        // Release: whoever sees the number does not see the neighbours of the one before.
+        self.board.store(board, Ordering::Release);
+    }
+
+    /// How often the tenants on the GPU have changed.
+    pub fn board(&self) -> u32 {
+        self.board.load(Ordering::Acquire)
     }
 
     /// Counts one tick of the control loop.

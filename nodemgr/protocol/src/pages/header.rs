@@ -12,6 +12,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub enum PageKind {
     /// "weirgrnt" in little-endian bytes.
     Grant = u64::from_le_bytes(*b"weirgrnt"),
+    /// "weiractv" in little-endian bytes.
+    Activity = u64::from_le_bytes(*b"weiractv"),
     /// "weirbckt" in little-endian bytes.
     Bucket = u64::from_le_bytes(*b"weirbckt"),
     /// "weirusag" in little-endian bytes.

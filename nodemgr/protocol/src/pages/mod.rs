@@ -1,19 +1,22 @@
-//! The three shared pages of a tenant on one GPU, each with its atomic protocol beside its layout.
+//! The shared pages of a tenant on one GPU, each with its atomic protocol beside its layout.
 //!
 //! | page | writer | maps it writable | holds |
 //! | --- | --- | --- | --- |
 //! | [`GrantPage`] | node manager | node manager | what the tenant may do now |
 //! | [`BucketPage`] | the tenant's processes | both | balance and refill stamp |
 //! | [`UsagePage`] | each process its own slot | both | memory held, launches, waits |
+//! | [`ActivityPage`] | each process its own word | both; neighbours read-only | who has work on the GPU now |
 //!
 //! Only fixed-size integers stand on a page: any bytes are valid, nothing read from it is used as an index or a
 //! length before it was range-checked, and there is no padding to leak.
 
+mod activity;
 mod bucket;
 mod grant;
 mod header;
 mod usage;
 
+pub use activity::ActivityPage;
 pub use bucket::BucketPage;
 pub use grant::{Gate, Grant, GrantPage, Rate};
 pub use header::{Header, PageError, PageKind};

@@ -1,0 +1,71 @@
+//! Runs: which stream each thread launches to, and what of its launches is booked as in flight.
+//!
+//! The launch path adds its price to the thread's own counter lane and no more. What stands there beyond `booked` has
+//! gone to the stream of the thread's run; whoever needs the books to be whole, on whatever thread, books it.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use weir_protocol::pages::{Lane, ProcessSlot};
+
+use super::gpu::Context;
+
+/// One lane's run. The key is written by the lane's thread alone, `booked` by anybody.
+#[derive(Default)]
+pub struct Run {
+    stream: AtomicU64,
+    context: AtomicPtr<Context>,
+    booked: AtomicU64,
+}
+
+impl Run {
+    /// The lane's thread launches to `stream` of `context` from now on. What came before has been booked.
+    pub fn open(&self, context: &'static Context, stream: u64) {
+        self.stream.store(stream, Ordering::Relaxed);
+        // Release: whoever finds the context finds the stream that goes with it, or a younger one.
+        self.context.store(std::ptr::from_ref(context).cast_mut(), Ordering::Release);
+    }
+
+    /// Books what the lane had charged when it stood at `charged`; only its own thread calls this.
+    pub fn book_up_to(&self, charged: u64, slot: &ProcessSlot) {
+        // SAFETY: null, or a context that `open` was given, which lives as long as the process.
+        let Some(known) = (unsafe { self.context.load(Ordering::Relaxed).as_ref() }) else {
+            self.booked.fetch_max(charged, Ordering::Relaxed); // what a captured stream took was nobody's
+            return;
+        };
+        self.settle(known, self.stream.load(Ordering::Relaxed), charged, slot);
+    }
+
+    /// Books what the lane has charged and nobody has booked.
+    pub fn book(&self, lane: &Lane, slot: &ProcessSlot) {
+        let context = self.context.load(Ordering::Acquire);
+        let stream = self.stream.load(Ordering::Relaxed);
+        let charged = lane.charged_ns.load(Ordering::Relaxed);
+        // SAFETY: null, or a context that `open` was given, which lives as long as the process.
+        let Some(known) = (unsafe { context.as_ref() }) else { return };
+        // The thread may have turned to another stream in between: then it has booked this itself.
+        let same =
+            self.context.load(Ordering::Acquire) == context && self.stream.load(Ordering::Relaxed) == stream;
+        if same {
+            self.settle(known, stream, charged, slot);
+        }
+    }
+
+    fn settle(&self, context: &Context, stream: u64, charged: u64, slot: &ProcessSlot) {
+        // The greatest wins: each nanosecond is booked once. A launch that was taken back is missing from the next sum.
+        let before = self.booked.fetch_max(charged, Ordering::Relaxed);
+        if charged > before {
+            context.flight.submitted(stream, charged - before, slot);
+        }
+    }
+
+    /// Books `ns` of a lane that several threads share, whose runs therefore cannot be told apart.
+    pub fn book_shared(&self, context: &Context, stream: u64, ns: u64, slot: &ProcessSlot) {
+        self.booked.fetch_add(ns, Ordering::Relaxed);
+        context.flight.submitted(stream, ns, slot);
+    }
+
+    /// What is booked so far.
+    pub fn booked(&self) -> u64 {
+        self.booked.load(Ordering::Relaxed)
+    }
+}

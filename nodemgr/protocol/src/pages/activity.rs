@@ -1,0 +1,114 @@
+//! The activity page: whether each process of a tenant has work on one GPU.
+//!
+//! The one page that crosses tenants: its neighbours on that GPU map it read-only, and all of them together are the
+//! board (design 5). A process's word is odd while it has work; it only grows, so whoever finds the same even number
+//! twice knows that nothing went on in between. A tenant that lies here can keep fillers out and spoil its neighbours'
+//! measurements, no more.
+
+#[cfg(not(loom))]
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::header::{Header, PageKind};
+use super::usage::PROCESS_SLOTS;
+use crate::sync::{AtomicU64, Ordering};
+
+/// One process's word, on a cache line of its own.
+#[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+struct Activity {
+    word: AtomicU64,
+    _reserved: [u64; 7],
+}
+
+/// One word per process.
+#[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct ActivityPage {
+    header: Header,
+    _line: [u64; 6],
+    slots: [Activity; PROCESS_SLOTS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<ActivityPage>() == 64 * (1 + PROCESS_SLOTS));
+
+impl ActivityPage {
+    /// Marks a zeroed page as ready.
+    pub fn init(&self) {
+        self.header.publish(PageKind::Activity, size_of::<Self>());
+    }
+
+    /// The header, to be checked when the page is opened.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Whether the process in `slot` says that it has work. The launch path asks this of its own word.
+    #[inline]
+    pub fn is_busy(&self, slot: usize) -> bool {
+        // Relaxed: a process asks for its own word.
+        self.slots.get(slot).is_some_and(|slot| slot.word.load(Ordering::Relaxed) % 2 == 1)
+    }
+
+    /// The process in `slot` has work from now on.
+    pub fn begin(&self, slot: usize) {
+        self.step(slot, 0);
+    }
+
+    /// The process in `slot` has no work any more.
+    pub fn end(&self, slot: usize) {
+        self.step(slot, 1);
+    }
+
+    /// One step, if the word is even (0) or odd (1). Of two threads that step at once one does.
+    fn step(&self, slot: usize, parity: u64) {
+        let Some(slot) = self.slots.get(slot) else { return };
+        let now = slot.word.load(Ordering::Relaxed);
+        if now % 2 == parity {
+            // SeqCst: in one order with the look at other words that follows a launch, here and at the neighbours.
+            let _ = slot.word.compare_exchange(now, now.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
+        }
+    }
+
+    /// The sum of all words but that of `own`: the same number twice means that none of those processes had work in
+    /// between. `None`: one of them has work now.
+    pub fn quiet(&self, own: Option<usize>) -> Option<u64> {
+        let others = self.slots.iter().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        // SeqCst: see `step`.
+        let mut words = others.map(|(_, slot)| slot.word.load(Ordering::SeqCst));
+        words.try_fold(0u64, |sum, word| (word % 2 == 0).then(|| sum.wrapping_add(word)))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn page() -> Box<ActivityPage> {
+        Box::new(zerocopy::FromZeros::new_zeroed())
+    }
+
+    #[test]
+    fn work_shows_while_it_lasts_and_leaves_a_trace() {
+        let page = page();
+        let before = page.quiet(None);
+        page.begin(3);
+        page.begin(3);
+        assert!(page.is_busy(3) && page.quiet(None).is_none());
+        assert_eq!(page.quiet(Some(3)), before, "a process does not stand in its own way");
+        page.end(3);
+        page.end(3);
+        assert!(!page.is_busy(3));
+        assert_ne!(page.quiet(None), before, "something went on meanwhile");
+    }
+
+    #[test]
+    fn a_slot_that_does_not_exist_changes_nothing() {
+        let page = page();
+        page.begin(PROCESS_SLOTS);
+        assert!(!page.is_busy(PROCESS_SLOTS));
+        assert_eq!(page.quiet(None), Some(0));
+    }
+}

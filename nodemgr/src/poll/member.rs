@@ -1,0 +1,69 @@
+//! A process that has been welcomed: its socket brings no more messages, and takes notices of who else is on its GPUs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use weir_protocol::message::Notice;
+use weir_protocol::transport::{self, MAX_FDS, TransportError};
+
+use super::{Poll, Source};
+use crate::registry::Pages;
+
+/// One such process.
+pub struct Member {
+    socket: OwnedFd,
+    /// Its life, under its own number.
+    pub life: u64,
+    tenant: u64,
+    boards: Vec<u32>, // for each of its GPUs: what it was told last
+}
+
+impl Member {
+    /// The process behind `socket`, of `tenant`; `life` is the source that watches over it.
+    pub fn new(socket: OwnedFd, life: u64, tenant: u64) -> Self {
+        Self { socket, life, tenant, boards: Vec::new() }
+    }
+}
+
+impl AsFd for Member {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Poll {
+    /// Tells all members whose neighbours have changed.
+    pub(super) fn tell_boards(&mut self) {
+        if !self.shared.registry().take_boards_changed() {
+            return;
+        }
+        let members = self.sources.iter().filter(|(_, source)| matches!(source, Source::Member(_)));
+        let members: Vec<u64> = members.map(|(token, _)| *token).collect();
+        members.into_iter().for_each(|token| self.tell_board(token));
+    }
+
+    /// Tells one member who else is on its GPUs, where it does not know. One that has too much unread is told at the next
+    /// change; until then it knows from its grant page that it does not know.
+    pub(super) fn tell_board(&mut self, token: u64) {
+        let Some(Source::Member(member)) = self.sources.get_mut(&token) else { return };
+        let registry = self.shared.registry();
+        let Some(tenant) = registry.tenant(member.tenant) else { return };
+        member.boards.resize(tenant.cells.len(), 0);
+        for (index, (told, cell)) in member.boards.iter_mut().zip(&tenant.cells).enumerate() {
+            if *told == cell.board {
+                continue;
+            }
+            let neighbours = registry.neighbours(tenant.id, cell.gpu);
+            if notify(&member.socket, index, cell.board, &neighbours).is_ok() {
+                *told = cell.board;
+            }
+        }
+    }
+}
+
+fn notify(socket: &OwnedFd, gpu: usize, board: u32, neighbours: &[Arc<Pages>]) -> Result<(), TransportError> {
+    let gpu = u32::try_from(gpu).unwrap_or(u32::MAX);
+    let complete = neighbours.len() <= MAX_FDS;
+    let fds: Vec<_> = neighbours.iter().take(MAX_FDS).map(|pages| pages.activity_for_neighbours()).collect();
+    transport::send_now(socket, &Notice { gpu, board, complete }, &fds)
+}
