@@ -14,6 +14,11 @@ pub struct Driver {
     alloc: fns::cuMemAlloc_v2,
     free: fns::cuMemFree_v2,
     synchronize: fns::cuCtxSynchronize,
+    stream_create: fns::cuStreamCreate,
+    begin_capture: fns::cuStreamBeginCapture_v2,
+    end_capture: fns::cuStreamEndCapture,
+    instantiate: fns::cuGraphInstantiateWithFlags,
+    graph_launch: fns::cuGraphLaunch,
     module: CUmodule,
     get_function: fns::cuModuleGetFunction,
     _library: Library,
@@ -69,6 +74,11 @@ impl Driver {
                 alloc: *library.get(b"cuMemAlloc_v2\0")?,
                 free: *library.get(b"cuMemFree_v2\0")?,
                 synchronize: *library.get(b"cuCtxSynchronize\0")?,
+                stream_create: *library.get(b"cuStreamCreate\0")?,
+                begin_capture: *library.get(b"cuStreamBeginCapture_v2\0")?,
+                end_capture: *library.get(b"cuStreamEndCapture\0")?,
+                instantiate: *library.get(b"cuGraphInstantiateWithFlags\0")?,
+                graph_launch: *library.get(b"cuGraphLaunch\0")?,
                 get_function: *library.get(b"cuModuleGetFunction\0")?,
                 module,
                 _library: library,
@@ -92,6 +102,57 @@ impl Driver {
     pub fn launch(&self, function: CUfunction, blocks: c_uint) -> CUresult {
         // SAFETY: the function is loaded and takes no parameters.
         unsafe { (self.launch)(function, blocks, 1, 1, 128, 1, 1, 0, null_mut(), null_mut(), null_mut()) }
+    }
+
+    /// Launches one block into a stream.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn launch_into(&self, stream: CUstream, function: CUfunction) -> Result<(), ClientError> {
+        // SAFETY: as above; the stream is the driver's.
+        let result =
+            unsafe { (self.launch)(function, 1, 1, 1, 128, 1, 1, 0, stream, null_mut(), null_mut()) };
+        check("cuLaunchKernel", result)
+    }
+
+    /// A stream that takes no notice of the legacy default stream.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn stream(&self) -> Result<CUstream, ClientError> {
+        let mut stream = null_mut();
+        // SAFETY: a place for the answer.
+        check("cuStreamCreate", unsafe { (self.stream_create)(&raw mut stream, CU_STREAM_NON_BLOCKING) })?;
+        Ok(stream)
+    }
+
+    /// A graph of what `work` puts into `stream`.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn graph_of(
+        &self,
+        stream: CUstream,
+        work: impl FnOnce() -> Result<(), ClientError>,
+    ) -> Result<CUgraphExec, ClientError> {
+        let (mut graph, mut exec) = (null_mut(), null_mut());
+        // SAFETY: the stream is the driver's, and so are the graph and what is made of it.
+        unsafe {
+            check("cuStreamBeginCapture_v2", (self.begin_capture)(stream, CU_STREAM_CAPTURE_MODE_RELAXED))?;
+            work()?;
+            check("cuStreamEndCapture", (self.end_capture)(stream, &raw mut graph))?;
+            check("cuGraphInstantiateWithFlags", (self.instantiate)(&raw mut exec, graph, 0))?;
+        }
+        Ok(exec)
+    }
+
+    /// Launches a graph.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn launch_graph(&self, stream: CUstream, exec: CUgraphExec) -> Result<(), ClientError> {
+        // SAFETY: the graph and the stream are the driver's.
+        check("cuGraphLaunch", unsafe { (self.graph_launch)(exec, stream) })
     }
 
     /// Allocates and frees.

@@ -15,6 +15,7 @@ mod demo;
 mod host;
 mod launch;
 mod load;
+mod meter;
 mod pair;
 mod report;
 mod resize;
@@ -63,12 +64,19 @@ enum Bench {
     Spawn(Options),
     /// Achieved share against request, by the simulated GPU's books
     Share(Options),
+    /// Charged against true use, by the simulated GPU's books
+    Meter(Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
     /// What only a GPU can answer, in stories
     GpuCheck(check::Options),
     /// The main job: two real programs share one GPU
     Demo(demo::Options),
+    #[command(hide = true)]
+    Pace {
+        /// Which case of the sweep.
+        case: usize,
+    },
     #[command(hide = true)]
     Load {
         /// What to launch.
@@ -87,6 +95,8 @@ fn main() -> ExitCode {
         Bench::Alloc(options) => alloc::run(&options),
         Bench::Spawn(options) => spawn::run(&options),
         Bench::Share(options) => share::run(&options),
+        Bench::Meter(options) => meter::run(&options),
+        Bench::Pace { case } => Ok(meter::pace(case)),
         Bench::Resize(options) => resize::run(&options),
         Bench::GpuCheck(options) => check::run(&options),
         Bench::Demo(options) => demo::run(&options),

@@ -28,9 +28,26 @@ pub struct Cost {
     pub time_us: f64,
 }
 
-#[derive(Serialize)]
-struct SimulatedGpu<'a> {
-    kernel: &'a [Cost],
+/// How the simulated GPU runs kernels; the operator's price table knows nothing of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kernel {
+    /// Kernel name.
+    pub name: &'static str,
+    /// GPU time of one launch, in microseconds.
+    pub time_us: f64,
+    /// Blocks resident, one on each SM.
+    pub blocks: u32,
+    /// Longest by shortest launch.
+    pub spread: f64,
+}
+
+/// A simulated GPU's configuration.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimulatedGpu<'a, K> {
+    /// `time-slice` or `mps`.
+    pub mode: &'static str,
+    /// What kernels take.
+    pub kernel: &'a [K],
 }
 
 #[derive(Serialize)]
@@ -49,21 +66,26 @@ pub struct Rig {
 impl Rig {
     /// A node over one simulated GPU on which kernels cost `costs`.
     pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
-        Self::start(costs, true)
+        Self::start(&SimulatedGpu { mode: "time-slice", kernel: costs }, costs, true)
+    }
+
+    /// A node over one simulated GPU whose kernels' costs nobody has told it.
+    pub fn untold(gpu: &SimulatedGpu<'_, Kernel>) -> io::Result<Self> {
+        Self::start(gpu, &[], true)
     }
 
     /// A node over the machine's own GPUs.
     pub fn real() -> io::Result<Self> {
-        Self::start(&[], false)
+        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", kernel: &[] }, &[], false)
     }
 
-    fn start(costs: &[Cost], simulated: bool) -> io::Result<Self> {
+    fn start<K: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[Cost], simulated: bool) -> io::Result<Self> {
         let directory = tempfile::tempdir()?;
         let write = |name: &str, text: Result<String, toml::ser::Error>| {
             fs::write(directory.path().join(name), text.map_err(io::Error::other)?)
         };
-        write("simgpu.toml", toml::to_string(&SimulatedGpu { kernel: costs }))?;
-        write("weir.toml", toml::to_string(&NodeConfig { price: costs }))?;
+        write("simgpu.toml", toml::to_string(gpu))?;
+        write("weir.toml", toml::to_string(&NodeConfig { price: prices }))?;
         let dist = stage::dist()?;
         let log = fs::File::create(directory.path().join("node.log"))?;
         let mut command = Command::new(dist.join("bin/weir"));

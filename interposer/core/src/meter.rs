@@ -1,34 +1,22 @@
-//! The meter of one process on one GPU: how long the GPU was at its work, by measured stretches.
+//! The meter of one process on one GPU: how long the GPU was at its work, by stretches on the GPU's clock.
 //!
 //! A launch is charged its estimate before it runs. Once a stretch of launches has been measured, what the stretch truly
 //! took replaces what was charged for it. Where streams overlap, the GPU's time counts once: under time-slicing a tenant
 //! uses the union of the times in which one of its kernels is resident (design 5).
-//!
-//! A stretch beside a neighbour cannot be measured, the neighbour's time slices fall into it (gpu-truths, rule 2). Its
-//! estimate is corrected by what measured and charged time came to lately.
 
 use std::collections::VecDeque;
 
-/// Intervals kept apart. Older ones than these are taken as closed: nothing is charged there any more.
+/// Intervals kept apart. Older ones than these are forgotten.
 const INTERVALS: usize = 64;
 
-/// How much of the past the correction for unmeasured stretches remembers, in nanoseconds of work.
-const MEMORY_NS: f64 = 500e6;
-
-/// Work that must have been measured before a correction is drawn from it, in nanoseconds.
-const ENOUGH_NS: f64 = 2e6;
-
-/// Measured and charged work of one process on one GPU.
+/// The times in which one of the process's streams was at work.
 #[derive(Debug, Default)]
 pub struct Meter {
     busy: VecDeque<(f64, f64)>, // disjoint, ascending
-    measured_ns: f64,           // both fade
-    estimated_ns: f64,
 }
 
 impl Meter {
-    /// A stretch kept its stream busy from `from` to `to`, on the GPU's clock, and no neighbour was there. Returns how
-    /// much of that no other stretch has covered.
+    /// A stretch kept its stream busy from `from` to `to`. Returns how much of that no other stretch has covered.
     pub fn cover(&mut self, from: f64, to: f64) -> f64 {
         let (mut from, mut to) = (from, to.max(from));
         let mut new = to - from;
@@ -48,22 +36,11 @@ impl Meter {
         new.max(0.0)
     }
 
-    /// A stretch took so long, where its launches by their present prices would come to `estimated`.
-    pub fn compare(&mut self, took: f64, estimated: f64) {
-        let fade = MEMORY_NS / (MEMORY_NS + estimated.max(took));
-        self.measured_ns = self.measured_ns * fade + took;
-        self.estimated_ns = self.estimated_ns * fade + estimated;
-    }
-
-    /// What a stretch that could not be measured took, as far as is known: no longer than `at_most`, the time that went
-    /// by on its stream.
-    pub fn unmeasured(&self, charged: f64, at_most: f64) -> f64 {
-        (charged * self.ratio()).min(at_most)
-    }
-
-    /// Measured by estimated time, lately: below one where streams overlap.
-    fn ratio(&self) -> f64 {
-        if self.estimated_ns < ENOUGH_NS { 1.0 } else { self.measured_ns / self.estimated_ns }
+    /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
+    /// for it, less the part of it that other stretches cover. Slices that stretch one stream stretch all of them.
+    pub fn estimate(&mut self, from: f64, to: f64, charged: f64) -> f64 {
+        let new = self.cover(from, to);
+        if to > from { (charged * new / (to - from)).min(new) } else { 0.0 }
     }
 }
 
@@ -94,18 +71,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_beside_a_neighbour_is_corrected_by_what_was_measured_before() {
+    fn a_stretch_beside_a_neighbour_is_charged_its_estimate_less_what_other_streams_cover() {
         let mut meter = Meter::default();
-        assert_eq!(meter.unmeasured(100.0, f64::INFINITY), 100.0, "nothing is known yet");
-        for n in 0..100 {
-            let at = f64::from(n) * 1e6;
-            for _ in 0..2 {
-                let took = meter.cover(at, at + 1e6); // two streams that overlap wholly
-                meter.compare(took, 1e6);
-            }
-        }
-        let took = meter.unmeasured(1e6, f64::INFINITY);
-        assert!((took / 0.5e6 - 1.0).abs() < 0.02, "{took}");
-        assert_eq!(meter.unmeasured(1e6, 0.3e6), 0.3e6, "never more than went by");
+        assert_eq!(meter.estimate(0.0, 200.0, 90.0), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, 90.0), 45.0);
+        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0), 30.0, "never more than went by");
     }
 }

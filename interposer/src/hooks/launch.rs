@@ -145,7 +145,7 @@ fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) 
         return None; // onto an idle stream, perhaps: the meter wants to know
     }
     let known = thread.cache.get(work.signature())?;
-    let price = known.estimate.price();
+    let price = known.estimate.learnt_price()?;
     if !thread.purse(current.gpu)?.pay(price, current.gpu.grant.generation()) {
         return None;
     }

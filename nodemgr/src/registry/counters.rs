@@ -17,7 +17,7 @@ pub struct Counters {
     pub launches: u64,
     /// SM time charged, in nanoseconds of the whole GPU.
     pub charged_ns: u64,
-    /// Part of the charge that was measured, the rest is estimated; as charged before it was measured.
+    /// Part of the charge that was measured; the rest is estimated.
     pub measured_ns: u64,
     /// Launches that had to wait.
     pub throttled: u64,

@@ -3,8 +3,8 @@
 //! The marks of one stream form a chain. Two that follow each other bound a *stretch*: the launches between them. If the
 //! first had not been reached when the second was put, the stream was never idle in between, and the time between the two
 //! events is what the stretch took. Otherwise it took at least that, less the time in which the stream may have idled
-//! (gpu-truths, rule 5). It is *measured* only if no neighbour was at work from the first mark's record until the second
-//! was seen to be reached (rule 2).
+//! (gpu-truths, rule 5). It is *measured* only if no neighbour was at work (rule 2) between two looks: the last one at which
+//! the first mark had not been reached, and the first one at which the second had.
 
 use std::collections::VecDeque;
 
@@ -21,6 +21,10 @@ const MARKS: usize = 256;
 /// 30 ns.
 const ANCHOR_NS: f64 = 200e6;
 
+/// So soon after a launch onto an idle stream the mark behind it says when it ended, however short it was, in
+/// nanoseconds.
+const PROMPT_NS: f64 = 20_000.0;
+
 /// A mark under way, with the stretch that it ends.
 #[derive(Debug)]
 struct Mark {
@@ -28,15 +32,15 @@ struct Mark {
     book: usize,
     value: u64,
     stretch: Option<Stretch>,
+    quiet: Option<u64>, // of the neighbours, when it was last seen not to be reached
 }
 
 /// The launches between a mark and the one before it, on one stream.
 #[derive(Debug)]
 struct Stretch {
     charged: f64,
-    slack: f64, // at most so long the stream idled in between, ns
-    late: f64,  // so long after the first mark the first launch came, onto an idle stream, ns
-    alone: Option<u64>,
+    slack: f64,       // at most so long the stream idled in between, ns
+    late: (f64, f64), // so long after the first mark, least and most, the first launch came onto an idle stream, ns
     parts: Parts,
 }
 
@@ -45,10 +49,11 @@ struct Stretch {
 struct Chain {
     stream: u64,
     value: u64,
-    recorded_at: Nanos,
-    launched_at: Nanos, // the first launch behind it, if the stream was idle
-    alone: Option<u64>,
-    reached_at: Option<f64>, // the last one that was reached, on the GPU's clock
+    recorded_from: Nanos,    // the record began ...
+    recorded_by: Nanos,      // ... and was over
+    launched_at: Nanos,      // the first launch behind it, if the stream was idle
+    reached_at: Option<f64>, // the last one that was reached, on the GPU's clock ...
+    quiet: Option<u64>,      // ... and the neighbours, not long before that
 }
 
 /// All marks of one context.
@@ -63,10 +68,17 @@ pub(super) struct Marks {
 }
 
 /// How far a look at the marks has come.
-#[derive(Default)]
 pub(super) struct Look {
+    quiet: Option<u64>, // of the neighbours, before the first mark is asked for
     at: usize,
     busy: u64, // bit per book: its oldest mark was not reached
+}
+
+impl Look {
+    /// A look that begins now.
+    pub fn begin(driver: &mut impl Driver) -> Self {
+        Self { quiet: driver.neighbours(), at: 0, busy: 0 }
+    }
 }
 
 /// What became of a mark.
@@ -102,7 +114,7 @@ impl Marks {
 
     /// When the last mark of a book was put, on the processor's clock.
     pub fn recorded_at(&self, book: usize) -> Option<Nanos> {
-        self.chains[book].map(|chain| chain.recorded_at)
+        self.chains[book].map(|chain| chain.recorded_by)
     }
 
     /// Puts a mark at `place`, behind what `stream` has been given, `value` in all; says whether it did. A mark that
@@ -117,11 +129,12 @@ impl Marks {
             return false;
         }
         let Some(event) = self.spare.pop() else { return false };
-        let now = driver.now();
+        let recorded_from = driver.now();
         if !driver.record(event, place) {
             self.spare.push(event);
             return false;
         }
+        let recorded_by = driver.now();
         let before = self.chains[book].filter(|chain| chain.stream == stream);
         let never_idle = self.under_way.iter().rfind(|mark| mark.book == book).map(|mark| mark.event);
         let never_idle = never_idle.is_some_and(|last| !driver.reached(last));
@@ -131,21 +144,29 @@ impl Marks {
             driver.launches(stream, charged, &mut parts);
             Stretch {
                 charged: charged as f64,
-                slack: if never_idle { 0.0 } else { now.since(chain.recorded_at).0 as f64 },
-                late: chain.launched_at.since(chain.recorded_at).0 as f64,
-                alone: chain.alone,
+                slack: if never_idle {
+                    0.0
+                } else {
+                    recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64
+                },
+                late: (
+                    chain.launched_at.since(chain.recorded_by).0 as f64,
+                    chain.launched_at.since(chain.recorded_from).0 as f64,
+                ),
                 parts,
             }
         });
         self.chains[book] = Some(Chain {
             stream,
             value,
-            recorded_at: now,
+            recorded_from,
+            recorded_by,
             launched_at: Nanos(0),
-            alone: driver.neighbours(),
             reached_at: before.and_then(|chain| chain.reached_at),
+            quiet: before.and_then(|chain| chain.quiet),
         });
-        self.under_way.push_back(Mark { event, book, value, stretch });
+        let quiet = driver.neighbours();
+        self.under_way.push_back(Mark { event, book, value, stretch, quiet });
         true
     }
 
@@ -169,8 +190,9 @@ impl Marks {
     /// Takes the next mark that was reached, oldest first. One slow stream does not hide the others: each is asked until
     /// its first mark that was not reached.
     pub fn next_reached(&mut self, look: &mut Look, driver: &mut impl Driver) -> Option<Reached> {
-        while let Some(mark) = self.under_way.get(look.at) {
+        while let Some(mark) = self.under_way.get_mut(look.at) {
             if look.busy & (1 << mark.book) != 0 || !driver.reached(mark.event) {
+                mark.quiet = look.quiet; // what comes behind it has not begun
                 look.busy |= 1 << mark.book;
                 look.at += 1;
                 continue;
@@ -182,14 +204,14 @@ impl Marks {
     }
 
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
-        let Mark { event, book, value, stretch } = mark;
+        let Mark { event, book, value, stretch, quiet } = mark;
         let time = self.time_of(event, driver);
         let (mut took, mut measured) = (None, false);
         if let Some(chain) = &mut self.chains[book] {
-            let before = chain.reached_at;
-            chain.reached_at = time;
+            let (before, since) = (chain.reached_at, chain.quiet);
+            (chain.reached_at, chain.quiet) = (time, quiet);
             if let (Some(stretch), Some(from), Some(to)) = (&stretch, before, time) {
-                measured = stretch.alone.is_some() && stretch.alone == driver.neighbours();
+                measured = since.is_some() && since == driver.neighbours();
                 took = Some((stretch.charged, stretch.settle(from, to, measured, &mut self.meter)));
             }
         }
@@ -220,21 +242,19 @@ impl Marks {
 impl Stretch {
     /// What the stretch took of the GPU; teaches the prices of its launches if it was measured.
     fn settle(&self, from: f64, to: f64, measured: bool, meter: &mut Meter) -> f64 {
-        let most = (to - from - self.late).max(0.0);
+        let most = (to - from - self.late.0).max(0.0);
         if !measured {
             self.parts.bound(most);
-            return meter.unmeasured(self.charged, most);
+            return meter.estimate(to - most, to, self.charged);
         }
-        // One launch alone leaves no room for idling but before it, and that is taken off.
-        let single = self.parts.launches() == 1;
-        let slack = if single { 0.0 } else { self.slack };
-        let busy = self.charged.clamp((most - slack).max(0.0), most);
+        let doubt = self.slack + self.late.1 - self.late.0;
+        let busy = self.charged.clamp((most - doubt).max(0.0), most);
         let took = meter.cover(to - busy, to);
-        // Nothing is learnt from a stretch that another stream's overlapped, or that may have been mostly idle.
-        if took >= 0.99 * busy && slack < most && !self.parts.is_empty() {
-            self.parts.learn(most, if single { self.late.min(self.slack) } else { slack });
+        // Nothing is learnt from a stretch that another stream's overlapped, or in which the host may have paused.
+        let tight = doubt < most.max(PROMPT_NS);
+        if took >= 0.99 * busy && tight && !self.parts.is_empty() {
+            self.parts.learn((to - from - self.late.1).max(0.0), doubt);
         }
-        meter.compare(took, if self.parts.is_empty() { self.charged } else { self.parts.sum() });
         took
     }
 }

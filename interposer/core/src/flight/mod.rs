@@ -50,7 +50,7 @@ pub struct Due {
 pub struct Settled {
     /// To be charged on top of what was charged for the work; negative: to be given back.
     pub correction_ns: i64,
-    /// Part of the work that was measured, as charged.
+    /// Part of the work that was measured: what it took.
     pub measured_ns: u64,
 }
 
@@ -195,7 +195,7 @@ impl Flight {
     pub fn harvest(&self, slot: &ProcessSlot, driver: &mut impl Driver) -> Settled {
         let mut settled = Settled::default();
         let Some(mut marks) = self.marks.try_lock() else { return settled };
-        let mut look = Look::default();
+        let mut look = Look::begin(driver);
         while let Some(reached) = marks.next_reached(&mut look, driver) {
             self.complete(reached.book, reached.value, slot);
             settled.add(reached.stretch, reached.measured);
@@ -244,7 +244,7 @@ impl Settled {
     fn add(&mut self, stretch: Option<(f64, f64)>, measured: bool) {
         let Some((charged, took)) = stretch else { return };
         self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
-        self.measured_ns = self.measured_ns.saturating_add(if measured { charged as u64 } else { 0 });
+        self.measured_ns = self.measured_ns.saturating_add(if measured { took as u64 } else { 0 });
     }
 }
 

@@ -9,7 +9,7 @@
 //! between the marks around it, in which a neighbour's time slices may lie. Until the first measurement the least bound of
 //! the last two windows is the price.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Measurements after which an estimate counts as learnt.
 const LEARNT: u32 = 3;
@@ -40,7 +40,7 @@ pub enum Known {
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
-    price_ns: AtomicU64,
+    price_ns: AtomicI64, // negative: not learnt yet
     mean_ns: AtomicU64,  // bits of an `f64`
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
@@ -64,7 +64,7 @@ impl Estimate {
 
     const fn new(price_ns: u64, deviation_ns: f64, measured: u32) -> Self {
         Self {
-            price_ns: AtomicU64::new(price_ns),
+            price_ns: AtomicI64::new(signed(price_ns, measured >= LEARNT)),
             mean_ns: AtomicU64::new((price_ns as f64).to_bits()),
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
@@ -87,10 +87,16 @@ impl Estimate {
     }
 
     /// The price of one launch, in tokens; at least 1.
-    #[inline]
     pub fn price(&self) -> i64 {
-        // A price over 2^63 ns (292 years) is some wild number and reads as negative: cut.
-        (self.price_ns.load(Ordering::Relaxed) as i64).max(1)
+        self.price_ns.load(Ordering::Relaxed).saturating_abs()
+    }
+
+    /// The price, if it can be relied upon: one load for the launch path. The others go the long way, where they are
+    /// measured.
+    #[inline]
+    pub fn learnt_price(&self) -> Option<i64> {
+        let price = self.price_ns.load(Ordering::Relaxed);
+        (price > 0).then_some(price)
     }
 
     /// Whether this launch should be measured by itself: the first few of a signature of which nothing is known, but
@@ -144,16 +150,26 @@ impl Estimate {
     pub(super) fn correct(&self, mean: f64, variance: f64) {
         let mean = if mean.is_finite() { mean.max(1.0) } else { return };
         let drift = DRIFT * mean;
-        self.set(mean, variance.max(0.0) + drift * drift);
         // Saturating in effect: after 2^32 measurements it is measured anew for three launches.
         self.measured.fetch_add(1, Ordering::Relaxed);
+        self.set(mean, variance.max(0.0) + drift * drift);
     }
 
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        self.price_ns.store(whole(mean), Ordering::Relaxed);
+        self.price_ns.store(signed(whole(mean), self.is_learnt()), Ordering::Relaxed);
     }
+}
+
+/// A price as it is kept: from 1 to 2^63 - 1, negative while it is not learnt.
+const fn signed(price_ns: u64, learnt: bool) -> i64 {
+    let price = match price_ns {
+        0 => 1,
+        1..=0x7fff_ffff_ffff_ffff => price_ns.cast_signed(),
+        _ => i64::MAX,
+    };
+    if learnt { price } else { -price }
 }
 
 /// Rounded; without `f64::round`, which on plain x86-64 is libm's.

@@ -46,11 +46,6 @@ impl Parts {
         self.0.is_empty()
     }
 
-    /// How many launches there were.
-    pub fn launches(&self) -> u64 {
-        self.0.iter().map(|(_, count)| u64::from(*count)).sum()
-    }
-
     /// What the launches cost by the present prices, in nanoseconds.
     pub fn sum(&self) -> f64 {
         self.0.iter().map(|(estimate, count)| f64::from(*count) * estimate.mean()).sum()

@@ -1,6 +1,7 @@
 //! What a launch costs: the configuration's row for the kernel's name, looked up once per function.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_simgpu_link::config::{Config, DRIVER_VERSION, KernelRow, waves_ns};
 use weir_simgpu_link::{Kernel, place};
@@ -11,12 +12,17 @@ use crate::launch::Launch;
 pub struct Price {
     row: Option<KernelRow>,
     ns_per_block: u64,
+    launches: AtomicU64, // counted where the time depends on the data
 }
 
 impl Price {
     /// The price of kernels of this name.
     pub fn of_name(name: &str, config: &Config) -> Price {
-        Price { row: config.kernel_row(name).cloned(), ns_per_block: config.ns_per_block }
+        Price {
+            row: config.kernel_row(name).cloned(),
+            ns_per_block: config.ns_per_block,
+            launches: AtomicU64::new(0),
+        }
     }
 
     /// What this launch asks of a device with so many SMs.
@@ -24,6 +30,10 @@ impl Price {
     pub fn of(&self, launch: &Launch, sms: u32) -> Kernel {
         let (blocks, per_sm) = (launch.blocks(), launch.blocks_per_sm());
         let solo_ns = match &self.row {
+            Some(row) if row.spread > 1.0 => {
+                let nth = self.launches.fetch_add(1, Ordering::Relaxed);
+                row.of_data(row.solo_ns(blocks, per_sm, sms, self.ns_per_block), nth)
+            }
             Some(row) => row.solo_ns(blocks, per_sm, sms, self.ns_per_block),
             None => waves_ns(self.ns_per_block, blocks, per_sm, sms),
         };

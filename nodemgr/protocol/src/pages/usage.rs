@@ -169,7 +169,7 @@ pub struct ProcessSlot {
     pub faults: AtomicU64,
     /// What measuring changed in what launches had been charged, in nanoseconds: a signed number that wraps.
     pub corrected_ns: AtomicU64,
-    /// Work that was measured, by what its launches had been charged, in nanoseconds.
+    /// What measured work took, in nanoseconds.
     pub measured_ns: AtomicU64,
     _reserved: [u64; 6],
     /// Calls by [`COUNTED_MEMORY_CALLS`].

@@ -1,0 +1,70 @@
+//! The sweep: kernels from 2 us to 50 ms, on 1 to all SMs, in 1 to 4 streams, in the rhythms that programs have.
+
+use serde::Serialize;
+
+use crate::rig::Kernel;
+
+/// Every kernel of the sweep.
+pub const KERNELS: [Kernel; 7] = [
+    Kernel { name: "tiny", time_us: 2.0, blocks: 1, spread: 1.0 },
+    Kernel { name: "short", time_us: 5.0, blocks: 20, spread: 1.0 },
+    Kernel { name: "medium", time_us: 100.0, blocks: 108, spread: 1.0 },
+    Kernel { name: "narrow", time_us: 300.0, blocks: 10, spread: 1.0 },
+    Kernel { name: "long", time_us: 5_000.0, blocks: 200, spread: 1.0 },
+    Kernel { name: "huge", time_us: 50_000.0, blocks: 108, spread: 1.0 },
+    Kernel { name: "varied", time_us: 80.0, blocks: 108, spread: 10.0 },
+];
+
+/// When a program waits for its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rhythm {
+    /// At the end.
+    Backlogged,
+    /// After each turn of its mix, with a pause of the host.
+    Steps,
+    /// After each launch.
+    Sparse,
+    /// As `Backlogged`, with the mix as one CUDA graph.
+    Graph,
+}
+
+/// One program.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Case {
+    /// What it is called.
+    pub name: &'static str,
+    /// Kernels by name, and how many of each in a row.
+    pub mix: &'static [(&'static str, usize)],
+    /// Streams that take turns.
+    pub streams: usize,
+    /// When it waits.
+    pub rhythm: Rhythm,
+}
+
+const fn case(
+    name: &'static str,
+    mix: &'static [(&'static str, usize)],
+    streams: usize,
+    rhythm: Rhythm,
+) -> Case {
+    Case { name, mix, streams, rhythm }
+}
+
+/// All programs.
+pub const CASES: [Case; 11] = [
+    case("mixed", &[("short", 60), ("medium", 10), ("narrow", 3), ("long", 1)], 1, Rhythm::Backlogged),
+    case("tiny", &[("tiny", 100)], 1, Rhythm::Backlogged),
+    case("huge", &[("huge", 1)], 1, Rhythm::Backlogged),
+    case("varied", &[("varied", 10), ("short", 10)], 1, Rhythm::Backlogged),
+    case("two streams", &[("narrow", 4), ("medium", 4)], 2, Rhythm::Backlogged),
+    case("four streams", &[("short", 20), ("medium", 10), ("narrow", 3)], 4, Rhythm::Backlogged),
+    case("steps", &[("medium", 20), ("short", 50)], 1, Rhythm::Steps),
+    case("short steps", &[("short", 30)], 1, Rhythm::Steps),
+    case("sparse", &[("medium", 1)], 1, Rhythm::Sparse),
+    case("sparse tiny", &[("tiny", 1)], 1, Rhythm::Sparse),
+    case("graph", &[("short", 40), ("medium", 10)], 1, Rhythm::Graph),
+];
+
+/// Pairs that run beside each other, by position in [`CASES`].
+pub const PAIRS: [(usize, usize); 4] = [(0, 1), (0, 10), (3, 6), (5, 2)];

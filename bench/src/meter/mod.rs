@@ -1,0 +1,160 @@
+//! `weir-bench meter`: what programs are charged against what they truly used, by the simulated GPU's own books. Nobody
+//! has told the node manager what their kernels cost.
+
+mod cases;
+mod pace;
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+
+use serde::Serialize;
+use weir_protocol::units::Bytes;
+
+use crate::Options;
+use crate::report::{Bar, Report};
+use crate::rig::{Control, Rig, SimulatedGpu, true_use};
+use cases::{CASES, KERNELS, PAIRS};
+pub use pace::run as pace;
+
+/// Windows of about a second of GPU time; in the first one prices are still being learnt.
+const WINDOWS: usize = 4;
+
+/// One program, alone or beside another.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    program: &'static str,
+    beside: Option<&'static str>,
+    mode: &'static str,
+    /// Charged by true use, in percent, of each window.
+    error_percent: Vec<f64>,
+    /// The same in the window in which everything was new.
+    first_error_percent: f64,
+    /// Part of the charge that was measured and not estimated.
+    measured_percent: f64,
+    /// Charged and true, of one launch.
+    launch_ns: (f64, f64),
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for mode in ["time-slice", "mps"] {
+        for case in 0..CASES.len() {
+            alone.extend(measure(mode, &[case])?);
+        }
+        for (one, other) in PAIRS {
+            beside.extend(measure(mode, &[one, other])?);
+        }
+    }
+    let worst = |outcomes: &[Outcome], mode: &str| {
+        let errors = outcomes.iter().filter(|outcome| outcome.mode == mode).flat_map(|o| &o.error_percent);
+        errors.map(|error| error.abs()).fold(0.0, f64::max)
+    };
+    let mut report = Report::new("meter", true);
+    let everything = worst(&alone, "time-slice").max(worst(&beside, "time-slice"));
+    let everything = everything.max(worst(&alone, "mps")).max(worst(&beside, "mps"));
+    report.bar(Bar::at_most("meter.error_percent", everything, "percent", 1.0));
+    for mode in ["time-slice", "mps"] {
+        report.figure(&format!("worst_alone_{mode}_percent"), worst(&alone, mode));
+        report.figure(&format!("worst_beside_{mode}_percent"), worst(&beside, mode));
+    }
+    report.figure("alone", alone);
+    report.figure("beside", beside);
+    Ok(report.finish(options.json))
+}
+
+/// One program as a process of a tenant of its own.
+struct Paced {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    case: usize,
+    tenant: String,
+}
+
+impl Paced {
+    fn start(rig: &Rig, control: &mut Control, case: usize, percent: u16) -> io::Result<Self> {
+        let tenant = format!("case{case}");
+        let created = control.create(&tenant, percent, Bytes::gib(1))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["pace", &case.to_string()]);
+        rig.environment(&mut command);
+        command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", &created.dir);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let said = child.stdout.take().map(BufReader::new).ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut paced = Self { child, said, case, tenant };
+        paced.hear()?;
+        Ok(paced)
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        self.child.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin))
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        let mut line = String::new();
+        match self.said.read_line(&mut line)? {
+            0 => Err(io::Error::other(format!("the program `{}` ended", CASES[self.case].name))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Charged and measured by our books, used by the GPU's, and launches.
+    fn books(&self, rig: &Rig, control: &mut Control) -> io::Result<[u64; 4]> {
+        let stats = control.stats()?;
+        let tenant = stats.tenants.iter().find(|tenant| tenant.name == self.tenant);
+        let total = tenant.and_then(|tenant| tenant.gpus.first()).map(|gpu| &gpu.total);
+        let total = total.ok_or_else(|| io::Error::other("the tenant is gone"))?;
+        let used = true_use(&rig.books()?, self.child.id().cast_signed());
+        Ok([total.charged_ns, total.measured_ns, used, total.launches])
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
+    let rig = Rig::untold(&SimulatedGpu { mode, kernel: &KERNELS })?;
+    let mut control = Control::of(&rig)?;
+    let percent = if cases.len() == 1 { 100 } else { 50 };
+    let programs = cases.iter().map(|case| Paced::start(&rig, &mut control, *case, percent));
+    let mut programs = programs.collect::<io::Result<Vec<_>>>()?;
+    let mut books = vec![Vec::new(); programs.len()];
+    for _ in 0..=WINDOWS {
+        // Everybody stands still while the books are read, so both tell of the same work.
+        for (program, books) in programs.iter().zip(&mut books) {
+            books.push(program.books(&rig, &mut control)?);
+        }
+        programs.iter_mut().try_for_each(Paced::go)?;
+        programs.iter_mut().try_for_each(Paced::hear)?;
+    }
+    let outcome = |(n, books): (usize, &Vec<[u64; 4]>)| {
+        let other = cases.iter().enumerate().find(|(other, _)| *other != n);
+        Outcome::of(cases[n], other.map(|(_, case)| CASES[*case].name), mode, books)
+    };
+    Ok(books.iter().enumerate().map(outcome).collect())
+}
+
+impl Outcome {
+    fn of(case: usize, beside: Option<&'static str>, mode: &'static str, books: &[[u64; 4]]) -> Self {
+        let window = |pair: &[[u64; 4]]| match pair {
+            [before, after] => std::array::from_fn(|n| after[n].saturating_sub(before[n]) as f64),
+            _ => [f64::NAN; 4],
+        };
+        let windows: Vec<[f64; 4]> = books.windows(2).map(window).collect();
+        let error = |[charged, _, used, _]: &[f64; 4]| 100.0 * (charged / used - 1.0);
+        let sum = |n: usize| windows.iter().skip(1).map(|window| window[n]).sum::<f64>();
+        Self {
+            program: CASES[case].name,
+            beside,
+            mode,
+            error_percent: windows.iter().skip(1).map(error).collect(),
+            first_error_percent: windows.first().map_or(f64::NAN, error),
+            measured_percent: 100.0 * sum(1) / sum(0),
+            launch_ns: (sum(0) / sum(3), sum(2) / sum(3)),
+        }
+    }
+}
