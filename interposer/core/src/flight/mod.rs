@@ -19,6 +19,12 @@ use crate::price::Parts;
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
 const BOOKS: usize = 64;
 
+/// Places in which a stream's book is looked for.
+const PROBES: usize = 8;
+
+/// The book is nobody's. No stream has this key: it would be an address beyond user space.
+const FREE: u64 = u64::MAX;
+
 /// The driver and the clock, as the marks need them. Events are the driver's handles, here mere numbers.
 pub trait Driver {
     /// Puts an event into the stream at `place`; says whether the driver agreed.
@@ -85,7 +91,7 @@ pub struct Flight {
 impl Default for Flight {
     fn default() -> Self {
         let closed = || StreamBook {
-            stream: AtomicU64::new(0),
+            stream: AtomicU64::new(FREE),
             place: AtomicU64::new(Place::NOWHERE.0),
             submitted: AtomicU64::new(0),
             marked: AtomicU64::new(0),
@@ -111,34 +117,36 @@ impl Flight {
 
     /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now.
     pub fn opens(&self, stream: u64, place: Place) {
-        let book = &self.books[Self::book(stream)];
-        book.stream.store(stream, Ordering::Relaxed);
+        let book = &self.books[self.claim(stream)];
         book.place.store(place.0, Ordering::Relaxed);
     }
 
-    /// Counts `ns` of predicted work on `stream`; the stream may be gone by now.
+    /// Counts `ns` of predicted work on `stream`. If the stream is gone by now, nobody will see its end.
     pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
-        let book = &self.books[Self::book(stream)];
+        let Some(index) = self.find(stream) else { return };
         // Relaxed throughout: sums for a decision that tolerates being a moment late; nothing hangs on them.
-        book.submitted.fetch_add(ns, Ordering::Relaxed);
+        self.books[index].submitted.fetch_add(ns, Ordering::Relaxed);
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
-        let book = &self.books[Self::book(stream)];
-        book.completed.load(Ordering::Relaxed) < book.submitted.load(Ordering::Relaxed)
+        self.find(stream).is_some_and(|index| {
+            let book = &self.books[index];
+            book.completed.load(Ordering::Relaxed) < book.submitted.load(Ordering::Relaxed)
+        })
     }
 
     /// Whether a stretch is under way on `stream` that began when the stream was idle: its end is worth a mark.
     pub fn wants_end(&self, stream: u64) -> bool {
-        self.marks.try_lock().is_some_and(|marks| marks.began_idle(Self::book(stream)))
+        let index = self.find(stream);
+        index.is_some_and(|index| self.marks.try_lock().is_some_and(|marks| marks.began_idle(index)))
     }
 
     /// Puts a mark behind the work on `stream` if one is due. Never waits: if another thread is at the marks, the next
     /// launch sees to it.
     pub fn mark(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
-        let index = Self::book(stream);
+        let index = self.claim(stream);
         let book = &self.books[index];
         let value = book.submitted.load(Ordering::Relaxed);
         if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
@@ -174,20 +182,22 @@ impl Flight {
 
     /// The launch behind a mark on an idle stream goes out now.
     pub fn launches(&self, stream: u64, now: Nanos) {
-        if let Some(mut marks) = self.marks.try_lock() {
-            marks.launches(Self::book(stream), now);
+        if let (Some(index), Some(mut marks)) = (self.find(stream), self.marks.try_lock()) {
+            marks.launches(index, now);
         }
     }
 
     /// The application is about to destroy `stream`: nothing of ours may go there any more. Its work is no longer
     /// waited for.
     pub fn stream_gone(&self, stream: u64, slot: &ProcessSlot) {
-        let index = Self::book(stream);
         let mut marks = self.marks.lock(); // nobody is putting a mark there now, and nobody will
-        if self.books[index].place.load(Ordering::Relaxed) == stream {
-            self.books[index].place.store(Place::NOWHERE.0, Ordering::Relaxed);
+        let Some(index) = self.find(stream) else { return };
+        let book = &self.books[index];
+        if book.stream.load(Ordering::Relaxed) == stream {
+            book.place.store(Place::NOWHERE.0, Ordering::Relaxed);
             marks.forget(index);
-            self.complete(index, self.books[index].submitted.load(Ordering::Relaxed), slot);
+            self.complete(index, book.submitted.load(Ordering::Relaxed), slot);
+            book.stream.store(FREE, Ordering::Relaxed);
         }
     }
 
@@ -206,8 +216,9 @@ impl Flight {
     /// Work submitted so far on `stream`, or on all streams: taken before the application synchronizes ...
     pub fn snapshot(&self, stream: Option<u64>) -> Snapshot {
         let mut values = [0; BOOKS];
+        let only = stream.map(|stream| self.find(stream));
         for (index, value) in values.iter_mut().enumerate() {
-            if stream.is_none_or(|stream| Self::book(stream) == index) {
+            if only.is_none_or(|only| only == Some(index)) {
                 *value = self.books[index].submitted.load(Ordering::Relaxed);
             }
         }
@@ -228,11 +239,39 @@ impl Flight {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
-    fn book(stream: u64) -> usize {
-        // Handles are addresses: the bits above the allocator's alignment tell streams apart.
-        usize::from((stream >> 4) as u8 ^ (stream >> 12) as u8) % BOOKS
+    /// The stream's book, if it has one.
+    fn find(&self, stream: u64) -> Option<usize> {
+        let key = |index: &usize| self.books[*index].stream.load(Ordering::Relaxed);
+        if let Some(own) = probes(stream).find(|index| key(index) == stream) {
+            return Some(own);
+        }
+        // All places taken: it shares the first one.
+        let crowded = probes(stream).all(|index| key(&index) != FREE);
+        if crowded { probes(stream).next() } else { None }
     }
+
+    /// The stream's book; a free one becomes its own.
+    fn claim(&self, stream: u64) -> usize {
+        let (free, own) = (FREE, |index: &usize| {
+            let key = &self.books[*index].stream;
+            key.load(Ordering::Relaxed) == stream
+        });
+        if let Some(index) = probes(stream).find(own) {
+            return index;
+        }
+        let take = |index: &usize| {
+            let key = &self.books[*index].stream;
+            key.compare_exchange(free, stream, Ordering::Relaxed, Ordering::Relaxed).is_ok() || own(index)
+        };
+        probes(stream).find(take).or_else(|| probes(stream).next()).unwrap_or(0)
+    }
+}
+
+/// Where a stream's book may be. Handles are addresses: the bits above the allocator's alignment tell them apart.
+#[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
+fn probes(stream: u64) -> impl Iterator<Item = usize> {
+    let first = usize::from((stream >> 4) as u8 ^ (stream >> 12) as u8);
+    (0..PROBES).map(move |n| (first + n) % BOOKS)
 }
 
 impl Settled {

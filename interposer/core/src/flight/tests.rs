@@ -211,7 +211,22 @@ fn nothing_is_put_into_a_stream_that_is_gone() {
     process.flight.stream_gone(STREAM, &process.slot);
     assert_eq!(process.in_flight(), 0);
     process.submit(STREAM, 100); // launched before, booked only now
+    assert_eq!(process.in_flight(), 0);
     process.flight.mark_all(&mut process.gpu); // panics at a mark in a destroyed stream
+}
+
+#[test]
+fn streams_whose_handles_are_alike_have_books_of_their_own() {
+    let mut process = process();
+    let alike: Vec<u64> = (0..PROBES as u64).map(|n| STREAM + n * 0x11_0000).collect();
+    for stream in &alike {
+        process.flight.opens(*stream, Place(*stream));
+        process.submit(*stream, 100);
+    }
+    let before = process.flight.snapshot(Some(alike[1]));
+    process.flight.drained(&before, &process.slot);
+    assert_eq!(process.in_flight(), 100 * (PROBES as u64 - 1));
+    assert!(process.flight.is_busy(alike[0]) && !process.flight.is_busy(alike[1]));
 }
 
 #[test]
