@@ -1,6 +1,6 @@
 //! One GPU of the tenant, as this process sees it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use weir_abi::types::*;
 use weir_core::flight::Flight;
@@ -37,6 +37,8 @@ pub struct Gpu {
     pub usage: Mapped<UsagePage>,
     /// Which of the tenant's processes have work here now.
     pub activity: Mapped<ActivityPage>,
+    /// The same of this process, in its own memory: for the launch path.
+    busy: AtomicBool,
     /// The neighbours.
     pub board: Board,
     /// What each lane's thread launches to.
@@ -84,6 +86,7 @@ impl Gpu {
             bucket,
             usage,
             activity,
+            busy: AtomicBool::new(false),
             board: Board::default(),
             runs: Default::default(),
             gate: Gate::default(),
@@ -126,21 +129,24 @@ impl Gpu {
     /// Whether this process has said that it has work here.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.activity.is_busy(self.slot)
+        self.busy.load(Ordering::Relaxed)
     }
 
     /// This process is about to have work here.
     pub fn begin(&self) {
         self.activity.begin(self.slot);
+        self.busy.store(true, Ordering::Relaxed);
     }
 
     /// Says that this process has no work here, if that is so.
     pub fn end_if_idle(&self) {
         if self.is_busy() && self.is_idle() {
+            // SeqCst: in one order with the counters that are looked at again behind it.
+            self.busy.store(false, Ordering::SeqCst);
             self.activity.end(self.slot);
-            // A launch on another thread may have seen the word as it was: then it shows by now.
+            // A launch on another thread may have found it as it was: then that shows by now.
             if !self.is_idle() {
-                self.activity.begin(self.slot);
+                self.begin();
             }
         }
     }

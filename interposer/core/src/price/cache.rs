@@ -10,9 +10,20 @@ const SLOTS: usize = 512;
 
 /// A direct-mapped cache; two signatures that fall on the same slot take turns there.
 pub struct Cache {
-    slots: [Cell<Option<(Signature, &'static Estimate)>>; SLOTS],
-    counts: [Cell<u32>; SLOTS], // launches since the last `take`
-    disturbed: Cell<bool>,      // a count was lost: two signatures took turns
+    slots: [Slot; SLOTS],
+    disturbed: Cell<bool>, // a count was lost: two signatures took turns
+}
+
+struct Slot {
+    signature: Cell<Signature>,
+    estimate: Cell<Option<&'static Estimate>>,
+    count: Cell<u32>, // launches since the last `take`
+}
+
+impl Slot {
+    const fn empty() -> Self {
+        Self { signature: Cell::new(Signature::NONE), estimate: Cell::new(None), count: Cell::new(0) }
+    }
 }
 
 /// A signature at hand.
@@ -20,46 +31,39 @@ pub struct Cache {
 pub struct Hit<'a> {
     /// Its estimate.
     pub estimate: &'static Estimate,
-    count: &'a Cell<u32>,
+    slot: &'a Slot,
 }
 
 impl Hit<'_> {
     /// Counts a launch of it.
     #[inline]
     pub fn count(&self) {
-        self.count.set(self.count.get().wrapping_add(1));
+        self.slot.count.set(self.slot.count.get().wrapping_add(1));
     }
 }
 
 impl Cache {
     /// An empty cache.
     pub const fn new() -> Self {
-        Self {
-            slots: [const { Cell::new(None) }; SLOTS],
-            counts: [const { Cell::new(0) }; SLOTS],
-            disturbed: Cell::new(false),
-        }
+        Self { slots: [const { Slot::empty() }; SLOTS], disturbed: Cell::new(false) }
     }
 
     /// The signature, if this thread has it at hand.
     #[inline]
     pub fn get(&self, signature: &Signature) -> Option<Hit<'_>> {
-        let index = Self::index(signature);
-        // Always in range; `get` keeps panics off this path.
-        match self.slots.get(index)?.get() {
-            Some((known, estimate)) if known == *signature => {
-                Some(Hit { estimate, count: self.counts.get(index)? })
-            }
-            _ => None,
+        let slot = self.slot(signature)?;
+        if slot.signature.get() != *signature {
+            return None;
         }
+        slot.estimate.get().map(|estimate| Hit { estimate, slot })
     }
 
     /// Keeps an estimate at hand.
     pub fn put(&self, signature: &Signature, estimate: &'static Estimate) {
-        let index = Self::index(signature);
-        if let (Some(slot), Some(count)) = (self.slots.get(index), self.counts.get(index)) {
-            slot.set(Some((*signature, estimate)));
-            self.disturbed.set(self.disturbed.get() || count.replace(0) > 0);
+        if let Some(slot) = self.slot(signature) {
+            slot.signature.set(*signature);
+            slot.estimate.set(Some(estimate));
+            self.disturbed.set(self.disturbed.get() || slot.count.replace(0) > 0);
         }
     }
 
@@ -72,9 +76,9 @@ impl Cache {
     pub fn take(&self, parts: &mut Parts) {
         parts.clear();
         let mut whole = !self.disturbed.replace(false);
-        for (slot, count) in self.slots.iter().zip(&self.counts).filter(|(_, count)| count.get() > 0) {
-            let count = count.replace(0);
-            whole = whole && slot.get().is_some_and(|(_, estimate)| parts.add(estimate, count));
+        for slot in self.slots.iter().filter(|slot| slot.count.get() > 0) {
+            let count = slot.count.replace(0);
+            whole = whole && slot.estimate.get().is_some_and(|estimate| parts.add(estimate, count));
         }
         if !whole {
             parts.clear();
@@ -83,15 +87,17 @@ impl Cache {
 
     /// Forgets everything: a handle may have been reused.
     pub fn clear(&self) {
-        self.slots.iter().for_each(|slot| slot.set(None));
-        self.counts.iter().for_each(|count| count.set(0));
+        for slot in &self.slots {
+            slot.estimate.set(None);
+            slot.count.set(0);
+        }
         self.disturbed.set(false);
     }
 
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
-    fn index(signature: &Signature) -> usize {
-        signature.hash() as usize % SLOTS
+    fn slot(&self, signature: &Signature) -> Option<&Slot> {
+        self.slots.get(signature.hash() as usize % SLOTS) // always in range; `get` keeps panics off this path
     }
 }
 

@@ -32,6 +32,9 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// Of nothing.
+    pub const NONE: Self = Self { handle: 0, blocks: 0, threads: 0, shared_bytes: 0 };
+
     /// Of a kernel launch.
     #[inline]
     pub fn of_kernel(function: u64, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Self {
