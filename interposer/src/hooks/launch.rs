@@ -229,7 +229,7 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
     if idle {
         flight.launches(stream.key(), clock::now());
     }
-    current.counters.add(&current.counters.lane().sampled, u64::from(bracketed));
+    current.counters.add(&current.counters.lane().bracketed, u64::from(bracketed));
     bracketed
 }
 

@@ -30,7 +30,7 @@ pub struct Counters {
     /// Token slices drawn.
     pub slices: u64,
     /// Launches measured each by itself.
-    pub sampled: u64,
+    pub bracketed: u64,
     /// Allocations refused for the limit.
     pub refused: u64,
     /// Most memory held at once; of a sum: the largest of its parts.
@@ -71,7 +71,7 @@ impl Counters {
             captured: lanes(|lane| &lane.captured),
             forced: lanes(|lane| &lane.forced),
             slices: lanes(|lane| &lane.slices),
-            sampled: lanes(|lane| &lane.sampled),
+            bracketed: lanes(|lane| &lane.bracketed),
             refused: load(&slot.refused),
             memory_peak_bytes: load(&slot.peak_bytes),
             faults: load(&slot.faults),
@@ -95,7 +95,7 @@ impl Counters {
             (&mut self.captured, other.captured),
             (&mut self.forced, other.forced),
             (&mut self.slices, other.slices),
-            (&mut self.sampled, other.sampled),
+            (&mut self.bracketed, other.bracketed),
             (&mut self.refused, other.refused),
             (&mut self.faults, other.faults),
         ];

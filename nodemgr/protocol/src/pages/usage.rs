@@ -138,7 +138,7 @@ pub struct Lane {
     /// Token slices drawn.
     pub slices: AtomicU64,
     /// Launches measured each by itself.
-    pub sampled: AtomicU64,
+    pub bracketed: AtomicU64,
     _reserved: [u64; 9],
 }
 
@@ -298,7 +298,7 @@ impl Lane {
             &self.captured,
             &self.forced,
             &self.slices,
-            &self.sampled,
+            &self.bracketed,
         ];
         self.calls.iter().chain(rest)
     }
