@@ -2,6 +2,7 @@
 //! story makes its own of all of these, so none can see another; each panics with what was seen when something
 //! does not come about in time.
 
+pub mod compile;
 pub mod dist;
 pub mod looping;
 pub mod node;

@@ -6,6 +6,7 @@ use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
 #[derive(Deserialize)]
 struct Report {
+    unlisted: Option<Vec<String>>,
     routes: Vec<Route>,
 }
 
@@ -73,4 +74,21 @@ fn without_a_driver_the_probe_says_so() {
     assert!(
         routes(&run.stdout).iter().all(|route| route.caught.is_none() && route.note.contains("libcuda.so.1"))
     );
+}
+
+#[test]
+fn functions_of_the_driver_that_our_list_lacks_are_named() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let unlisted = |program: Program| {
+        serde_json::from_str::<Report>(&program.run().stdout.concat()).expect("one JSON document").unlisted
+    };
+    assert_eq!(unlisted(probe(&gpu)), Some(vec![]), "the simulated driver exports what the list has");
+    let younger = tempfile::tempdir().expect("a temporary directory");
+    let source = younger.path().join("younger.c");
+    let functions =
+        "int cuInit(void) { return 0; }\nint cuOfTomorrow_v2(void) { return 0; }\nint cudbgHelper;\n";
+    std::fs::write(&source, functions).expect("a file in it");
+    weir_tests::compile::c(&["-shared", "-fPIC"], &source, &younger.path().join("libcuda.so.1"));
+    let probe = probe(&gpu).env("LD_LIBRARY_PATH", younger.path());
+    assert_eq!(unlisted(probe), Some(vec!["cuOfTomorrow_v2".to_owned()]));
 }

@@ -14,6 +14,8 @@ mod names;
 mod nvml;
 mod sample;
 mod sync;
+#[cfg(test)]
+mod unhooked;
 mod view;
 mod vmm;
 
@@ -68,6 +70,10 @@ macro_rules! driver_hooks {
             }
             const _: fns::$symbol = $symbol;
         )+
+
+        /// Each hook's line of documentation.
+        #[cfg(test)]
+        static DRIVER_HOOK_LINES: &[(&str, &str)] = &[$((stringify!($symbol), concat!($($doc),+))),+];
 
         /// The real function behind each hook.
         mod real {
@@ -231,6 +237,12 @@ driver_hooks! {
     /// Counts a capture in.
     fn cuStreamBeginCaptureToGraph_ptsz(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
         data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+    /// Counts a capture in.
+    fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *mut c_void,
+        data: *mut c_void) = |call| capture::begin(call);
+    /// Counts a capture in.
+    fn cuStreamBeginRecaptureToGraph_ptsz(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
+        callback: *mut c_void, data: *mut c_void) = |call| capture::begin(call);
     /// Counts a capture out, whether it succeeded or was invalidated.
     fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(Stream::legacy(stream), call);
     /// Counts a capture out.
@@ -240,12 +252,27 @@ driver_hooks! {
     // Contexts: the thread's GPU changes with its context.
 
     /// Refuses a GPU that was not granted.
+    fn cuCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted.
     fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
     /// As above, CUDA 11.4.
     fn cuCtxCreate_v3(context: *mut CUcontext, affinity: *mut CUexecAffinityParam, count: c_int, flags: c_uint,
         device: CUdevice) = |call| context::create(device, call);
     /// As above, CUDA 12.5.
     fn cuCtxCreate_v4(context: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, device: CUdevice)
+        = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; the context is for OpenGL too.
+    fn cuGLCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// As above, CUDA 3.2.
+    fn cuGLCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; the context is for VDPAU too.
+    fn cuVDPAUCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice, vdpau: c_uint,
+        look_up: *mut *mut c_void) = |call| context::create(device, call);
+    /// As above, CUDA 3.2.
+    fn cuVDPAUCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice, vdpau: c_uint,
+        look_up: *mut *mut c_void) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; the context is for a part of it.
+    fn cuGreenCtxCreate(context: *mut CUgreenCtx, description: *mut c_void, device: CUdevice, flags: c_uint)
         = |call| context::create(device, call);
     /// Refuses a GPU that was not granted.
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice)

@@ -50,6 +50,8 @@ struct Route {
 /// What the probe prints.
 #[derive(Deserialize)]
 struct Probed {
+    /// Absent: the driver could not be read.
+    unlisted: Option<Vec<String>>,
     routes: Vec<Route>,
 }
 
@@ -68,7 +70,9 @@ pub(super) fn run(context: &Context) -> Result<u8, Fault> {
     let library = preload::find(None);
     let mut findings = vec![driver, nvml, manager(context)?, pages(), pidfd(), credentials(), futex()];
     findings.extend(preload_findings(&library));
-    let routes = library.as_deref().ok().and_then(probe);
+    let probed = library.as_deref().ok().and_then(probe);
+    findings.push(exports_finding(probed.as_ref().and_then(|probed| probed.unlisted.as_deref())));
+    let routes = probed.map(|probed| probed.routes);
     findings.push(routes_finding(routes.as_deref()));
     let failed = findings.iter().any(|finding| finding.mark == Mark::Fail);
     let report = Report { schema: 1, simulated, findings, routes };
@@ -227,11 +231,27 @@ fn glibc_needs(path: &Path) -> Option<u32> {
 }
 
 /// Runs the probe under the preload, if it is installed beside this program.
-fn probe(library: &Path) -> Option<Vec<Route>> {
+fn probe(library: &Path) -> Option<Probed> {
     let path = std::env::current_exe().ok()?.parent()?.join(PROBE);
     let output =
         Command::new(path).arg("--json").env("LD_PRELOAD", preload::variable(library)).output().ok()?;
-    serde_json::from_slice::<Probed>(&output.stdout).ok().map(|probed| probed.routes)
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// Functions of this driver that are younger than our list of them.
+fn exports_finding(unlisted: Option<&[String]>) -> Finding {
+    let found = match unlisted {
+        None => {
+            Err((Mark::Warn, "not compared".to_owned(), "put weir-probe beside weir, and a driver in reach"))
+        }
+        Some([]) => Ok("every function that the driver exports is on our list".to_owned()),
+        Some(names) => Err((
+            Mark::Warn,
+            format!("{} functions of the driver are not on our list: {}", names.len(), names.join(", ")),
+            "update Weir: what these launch or allocate is not limited",
+        )),
+    };
+    finding("exports", found)
 }
 
 fn routes_finding(routes: Option<&[Route]>) -> Finding {

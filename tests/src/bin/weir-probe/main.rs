@@ -4,6 +4,7 @@
 //! Each route runs in a process of its own: one that crashes or never ends is only that route's answer.
 
 mod ask;
+mod exports;
 mod report;
 mod route;
 mod routes;

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-use crate::route;
 use crate::routes::{By, ROUTES, Route, World};
+use crate::{exports, route};
 
 /// The program that is linked to the driver, and the interposer that stands before or behind.
 const LINKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/linked"));
@@ -22,6 +22,8 @@ pub struct Report {
     pub preload: Vec<PathBuf>,
     /// The driver's file; absent: there is none, and no route could be tried.
     pub driver: Option<PathBuf>,
+    /// Functions that the driver exports and our list lacks; absent: the driver's file cannot be read.
+    pub unlisted: Option<Vec<String>>,
     /// The routes.
     pub routes: Vec<Judged>,
 }
@@ -52,7 +54,8 @@ impl Report {
             (Err(why), _) => ROUTES.iter().map(|row| untried(row, why)).collect(),
             (_, Err(why)) => ROUTES.iter().map(|row| untried(row, &why.to_string())).collect(),
         };
-        Self { preload, driver: driver.ok(), routes }
+        let unlisted = driver.as_deref().ok().and_then(|file| exports::unlisted(file).ok());
+        Self { preload, driver: driver.ok(), unlisted, routes }
     }
 
     /// Whether every route did as promised. Without a preload nothing is promised.
