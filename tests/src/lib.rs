@@ -4,6 +4,7 @@
 
 pub mod compile;
 pub mod dist;
+pub mod life;
 pub mod looping;
 pub mod node;
 pub mod program;

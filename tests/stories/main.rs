@@ -8,6 +8,7 @@ mod kill;
 mod memory;
 mod preload;
 mod probe;
+mod process;
 mod resize;
 mod standalone;
 

@@ -61,6 +61,7 @@ macro_rules! driver_hooks {
             #[allow(non_snake_case, reason = "hooked functions keep their exact CUDA name")]
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C" fn $symbol($($arg: $kind),*) -> CUresult {
+                crate::failpoint::enter(stringify!($symbol));
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return CUDA_ERROR_NOT_FOUND };
                 // SAFETY: `real` is the driver's function of this symbol, whose type the table of weir-abi gives.
                 let real = unsafe { std::mem::transmute::<*const c_void, fns::$symbol>(real) };

@@ -25,12 +25,11 @@ pub fn driver_symbol(name: &CStr) -> Option<*const c_void> {
     dlsym::real_dlsym(library, name)
 }
 
-/// The driver's symbol, if the driver is loaded; opens nothing.
+/// The driver's symbol, if the driver is loaded; opens nothing, and asks nothing of the loader that it could not answer
+/// while it loads a library itself.
 pub fn loaded_symbol(name: &CStr) -> Option<*const c_void> {
     let library = if name.to_bytes().starts_with(b"nv") { c"libnvidia-ml.so.1" } else { c"libcuda.so.1" };
-    // SAFETY: a C string; nothing is loaded that is not loaded already.
-    let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() { None } else { dlsym::real_dlsym(handle, name) }
+    elf::find_in(&[library], name)
 }
 
 /// Remembers the driver that the program itself uses, by the address of one of its functions: whatever it is
