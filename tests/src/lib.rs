@@ -6,6 +6,7 @@ pub mod compile;
 pub mod dist;
 pub mod life;
 pub mod looping;
+pub mod mounts;
 pub mod node;
 pub mod program;
 pub mod said;

@@ -9,6 +9,7 @@ mod memory;
 mod preload;
 mod probe;
 mod process;
+mod proxy;
 mod resize;
 mod standalone;
 

@@ -59,7 +59,7 @@ macro_rules! driver_hooks {
             /// # Safety
             /// As the driver's function of this name.
             #[allow(non_snake_case, reason = "hooked functions keep their exact CUDA name")]
-            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
             pub unsafe extern "C" fn $symbol($($arg: $kind),*) -> CUresult {
                 crate::failpoint::enter(stringify!($symbol));
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return CUDA_ERROR_NOT_FOUND };

@@ -63,7 +63,7 @@ pub static NVML_HOOKS: &[Hook] = &[
 /// # Safety
 /// As NVML's function of this name.
 #[allow(non_snake_case, reason = "hooked functions keep their exact name")]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mut Memory) -> NvmlReturn {
     failpoint::enter("nvmlDeviceGetMemoryInfo");
     let Some(real) = MEMORY_INFO.get(c_name!(nvmlDeviceGetMemoryInfo)) else { return FUNCTION_NOT_FOUND };
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mu
 /// # Safety
 /// As NVML's function of this name.
 #[allow(non_snake_case, reason = "hooked functions keep their exact name")]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: *mut MemoryV2) -> NvmlReturn {
     failpoint::enter("nvmlDeviceGetMemoryInfo_v2");
     let Some(real) = MEMORY_INFO_V2.get(c_name!(nvmlDeviceGetMemoryInfo_v2)) else {

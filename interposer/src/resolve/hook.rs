@@ -35,7 +35,7 @@ impl Real {
     #[cold]
     fn look_up(&self, symbol: &CStr) -> Option<*const c_void> {
         // Another interposer behind us stands before the driver; a driver that the program is linked to is next itself.
-        let next = dlsym::real_dlsym(libc::RTLD_NEXT, symbol);
+        let next = if cfg!(feature = "proxy") { None } else { dlsym::real_dlsym(libc::RTLD_NEXT, symbol) };
         let real = next.or_else(|| super::driver_symbol(symbol))?;
         self.0.store(real.cast_mut(), Ordering::Release);
         Some(real)
