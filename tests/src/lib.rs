@@ -3,6 +3,7 @@
 //! does not come about in time.
 
 pub mod compile;
+pub mod container;
 pub mod dist;
 pub mod life;
 pub mod looping;

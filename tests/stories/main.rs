@@ -3,6 +3,7 @@
 //! Every story has its own simulated GPU, its own node manager and its own processes. `scripts/build` comes first.
 
 mod clients;
+mod container;
 mod faults;
 mod kill;
 mod memory;
