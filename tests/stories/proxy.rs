@@ -70,6 +70,28 @@ fn in_the_drivers_place_every_route_but_another_file_is_caught() {
     assert_as_promised(Program::bare(&gpu, probe()).env("LD_LIBRARY_PATH", search(&gpu)), "proxy", 14);
 }
 
+/// Mounts our library over the driver's own name, and the driver where ours looks for it then.
+fn over(gpu: &SimGpu) -> String {
+    let [ours, theirs] = [gpu.dist().proxy(), gpu.dist().simgpu()].map(|place| place.join("libcuda.so.1"));
+    let aside = "/run/weir/driver/libcuda.so.1";
+    format!(
+        "mkdir -p /run/weir/driver; touch {aside}; mount --bind {theirs} {aside}; mount --bind {ours} {theirs}\n",
+        ours = ours.display(),
+        theirs = theirs.display()
+    )
+}
+
+#[test]
+fn mounted_over_the_drivers_own_name_the_same_holds() {
+    let (gpu, workshop) = scene();
+    let way = match mounts::permitted() {
+        Ok(way) => way,
+        Err(why) => return eprintln!("{why}"),
+    };
+    let script = format!("mount -t tmpfs none /run\n{}", over(&gpu));
+    assert_as_promised(mounts::program(way, &gpu, workshop.dir(), &script, probe()), "proxy", 14);
+}
+
 #[test]
 fn in_ld_so_preload_an_empty_environment_is_caught_too() {
     let (gpu, workshop) = scene();
@@ -82,7 +104,7 @@ fn in_ld_so_preload_an_empty_environment_is_caught_too() {
 }
 
 #[test]
-fn a_tenant_that_knows_nothing_of_us_is_within_its_budget_by_either_way() {
+fn a_tenant_that_knows_nothing_of_us_is_within_its_budget_by_every_way() {
     let (gpu, workshop) = scene();
     let way = match mounts::permitted() {
         Ok(way) => way,
@@ -102,7 +124,9 @@ fn a_tenant_that_knows_nothing_of_us_is_within_its_budget_by_either_way() {
     let driver = mount(&dist.simgpu(), "/run/weir/driver");
     let in_its_place =
         format!("{driver}echo {} > /etc/ld.so.conf.d/gpu.conf; ldconfig", dist.proxy().display());
-    for (at, script) in [preloaded, in_its_place].into_iter().enumerate() {
+    let conf = format!("echo {} > /etc/ld.so.conf.d/gpu.conf; ldconfig", dist.simgpu().display());
+    let over_its_name = over(&gpu) + &conf;
+    for (at, script) in [preloaded, in_its_place, over_its_name].into_iter().enumerate() {
         let scratch = workshop.dir().join(at.to_string());
         std::fs::create_dir(&scratch).expect("a directory in it");
         let script = format!("mount -t tmpfs none /run\n{tenant}{script}\nunset LD_LIBRARY_PATH");
@@ -111,7 +135,7 @@ fn a_tenant_that_knows_nothing_of_us_is_within_its_budget_by_either_way() {
         assert_eq!(ended.stderr, "", "it is attached, and there is nothing to say");
     }
     let tenant = node.tenant(BUDGET.name).expect("its holder runs");
-    assert_eq!(tenant.gpus[0].total.launches, 200);
+    assert_eq!(tenant.gpus[0].total.launches, 300);
 }
 
 #[test]
