@@ -1,4 +1,8 @@
-//! Once loaded the library stays: threads keep its functions' addresses (F09 in docs/FAULTS.md).
+//! Once loaded the library stays: threads keep its functions' addresses (F09 in docs/FAULTS.md). In the driver's place it
+//! has the driver's name.
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    if std::env::var_os("CARGO_FEATURE_PROXY").is_some() {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    }
 }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_abi::CUresult;
 
+use crate::failpoint;
 use crate::link::Client;
 use crate::thread;
 
@@ -31,12 +32,28 @@ pub fn guard<R>(
 
 /// Runs our own code; a panic in it is counted, shown as *degraded*, and goes no further.
 pub fn caught<R>(client: &Client, ours: impl FnOnce() -> R) -> Option<R> {
-    let _errno = Errno::keep();
-    let outcome = catch_unwind(AssertUnwindSafe(ours)).ok();
+    let outcome = contained(ours);
     if outcome.is_none() {
         client.count_fault();
     }
     outcome
+}
+
+/// As [`caught`], for what we do without a client too.
+pub fn alone<R>(ours: impl FnOnce() -> R) -> Option<R> {
+    match Client::get() {
+        Some(client) => caught(client, ours),
+        None => contained(ours),
+    }
+}
+
+fn contained<R>(ours: impl FnOnce() -> R) -> Option<R> {
+    let _errno = Errno::keep();
+    catch_unwind(AssertUnwindSafe(|| {
+        failpoint::pass();
+        ours()
+    }))
+    .ok()
 }
 
 /// The application's `errno`, put back on drop: it must not see that we allocated or slept.

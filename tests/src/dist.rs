@@ -44,6 +44,16 @@ impl Dist {
         self.0.join("lib/weir/libweir.so")
     }
 
+    /// The directory with the same library in the driver's place, a `libcuda.so.1`.
+    pub fn proxy(&self) -> PathBuf {
+        self.0.join("lib/weir/proxy")
+    }
+
+    /// The same library with faults of its own on demand (`WEIR_FAILPOINT`).
+    pub fn failpoints(&self) -> PathBuf {
+        self.0.join("test/libweir-failpoints.so")
+    }
+
     /// The directory with the simulated GPU's libraries and broker.
     pub fn simgpu(&self) -> PathBuf {
         self.0.join("simgpu")

@@ -2,8 +2,12 @@
 //! story makes its own of all of these, so none can see another; each panics with what was seen when something
 //! does not come about in time.
 
+pub mod compile;
+pub mod container;
 pub mod dist;
+pub mod life;
 pub mod looping;
+pub mod mounts;
 pub mod node;
 pub mod program;
 pub mod said;

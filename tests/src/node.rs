@@ -60,6 +60,11 @@ impl<'a> Node<'a> {
         self.dir.path()
     }
 
+    /// The directory of one tenant: what a container is given.
+    pub fn tenant_dir(&self, name: &str) -> std::path::PathBuf {
+        self.dir().join("tenants").join(name)
+    }
+
     /// Kills it, as nothing in it can prevent.
     pub fn kill(&mut self) {
         let _ = self.process.kill();

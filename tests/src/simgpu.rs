@@ -58,6 +58,11 @@ impl SimGpu {
         &self.dist
     }
 
+    /// Where its sockets are.
+    pub fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     /// A directory of a node manager, which is not there.
     pub fn no_node(&self) -> PathBuf {
         self.dir.path().join("no-node")

@@ -3,11 +3,14 @@
 //! Every story has its own simulated GPU, its own node manager and its own processes. `scripts/build` comes first.
 
 mod clients;
+mod container;
 mod faults;
 mod kill;
 mod memory;
 mod preload;
 mod probe;
+mod process;
+mod proxy;
 mod resize;
 mod standalone;
 

@@ -14,9 +14,11 @@ use crate::{bare_python, budgeted_python};
 /// The oldest glibc that the library promises to load on, as in `GLIBC_2.17`.
 const OLDEST_GLIBC: [u32; 2] = [2, 17];
 
-/// The library's bytes.
-fn library() -> Vec<u8> {
-    std::fs::read(Dist::find().preload()).expect("the library can be read")
+/// The bytes of the library in both its forms.
+fn libraries() -> [Vec<u8>; 2] {
+    let dist = Dist::find();
+    [dist.preload(), dist.proxy().join("libcuda.so.1")]
+        .map(|file| std::fs::read(file).expect("the library can be read"))
 }
 
 /// The names after `GLIBC_` of all symbol versions that the library needs.
@@ -51,7 +53,7 @@ fn needed_libraries(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn the_library_loads_on_glibc_2_17_and_later() {
-    let versions = needed_glibc(&library());
+    let versions: BTreeSet<_> = libraries().iter().flat_map(|bytes| needed_glibc(bytes)).collect();
     assert!(versions.iter().any(|name| name.starts_with("GLIBC_")), "{versions:?}");
     for name in versions {
         let number = name.strip_prefix("GLIBC_").unwrap_or_else(|| panic!("{name} is not glibc's"));
@@ -62,7 +64,7 @@ fn the_library_loads_on_glibc_2_17_and_later() {
 
 #[test]
 fn the_library_brings_nothing_but_the_c_library_along() {
-    for name in needed_libraries(&library()) {
+    for name in libraries().iter().flat_map(|bytes| needed_libraries(bytes)) {
         let known = ["libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
         assert!(known.contains(&name.as_str()), "the library needs {name}");
     }

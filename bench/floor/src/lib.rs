@@ -16,7 +16,7 @@ pub const UUID: [u8; 16] = *b"weir-floor-uuid!";
 
 /// Exports a symbol that only returns; the first arms leave out those that are written below.
 macro_rules! floor {
-    ($($name:ident $base:literal $since:literal $stream:ident $type:ident ($($arg:ident: $kind:ty),*);)*) => {
+    ($($name:ident $base:literal $since:literal $stream:ident $type:ident $class:ident ($($arg:ident: $kind:ty),*);)*) => {
         $(floor_one!($name);)*
     };
 }

@@ -1,8 +1,8 @@
 //! A small lock for what stays off the launch path.
 //!
 //! Not `std::sync::Mutex`: after a `fork` in a threaded program a mutex held by another thread stays locked for
-//! ever in the child. A forked child drops its whole client state before it could meet this lock (see the
-//! interposer's `client`), and [`Lock::try_lock`] serves those who may never wait.
+//! ever in the child. A forked child drops its whole client state before it could meet a lock in it, opens the one
+//! that is not part of it (see the interposer's `client`), and [`Lock::try_lock`] serves those who may never wait.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -31,6 +31,16 @@ impl<T> Lock<T> {
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Acquire: what the last holder wrote is seen; pairs with the release in `Guard::drop`.
         if self.held.swap(true, Ordering::Acquire) { None } else { Some(Guard { lock: self }) }
+    }
+
+    /// Opens a lock without looking at who holds it: in a forked child the holder may be a thread that was not copied.
+    /// Only for a lock around nothing that could be half written.
+    pub fn open_in_forked_child(&self)
+    where
+        T: Copy,
+    {
+        // Release: as in `Guard::drop`; there is no other thread yet.
+        self.held.store(false, Ordering::Release);
     }
 
     /// The value, as soon as its holder is done.

@@ -8,7 +8,7 @@ use weir_abi::types::*;
 use weir_core::ledger::Entry;
 
 use crate::driver;
-use crate::guard::guard;
+use crate::guard::{alone, guard};
 use crate::link::{Client, Gpu};
 use crate::say::Once;
 use crate::thread;
@@ -16,7 +16,7 @@ use crate::thread;
 /// A context on `device`: refused where the tenant has no budget. Its memory limit there is zero, so the answer is
 /// the one that the driver gives when a context does not fit.
 pub fn create(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
-    thread::leave_context();
+    alone(thread::leave_context);
     guard(|client| granted(client, device), call, |_, _, _| {})
 }
 
@@ -54,14 +54,14 @@ fn granted(client: &'static Client, device: CUdevice) -> Result<&'static Gpu, CU
 
 /// Another context may be the thread's now.
 pub fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
-    thread::leave_context();
+    alone(thread::leave_context);
     call()
 }
 
 /// A context goes, and with it all that was allocated in it. Its books are closed before the call: once the driver has
 /// destroyed it, another thread may get a new context under the same handle.
 pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult {
-    thread::leave_context();
+    alone(thread::leave_context);
     guard(
         |client| Ok(client.ledger.remove_of_context(context.addr() as u64)),
         call,
@@ -77,7 +77,7 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
 
 /// A device's primary context loses a user, perhaps the last.
 pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
-    thread::leave_context();
+    alone(thread::leave_context);
     guard(
         |_| Ok(()),
         call,

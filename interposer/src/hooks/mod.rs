@@ -14,6 +14,8 @@ mod meter;
 mod names;
 mod nvml;
 mod sync;
+#[cfg(test)]
+mod unhooked;
 mod view;
 mod vmm;
 
@@ -57,8 +59,9 @@ macro_rules! driver_hooks {
             /// # Safety
             /// As the driver's function of this name.
             #[allow(non_snake_case, reason = "hooked functions keep their exact CUDA name")]
-            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
             pub unsafe extern "C" fn $symbol($($arg: $kind),*) -> CUresult {
+                crate::failpoint::enter(stringify!($symbol));
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return CUDA_ERROR_NOT_FOUND };
                 // SAFETY: `real` is the driver's function of this symbol, whose type the table of weir-abi gives.
                 let real = unsafe { std::mem::transmute::<*const c_void, fns::$symbol>(real) };
@@ -68,6 +71,10 @@ macro_rules! driver_hooks {
             }
             const _: fns::$symbol = $symbol;
         )+
+
+        /// Each hook's line of documentation.
+        #[cfg(test)]
+        static DRIVER_HOOK_LINES: &[(&str, &str)] = &[$((stringify!($symbol), concat!($($doc),+))),+];
 
         /// The real function behind each hook.
         mod real {
@@ -231,6 +238,12 @@ driver_hooks! {
     /// Counts a capture in.
     fn cuStreamBeginCaptureToGraph_ptsz(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
         data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+    /// Counts a capture in.
+    fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *mut c_void,
+        data: *mut c_void) = |call| capture::begin(call);
+    /// Counts a capture in.
+    fn cuStreamBeginRecaptureToGraph_ptsz(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
+        callback: *mut c_void, data: *mut c_void) = |call| capture::begin(call);
     /// Counts a capture out, whether it succeeded or was invalidated.
     fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(Stream::legacy(stream), call);
     /// Counts a capture out.
@@ -240,12 +253,27 @@ driver_hooks! {
     // Contexts: the thread's GPU changes with its context.
 
     /// Refuses a GPU that was not granted.
+    fn cuCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted.
     fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
     /// As above, CUDA 11.4.
     fn cuCtxCreate_v3(context: *mut CUcontext, affinity: *mut CUexecAffinityParam, count: c_int, flags: c_uint,
         device: CUdevice) = |call| context::create(device, call);
     /// As above, CUDA 12.5.
     fn cuCtxCreate_v4(context: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, device: CUdevice)
+        = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; the context is for OpenGL too.
+    fn cuGLCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// As above, CUDA 3.2.
+    fn cuGLCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; the context is for VDPAU too.
+    fn cuVDPAUCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice, vdpau: c_uint,
+        look_up: *mut *mut c_void) = |call| context::create(device, call);
+    /// As above, CUDA 3.2.
+    fn cuVDPAUCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice, vdpau: c_uint,
+        look_up: *mut *mut c_void) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; the context is for a part of it.
+    fn cuGreenCtxCreate(context: *mut CUgreenCtx, description: *mut c_void, device: CUdevice, flags: c_uint)
         = |call| context::create(device, call);
     /// Refuses a GPU that was not granted.
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice)

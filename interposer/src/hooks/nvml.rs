@@ -4,6 +4,8 @@
 use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 
 use super::{c_name, view};
+use crate::failpoint;
+use crate::guard::alone;
 use crate::link::{self, Client, Gpu};
 use crate::resolve::hook::{Hook, Real};
 
@@ -61,8 +63,9 @@ pub static NVML_HOOKS: &[Hook] = &[
 /// # Safety
 /// As NVML's function of this name.
 #[allow(non_snake_case, reason = "hooked functions keep their exact name")]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mut Memory) -> NvmlReturn {
+    failpoint::enter("nvmlDeviceGetMemoryInfo");
     let Some(real) = MEMORY_INFO.get(c_name!(nvmlDeviceGetMemoryInfo)) else { return FUNCTION_NOT_FOUND };
     // SAFETY: NVML's function of this symbol has this type; the arguments are the caller's own.
     let result = unsafe { std::mem::transmute::<*const c_void, MemoryInfo>(real)(device, memory) };
@@ -80,8 +83,9 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mu
 /// # Safety
 /// As NVML's function of this name.
 #[allow(non_snake_case, reason = "hooked functions keep their exact name")]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: *mut MemoryV2) -> NvmlReturn {
+    failpoint::enter("nvmlDeviceGetMemoryInfo_v2");
     let Some(real) = MEMORY_INFO_V2.get(c_name!(nvmlDeviceGetMemoryInfo_v2)) else {
         return FUNCTION_NOT_FOUND;
     };
@@ -98,13 +102,12 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: 
 
 /// (total, free) of the tenant on the device that NVML means by this handle.
 fn tenants_view(device: NvmlDevice) -> Option<(u64, u64)> {
-    std::panic::catch_unwind(|| {
+    alone(|| {
         link::attach(); // a program may ask NVML before it initializes CUDA
         let gpu = gpu_of(Client::get()?, device)?;
         let (left, limit) = view::left_and_limit(gpu);
         Some((limit.0, left.0))
     })
-    .ok()
     .flatten()
 }
 

@@ -174,5 +174,6 @@ unsafe extern "C" {
 unsafe extern "C" fn in_forked_child() {
     CLIENT.store(std::ptr::null_mut(), Ordering::Release);
     CAPTURES.store(0, Ordering::Relaxed);
+    CAPTURE_TURN.open_in_forked_child();
     crate::thread::start_afresh();
 }

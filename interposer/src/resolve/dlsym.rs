@@ -31,10 +31,10 @@ impl Selected {
     }
 }
 
-/// The body of both functions: ask `select`; return its answer, or jump on to the C library's function as if we had
+/// The body of both functions: ask the selector; return its answer, or jump on to the C library's function as if we had
 /// never been called. Three pushes keep the arguments, and leave the stack aligned to 16 bytes for the call.
 macro_rules! select_or_jump_to {
-    ($real:ident) => {
+    ($select:ident, $real:ident) => {
         naked_asm!(
             "push rdi",
             "push rsi",
@@ -48,7 +48,7 @@ macro_rules! select_or_jump_to {
             "jnz 2f",
             "jmp qword ptr [rip + {real}]",
             "2: ret",
-            select = sym select,
+            select = sym $select,
             real = sym $real,
         )
     };
@@ -58,29 +58,38 @@ macro_rules! select_or_jump_to {
 ///
 /// # Safety
 /// As the C library's function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
-    select_or_jump_to!(DLSYM)
+    select_or_jump_to!(select, DLSYM)
 }
 
 /// `void *dlvsym(void *handle, const char *name, const char *version)`
 ///
 /// # Safety
 /// As the C library's function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlvsym(
     _handle: *mut c_void,
     _name: *const c_char,
     _version: *const c_char,
 ) -> *mut c_void {
-    select_or_jump_to!(DLVSYM)
+    select_or_jump_to!(select_versioned, DLVSYM)
 }
 
 /// Decides a look-up. May run before our constructors, in any thread, in programs that never see CUDA: names
 /// that begin with neither `cu` nor `nv` cost two comparisons.
 extern "C" fn select(handle: *mut c_void, name: *const c_char) -> Selected {
+    decide(handle, name, None)
+}
+
+/// Decides a look-up by version: ours stands for the versions that the real library has, and for no other.
+extern "C" fn select_versioned(handle: *mut c_void, name: *const c_char, version: *const c_char) -> Selected {
+    decide(handle, name, Some(version))
+}
+
+fn decide(handle: *mut c_void, name: *const c_char, version: Option<*const c_char>) -> Selected {
     if !find_real() {
         return Selected::answer(std::ptr::null()); // no C library that we understand: nothing can be found
     }
@@ -92,20 +101,28 @@ extern "C" fn select(handle: *mut c_void, name: *const c_char) -> Selected {
     if !matches!((first_two.0 as u8, first_two.1 as u8), (b'c', b'u') | (b'n', b'v')) {
         return Selected::NOT_OURS;
     }
-    catch_unwind(|| select_hook(handle, name)).unwrap_or(Selected::NOT_OURS)
+    // SAFETY: checked above.
+    let name = unsafe { CStr::from_ptr(name) };
+    catch_unwind(|| select_hook(handle, name, version)).unwrap_or(Selected::NOT_OURS)
 }
 
-fn select_hook(handle: *mut c_void, name: *const c_char) -> Selected {
-    // SAFETY: checked by `select`.
-    let name = unsafe { CStr::from_ptr(name) };
+fn select_hook(handle: *mut c_void, name: &CStr, version: Option<*const c_char>) -> Selected {
+    let look_up = |handle| match version {
+        None => real_dlsym(handle, name),
+        Some(version) => real_dlvsym(handle, name, version),
+    };
     let Some(hook) = hook::by_symbol(name.to_bytes()) else { return Selected::NOT_OURS };
     if handle == libc::RTLD_DEFAULT {
         // The global scope holds our own export, also where there is no driver: answer what stands behind it, or what the
         // caller may see in a scope of its own.
-        let behind = real_dlsym(libc::RTLD_NEXT, name).or_else(|| super::loaded_symbol(name));
-        return behind.map_or(Selected::answer(std::ptr::null()), |real| found(hook, real));
+        // Our own has no version, so who asks for one does not find it.
+        let otherwise =
+            if version.is_none() { Selected::answer(std::ptr::null()) } else { Selected::NOT_OURS };
+        let visible = || version.is_none().then(|| super::loaded_symbol(name)).flatten();
+        let behind = look_up(libc::RTLD_NEXT).or_else(visible);
+        return behind.map_or(otherwise, |real| found(hook, real));
     }
-    match real_dlsym(handle, name) {
+    match look_up(handle) {
         // A handle of the whole program finds our own export first.
         Some(real) if real == hook.ours() => match super::loaded_symbol(name) {
             Some(real) => found(hook, real),
@@ -125,6 +142,20 @@ fn found(hook: &'static Hook, real: *const c_void) -> Selected {
     }
     hook.set_real(real);
     Selected::answer(hook.ours())
+}
+
+/// The C library's `dlvsym`, called from here.
+fn real_dlvsym(handle: *mut c_void, name: &CStr, version: *const c_char) -> Option<*const c_void> {
+    type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+    if !find_real() {
+        return None;
+    }
+    let address = DLVSYM.load(Ordering::Acquire);
+    // SAFETY: `find_real` stored the address of the C library's dlvsym, whose type this is.
+    let dlvsym = unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(address) };
+    // SAFETY: a handle that the caller got from the loader, and its own two C strings.
+    let symbol = unsafe { dlvsym(handle, name.as_ptr(), version) };
+    (!symbol.is_null()).then_some(symbol.cast_const())
 }
 
 /// The C library's `dlsym`, called from here.

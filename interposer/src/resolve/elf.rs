@@ -1,23 +1,32 @@
-//! The C library's own functions, found without asking it: `dlsym` and `dlvsym`, because every ordinary look-up of
-//! them, ours included, ends at our own exports; and a few that we must not name (see `old_glibc`).
+//! Functions of libraries that are loaded, found without asking the loader. Of the C library: `dlsym` and `dlvsym`,
+//! because every ordinary look-up of them, ours included, ends at our own exports; and a few that we must not name (see
+//! `old_glibc`). Of the driver: because a look-up may come out of an allocator that the loader itself has called, and
+//! then the loader cannot be asked to open anything.
 //!
-//! The dynamic symbol table of the loaded C library is read instead. Source: the ELF gABI, "Dynamic Section" and
-//! "Symbol Table"; the layout of DT_GNU_HASH as glibc reads it.
+//! The dynamic symbol tables are read instead. Source: the ELF gABI, "Dynamic Section" and "Symbol Table"; the layout
+//! of DT_GNU_HASH as glibc reads it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Where glibc keeps its functions; since 2.34 all of them are in the first.
-const C_LIBRARY: [&[u8]; 3] = [b"/libc.so.6", b"/libdl.so.2", b"/libpthread.so.0"];
+const C_LIBRARY: [&CStr; 3] = [c"libc.so.6", c"libdl.so.2", c"libpthread.so.0"];
 
 /// A search and what it has found.
 struct Search<'a> {
+    libraries: &'a [&'a CStr],
     name: &'a CStr,
     found: Option<*const c_void>,
 }
 
 /// A function of the C library; `None` if no part of it that has the function is loaded.
 pub fn find_in_c_library(name: &CStr) -> Option<*const c_void> {
-    let mut search = Search { name, found: None };
+    find_in(&C_LIBRARY, name)
+}
+
+/// A function of the first loaded library that has one of these names, by its file or by its own word, and has the
+/// function.
+pub fn find_in(libraries: &[&CStr], name: &CStr) -> Option<*const c_void> {
+    let mut search = Search { libraries, name, found: None };
     // SAFETY: the callback gets `search` back as `data` and is done with it when the call returns.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
@@ -25,16 +34,22 @@ pub fn find_in_c_library(name: &CStr) -> Option<*const c_void> {
 
 /// Looks into one loaded object.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid description, and `data` is the `Search` of `find_in_c_library`.
+    // SAFETY: the loader passes a valid description, and `data` is the `Search` of `find_in`.
     let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
     if info.dlpi_name.is_null() {
         return 0;
     }
     // SAFETY: the loader's names are C strings that live as long as the object.
-    let object = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-    if C_LIBRARY.iter().any(|part| object.ends_with(part)) {
-        // SAFETY: the object is loaded and stays so: it is the C library.
-        search.found = unsafe { Table::of(info).and_then(|table| table.find(search.name)) };
+    let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let is = |name: &[u8]| search.libraries.iter().any(|library| library.to_bytes() == name);
+    // SAFETY: the loader describes an object that is loaded, and lets none go while it calls us.
+    unsafe {
+        if let Some(table) = Table::of(info)
+            && (is(file) || table.own_name().is_some_and(|name| is(name.to_bytes())))
+        {
+            search.found = table.find(search.name);
+        }
     }
     c_int::from(search.found.is_some())
 }
@@ -45,10 +60,12 @@ struct Table {
     symbols: *const libc::Elf64_Sym,
     strings: *const c_char,
     hash: *const u32,
+    own_name: Option<usize>, // where its name stands among the strings
 }
 
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
+const DT_SONAME: i64 = 14;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 
 /// One entry of a dynamic section.
@@ -67,15 +84,23 @@ impl Table {
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let mut entry = (base + usize::try_from(dynamic.p_vaddr).ok()?) as *const Dyn;
-        let mut table =
-            Self { base, symbols: std::ptr::null(), strings: std::ptr::null(), hash: std::ptr::null() };
-        // SAFETY: a dynamic section ends with a null tag; glibc has relocated its addresses in place.
+        let mut table = Self {
+            base,
+            symbols: std::ptr::null(),
+            strings: std::ptr::null(),
+            hash: std::ptr::null(),
+            own_name: None,
+        };
+        // glibc has relocated the addresses in place, except in the kernel's own object.
+        let address = |value: usize| if value < base { base + value } else { value };
+        // SAFETY: a dynamic section ends with a null tag.
         while let Dyn { tag: 1.., value } = unsafe { &*entry } {
             // SAFETY: as above: this entry is not the last.
             match unsafe { (*entry).tag } {
-                DT_STRTAB => table.strings = *value as *const c_char,
-                DT_SYMTAB => table.symbols = *value as *const libc::Elf64_Sym,
-                DT_GNU_HASH => table.hash = *value as *const u32,
+                DT_STRTAB => table.strings = address(*value) as *const c_char,
+                DT_SYMTAB => table.symbols = address(*value) as *const libc::Elf64_Sym,
+                DT_GNU_HASH => table.hash = address(*value) as *const u32,
+                DT_SONAME => table.own_name = Some(*value),
                 _ => {}
             }
             // SAFETY: as above.
@@ -83,6 +108,15 @@ impl Table {
         }
         let whole = !table.symbols.is_null() && !table.strings.is_null() && !table.hash.is_null();
         whole.then_some(table)
+    }
+
+    /// What the object calls itself.
+    ///
+    /// # Safety
+    /// The table's pointers are those of a loaded object.
+    unsafe fn own_name(&self) -> Option<&CStr> {
+        // SAFETY: the strings are NUL-terminated, and the name stands among them.
+        self.own_name.map(|at| unsafe { CStr::from_ptr(self.strings.add(at)) })
     }
 
     /// Walks the GNU hash table's chain for `name`.
@@ -95,6 +129,9 @@ impl Table {
         // means no such symbol, and a chain ends at the first hash with its lowest bit set.
         unsafe {
             let [buckets, first, bloom_words] = [0, 1, 2].map(|at| *self.hash.add(at) as usize);
+            if buckets == 0 {
+                return None;
+            }
             let bucket_table = self.hash.add(4 + 2 * bloom_words);
             let mut index = *bucket_table.add(hash as usize % buckets) as usize;
             if index < first {
@@ -133,5 +170,13 @@ mod tests {
             assert_eq!(find_in_c_library(name), Some(expected.cast_const()), "{name:?}");
         }
         assert_eq!(find_in_c_library(c"no_such_function"), None);
+    }
+
+    #[test]
+    fn a_library_is_found_by_its_file_and_by_its_own_name_and_no_other_is_asked() {
+        assert!(find_in(&[c"libc.so.6"], c"dlsym").is_some());
+        assert!(find_in(&[c"linux-vdso.so.1"], c"__vdso_clock_gettime").is_some(), "its file has no name");
+        assert_eq!(find_in(&[c"libm.so.6"], c"dlsym"), None);
+        assert_eq!(find_in(&[c"libc.so"], c"dlsym"), None);
     }
 }

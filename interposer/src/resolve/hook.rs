@@ -1,12 +1,12 @@
 //! A hook: one exported symbol, our function for it, and the real one.
 
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use weir_abi::types::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 use weir_abi::{Stream, Symbol};
 
+use super::dlsym;
 use crate::hooks::TABLES;
 
 /// The real function behind one hook; null until it was looked up.
@@ -18,7 +18,7 @@ impl Real {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The real function's address; looked up in the driver on first use by a program that is linked to it.
+    /// The real function's address; looked up on first use by a program that is linked to it.
     #[inline]
     pub fn get(&self, symbol: &CStr) -> Option<*const c_void> {
         // Acquire: what the loader did for this symbol is seen.
@@ -34,7 +34,9 @@ impl Real {
 
     #[cold]
     fn look_up(&self, symbol: &CStr) -> Option<*const c_void> {
-        let real = super::driver_symbol(symbol)?;
+        // Another interposer behind us stands before the driver; a driver that the program is linked to is next itself.
+        let next = if cfg!(feature = "proxy") { None } else { dlsym::real_dlsym(libc::RTLD_NEXT, symbol) };
+        let real = next.or_else(|| super::driver_symbol(symbol))?;
         self.0.store(real.cast_mut(), Ordering::Release);
         Some(real)
     }
@@ -78,8 +80,12 @@ impl Hook {
         self.row.is_some() && self.real.known(self.symbol) == Some(real)
     }
 
-    /// Remembers the real function; the first one found stays.
+    /// Remembers the real function; the first one found stays. A driver that finds its own exports through the loader
+    /// hands ours out already: that is no news of the real one.
     pub fn set_real(&self, real: *const c_void) {
+        if real == self.ours {
+            return;
+        }
         let null = std::ptr::null_mut();
         // A lost race found the same function.
         let _ = self.real.0.compare_exchange(null, real.cast_mut(), Ordering::AcqRel, Ordering::Acquire);
@@ -115,12 +121,22 @@ pub fn by_base(base: &str, version: u32, flags: u64) -> Option<&'static Hook> {
 }
 
 fn sorted() -> &'static [&'static Hook] {
-    static SORTED: OnceLock<Vec<&'static Hook>> = OnceLock::new();
-    SORTED.get_or_init(|| {
+    // Not `OnceLock`: a child that is forked while another thread sorts would wait for it for ever.
+    static SORTED: AtomicPtr<Vec<&'static Hook>> = AtomicPtr::new(std::ptr::null_mut());
+    // Acquire and Release pair with each other: whoever sees the list sees it sorted.
+    let mut known = SORTED.load(Ordering::Acquire);
+    if known.is_null() {
         let mut hooks: Vec<_> = TABLES.iter().copied().flatten().collect();
         hooks.sort_by_key(|hook| hook.symbol);
-        hooks
-    })
+        let ours = Box::into_raw(Box::new(hooks));
+        known = match SORTED.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => ours,
+            Err(first) => first, // lost a race: our few hundred bytes stay behind, once
+        };
+    }
+    // SAFETY: made by `Box::into_raw` above, never freed and never written again.
+    unsafe { &*known }
 }
 
 #[cfg(test)]

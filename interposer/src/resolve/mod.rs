@@ -21,16 +21,19 @@ static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The driver's symbol. The driver is opened on the first such look-up, never earlier.
 pub fn driver_symbol(name: &CStr) -> Option<*const c_void> {
-    let library = if name.to_bytes().starts_with(b"nv") { nvml_handle()? } else { driver_handle()? };
+    let library = if name.to_bytes().starts_with(b"nv") { nvml_handle()? } else { driver()? };
     dlsym::real_dlsym(library, name)
 }
 
-/// The driver's symbol, if the driver is loaded; opens nothing.
+/// The driver's symbol, if the driver is loaded; opens nothing, and asks nothing of the loader that it could not answer
+/// while it loads a library itself.
 pub fn loaded_symbol(name: &CStr) -> Option<*const c_void> {
+    if cfg!(feature = "proxy") {
+        let driver = DRIVER.load(Ordering::Acquire); // by its name the loader would find us
+        return if driver.is_null() { None } else { dlsym::real_dlsym(driver, name) };
+    }
     let library = if name.to_bytes().starts_with(b"nv") { c"libnvidia-ml.so.1" } else { c"libcuda.so.1" };
-    // SAFETY: a C string; nothing is loaded that is not loaded already.
-    let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() { None } else { dlsym::real_dlsym(handle, name) }
+    elf::find_in(&[library], name)
 }
 
 /// Remembers the driver that the program itself uses, by the address of one of its functions: whatever it is
@@ -51,11 +54,15 @@ fn saw_driver(name: &CStr, real: *const c_void) {
     }
 }
 
-fn driver_handle() -> Option<*mut c_void> {
+/// The real driver; opened if it is not.
+fn driver() -> Option<*mut c_void> {
     let known = DRIVER.load(Ordering::Acquire);
     if !known.is_null() {
         return Some(known);
     }
+    #[cfg(all(feature = "proxy", not(test)))]
+    let opened = crate::proxy::open_driver()?;
+    #[cfg(not(all(feature = "proxy", not(test))))]
     let opened = open(c"libcuda.so.1")?;
     let _ = DRIVER.compare_exchange(std::ptr::null_mut(), opened, Ordering::AcqRel, Ordering::Acquire);
     Some(opened)

@@ -9,6 +9,7 @@ use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUdriverProcAddressQueryResult};
 
 use super::hook::{self, Hook};
+use crate::guard::alone;
 
 /// `cuGetProcAddress` of CUDA 11.3.
 pub fn v1(
@@ -50,7 +51,7 @@ fn exchange(
     if real.is_null() {
         return; // the driver knows no such function: neither do we
     }
-    let hook = std::panic::catch_unwind(|| find(name, real, version, flags)).ok().flatten();
+    let hook = alone(|| find(name, real, version, flags)).flatten();
     if let Some(hook) = hook {
         hook.set_real(real);
         // SAFETY: as above.

@@ -46,12 +46,27 @@ struct Route {
     caught: Option<bool>,
     /// What a preload promises.
     expected: bool,
+    /// The same for our library in the driver's place; absent: it could not be tried.
+    #[serde(default)]
+    caught_by_proxy: Option<bool>,
+    /// What each mode promises.
+    promise: Promise,
     note: String,
+}
+
+/// What each mode of getting into a program promises to catch.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Promise {
+    preload: bool,
+    proxy: bool,
+    ld_so_preload: bool,
 }
 
 /// What the probe prints.
 #[derive(Deserialize)]
 struct Probed {
+    /// Absent: the driver could not be read.
+    unlisted: Option<Vec<String>>,
     routes: Vec<Route>,
 }
 
@@ -72,9 +87,14 @@ pub(super) fn run(context: &Context) -> Result<u8, Fault> {
     let driverless = findings.len() == 1;
     findings.extend([manager(context)?, pages(), pidfd(), credentials(), futex()]);
     findings.extend(preload_findings(&library));
+    let mut routes = None;
     // Without a driver there is nothing to look up, and that has been said.
-    let routes = library.as_deref().ok().filter(|_| !driverless).and_then(probe);
-    findings.extend((!driverless).then(|| routes_finding(routes.as_deref())));
+    if !driverless {
+        let probed = library.as_deref().ok().and_then(probe);
+        findings.push(exports_finding(probed.as_ref().and_then(|probed| probed.unlisted.as_deref())));
+        routes = probed.map(|probed| with_proxy(probed.routes, library.as_deref().ok()));
+        findings.push(routes_finding(routes.as_deref()));
+    }
     let failed = findings.iter().any(|finding| finding.mark == Mark::Fail);
     let report = Report { schema: 1, simulated, findings, routes };
     if context.json {
@@ -101,19 +121,23 @@ fn text(report: &Report) -> String {
     }
     if let Some(routes) = &report.routes {
         let rows: Vec<_> = routes.iter().map(row).collect();
-        lines.push(printer::table(&["LOOK-UP ROUTE", "PRELOAD", ""], &rows));
+        lines.push(printer::table(&["LOOK-UP ROUTE", "PRELOAD", "PROXY", "LD.SO.PRELOAD", ""], &rows));
+        lines.push("in brackets: promised, and not tried here".into());
     }
     lines.join("\n")
 }
 
 fn row(route: &Route) -> Vec<String> {
-    let word = match (route.caught, route.expected) {
-        (None, _) => "not tried",
-        (Some(true), _) => "caught",
-        (Some(false), false) => "missed",
-        (Some(false), true) => "MISSED",
+    let word = |caught, promised| match (caught, promised) {
+        (None, true) => "(caught)".to_owned(),
+        (None, false) => "(missed)".to_owned(),
+        (Some(true), _) => "caught".to_owned(),
+        (Some(false), false) => "missed".to_owned(),
+        (Some(false), true) => "MISSED".to_owned(),
     };
-    vec![route.route.clone(), word.into(), route.note.clone()]
+    let (preload, proxy) =
+        (word(route.caught, route.expected), word(route.caught_by_proxy, route.promise.proxy));
+    vec![route.route.clone(), preload, proxy, word(None, route.promise.ld_so_preload), route.note.clone()]
 }
 
 fn finding(what: &'static str, found: Result<String, (Mark, String, &str)>) -> Finding {
@@ -248,11 +272,50 @@ fn glibc_needs(path: &Path) -> Option<u32> {
 }
 
 /// Runs the probe under the preload, if it is installed beside this program.
-fn probe(library: &Path) -> Option<Vec<Route>> {
+fn probe(library: &Path) -> Option<Probed> {
     let path = std::env::current_exe().ok()?.parent()?.join(PROBE);
     let output =
         Command::new(path).arg("--json").env("LD_PRELOAD", preload::variable(library)).output().ok()?;
-    serde_json::from_slice::<Probed>(&output.stdout).ok().map(|probed| probed.routes)
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// Adds what our library catches in the driver's place: runs the probe with it in front of the driver, if it lies beside
+/// the preload.
+fn with_proxy(mut routes: Vec<Route>, library: Option<&Path>) -> Vec<Route> {
+    let tried = || {
+        let place = library?.parent()?.join("proxy");
+        place.join("libcuda.so.1").exists().then_some(())?;
+        let mut search = place.into_os_string();
+        if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
+            search.push(":");
+            search.push(others);
+        }
+        let probe = std::env::current_exe().ok()?.parent()?.join(PROBE);
+        let mut command = Command::new(probe);
+        let output =
+            command.arg("--json").env_remove("LD_PRELOAD").env("LD_LIBRARY_PATH", search).output().ok()?;
+        serde_json::from_slice::<Probed>(&output.stdout).ok()
+    };
+    for (route, tried) in routes.iter_mut().zip(tried().into_iter().flat_map(|probed| probed.routes)) {
+        route.caught_by_proxy = tried.caught;
+    }
+    routes
+}
+
+/// Functions of this driver that are younger than our list of them.
+fn exports_finding(unlisted: Option<&[String]>) -> Finding {
+    let found = match unlisted {
+        None => {
+            Err((Mark::Warn, "not compared".to_owned(), "put weir-probe beside weir, and a driver in reach"))
+        }
+        Some([]) => Ok("every function that the driver exports is on our list".to_owned()),
+        Some(names) => Err((
+            Mark::Warn,
+            format!("{} functions of the driver are not on our list: {}", names.len(), names.join(", ")),
+            "update Weir: what these launch or allocate is not limited",
+        )),
+    };
+    finding("exports", found)
 }
 
 fn routes_finding(routes: Option<&[Route]>) -> Finding {
@@ -262,7 +325,10 @@ fn routes_finding(routes: Option<&[Route]>) -> Finding {
         None => Err((Mark::Warn, "not probed".to_owned(), "put weir-probe beside weir")),
         Some(routes) => match (
             count(routes, |route| route.caught == Some(true)),
-            count(routes, |route| route.caught.is_some_and(|caught| caught != route.expected)),
+            count(routes, |route| {
+                route.caught.is_some_and(|caught| caught != route.expected)
+                    || route.caught_by_proxy.is_some_and(|caught| caught != route.promise.proxy)
+            }),
             count(routes, |route| route.caught.is_none()),
         ) {
             (caught, 0, 0) => Ok(format!(

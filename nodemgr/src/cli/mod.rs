@@ -1,6 +1,7 @@
 //! The `weir` command: parse, wire, print. Results go to stdout, all talk to stderr.
 
 mod check;
+mod container_spec;
 mod doctor;
 mod explain;
 mod node;
@@ -55,6 +56,8 @@ enum Command {
     /// One document on stdout, with and without --json. Its field `schema` is the version of the document: it is raised
     /// when a field changes its meaning. Units are in the names: _ns, _us, _bytes, _percent, _permille, _ppm.
     Stats,
+    /// Print what a container needs to be a tenant: a CDI file, or flags for docker and podman
+    ContainerSpec(container_spec::Args),
     /// Check what this machine has and what it lacks
     Doctor,
     /// Check a configuration file
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Ps => ps::run(&context),
         Command::Set(args) => set::run(&context, &args),
         Command::Stats => stats::run(&context),
+        Command::ContainerSpec(args) => container_spec::run(&context, &args),
         Command::Doctor => doctor::run(&context),
         Command::Check(args) => check::run(&context, &args),
         Command::Explain(args) => explain::run(&context, &args),

@@ -37,7 +37,7 @@ fn the_table_says_what_the_headers_say() {
     let stale: Vec<_> = have.lines().filter(|line| !wanted.contains(line)).collect();
     assert!(
         missing.is_empty() && stale.is_empty(),
-        "the headers have:\n{}\nthe table has:\n{}\nhelp: WEIR_UPDATE=1 rewrites it",
+        "the headers have:\n{}\nthe table has:\n{}\nhelp: WEIR_UPDATE=1 rewrites it; then each `Unclassified` row wants a class of weir_abi::Class",
         missing.join("\n"),
         stale.join("\n")
     );

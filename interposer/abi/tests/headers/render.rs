@@ -7,13 +7,15 @@ use crate::ctypes;
 use crate::scan::Headers;
 use crate::symbols::Symbol;
 
-const HEAD: &str = "//! Every symbol that the drivers of CUDA 12 and 13 export: name, base name, version, stream flavour, plain symbol, arguments.
+const HEAD: &str = "//! Every symbol that the drivers of CUDA 12 and 13 export: name, base name, version, stream flavour, plain symbol,
+//! class, arguments.
 //!
 //! Written by `WEIR_UPDATE=1 cargo test -p weir-abi --test headers`, and held against NVIDIA's headers by the
-//! same test. One row is one symbol; all of them return `CUresult`.
+//! same test. One row is one symbol; all of them return `CUresult`. The class is ours (`weir_abi::Class`): a new symbol
+//! is written as `Unclassified`, which does not build until somebody has looked at it.
 
 /// Calls the macro of the given name once, with every row of the table:
-/// `symbol \"base\" version flavour plain (argument: type, ...);`, where `plain` is the symbol of the same
+/// `symbol \"base\" version flavour plain class (argument: type, ...);`, where `plain` is the symbol of the same
 /// function for the legacy default stream. The types are those of `weir_abi::types` and
 /// `std::ffi`, which the caller brings into scope.
 #[macro_export]
@@ -37,11 +39,18 @@ pub fn table(symbols: &BTreeMap<String, Symbol>, headers: &Headers) -> String {
             .iter()
             .map(|argument| format!("{}: {}", snake(&argument.name), headers.rust(&argument.kind, &ours)))
             .collect();
-        let (base, since, plain) = (&symbol.base, symbol.since, &symbol.plain);
-        writeln!(text, "            {name} \"{base}\" {since} {flavour} {plain} ({});", arguments.join(", "))
+        let (base, since, plain, class) = (&symbol.base, symbol.since, &symbol.plain, class(name));
+        let arguments = arguments.join(", ");
+        writeln!(text, "            {name} \"{base}\" {since} {flavour} {plain} {class} ({arguments});")
             .expect("writing to a string");
     }
     text + TAIL
+}
+
+/// The class that somebody gave the symbol.
+fn class(name: &str) -> String {
+    weir_abi::index_of(name)
+        .map_or_else(|| "Unclassified".to_owned(), |at| format!("{:?}", weir_abi::SYMBOLS[at].class))
 }
 
 /// `hStream` to `h_stream`, `ByteCount` to `byte_count`, `WidthInBytes` to `width_in_bytes`.

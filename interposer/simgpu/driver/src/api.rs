@@ -90,7 +90,7 @@ macro_rules! enter_as {
 }
 
 macro_rules! export {
-    ($($name:ident $base:literal $since:literal $stream:ident $plain:ident ($($argument:ident: $kind:ty),*);)*) => {
+    ($($name:ident $base:literal $since:literal $stream:ident $plain:ident $class:ident ($($argument:ident: $kind:ty),*);)*) => {
         /// The place of each symbol in the table.
         #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "variants are named as the symbols they number")]
         #[derive(Clone, Copy)]

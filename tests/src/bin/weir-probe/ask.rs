@@ -20,7 +20,7 @@ pub fn answer(name: &str, driver: Option<&Path>, out: &mut impl Write) -> ExitCo
     for symbol in &SYMBOLS {
         let found = match route.by {
             By::Call(look_up) => look_up(symbol),
-            By::CallWithFile(look_up) => {
+            By::CallWithFile(look_up) | By::CallWithDriver(look_up) => {
                 driver.ok_or_else(|| "no driver named".into()).and_then(|driver| look_up(symbol, driver))
             }
             By::Loader => Err("asked by the linked program".into()),

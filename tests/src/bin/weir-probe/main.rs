@@ -1,12 +1,15 @@
-//! Says for each way in which a program can look the driver's functions up, whether the preloaded library catches
-//! it. `weir doctor` runs this under the preload and prints the table; a story holds it against the promise.
+//! Says for each way in which a program can look the driver's functions up, whether our library catches it: preloaded
+//! by the environment or by `/etc/ld.so.preload`, or in the driver's place. `weir doctor` runs this and prints the table;
+//! stories hold it against the promise.
 //!
 //! Each route runs in a process of its own: one that crashes or never ends is only that route's answer.
 
 mod ask;
+mod exports;
 mod report;
 mod route;
 mod routes;
+mod scene;
 mod symbols;
 
 use std::io::Write;
@@ -14,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Which ways to the driver's functions does the preloaded library catch?
+/// Which ways to the driver's functions does our library catch?
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

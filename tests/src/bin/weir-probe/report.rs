@@ -1,15 +1,14 @@
 //! Runs every route and judges what it found.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::route;
-use crate::routes::{By, ROUTES, Route, World};
+use crate::exports;
+use crate::routes::{Mode, Promise, ROUTES};
+use crate::scene::Scene;
 
 /// The program that is linked to the driver, and the interposer that stands before or behind.
 const LINKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/linked"));
@@ -18,10 +17,14 @@ const NEXT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/next.so"));
 /// All routes, judged.
 #[derive(Serialize)]
 pub struct Report {
-    /// The libraries in `LD_PRELOAD`.
-    pub preload: Vec<PathBuf>,
+    /// How our library comes into this process; absent: not at all, or not so that it could be seen.
+    pub mode: Option<Mode>,
+    /// The libraries by which a route is caught.
+    pub ours: Vec<PathBuf>,
     /// The driver's file; absent: there is none, and no route could be tried.
     pub driver: Option<PathBuf>,
+    /// Functions that the driver exports and our list lacks; absent: the driver's file cannot be read.
+    pub unlisted: Option<Vec<String>>,
     /// The routes.
     pub routes: Vec<Judged>,
 }
@@ -31,10 +34,12 @@ pub struct Report {
 pub struct Judged {
     /// Its name.
     pub route: &'static str,
-    /// Whether all addresses lie in a preloaded library; absent: it could not be tried.
+    /// Whether all addresses lie in a library of ours, or none was found; absent: it could not be tried.
     pub caught: Option<bool>,
-    /// What is promised.
+    /// What this mode promises.
     pub expected: bool,
+    /// What each mode promises.
+    pub promise: Promise,
     /// Why.
     pub note: String,
 }
@@ -42,22 +47,19 @@ pub struct Judged {
 impl Report {
     /// Tries every route.
     pub fn take() -> Self {
-        let preload: Vec<_> = std::env::var("LD_PRELOAD")
-            .map(|list| list.split([':', ' ']).filter(|name| !name.is_empty()).map(PathBuf::from).collect())
-            .unwrap_or_default();
-        let driver = route::open(route::DRIVER, libc::RTLD_LOCAL).and_then(route::loaded);
-        let driver = driver.map(|(_, file)| file);
-        let routes = match (&driver, Kit::unpack()) {
-            (Ok(driver), Ok(kit)) => ROUTES.iter().map(|row| judge(row, &kit, driver, &preload)).collect(),
-            (Err(why), _) => ROUTES.iter().map(|row| untried(row, why)).collect(),
-            (_, Err(why)) => ROUTES.iter().map(|row| untried(row, &why.to_string())).collect(),
+        let scene = Scene::look();
+        let routes = match (&scene.named, Kit::unpack()) {
+            (Ok(_), Ok(kit)) => ROUTES.iter().map(|row| scene.judge(row, &kit)).collect(),
+            (Err(why), _) => ROUTES.iter().map(|row| scene.untried(row, why)).collect(),
+            (_, Err(why)) => ROUTES.iter().map(|row| scene.untried(row, &why.to_string())).collect(),
         };
-        Self { preload, driver: driver.ok(), routes }
+        let unlisted = scene.driver.as_deref().and_then(|file| exports::unlisted(file).ok());
+        Self { mode: scene.mode, ours: scene.ours, driver: scene.driver, unlisted, routes }
     }
 
-    /// Whether every route did as promised. Without a preload nothing is promised.
+    /// Whether every route did as promised. Without us nothing is promised.
     pub fn holds(&self) -> bool {
-        self.preload.is_empty() || self.routes.iter().all(|route| route.caught == Some(route.expected))
+        self.mode.is_none() || self.routes.iter().all(|route| route.caught == Some(route.expected))
     }
 
     /// One JSON document.
@@ -81,17 +83,14 @@ impl Report {
     }
 }
 
-fn untried(route: &Route, why: &str) -> Judged {
-    Judged { route: route.name, caught: None, expected: route.caught, note: why.into() }
-}
-
 /// Files that some routes need, as long as this lives.
-struct Kit {
+pub struct Kit {
     directory: tempfile::TempDir,
 }
 
 impl Kit {
-    fn unpack() -> io::Result<Self> {
+    /// Writes them.
+    pub fn unpack() -> io::Result<Self> {
         let kit = Self { directory: tempfile::tempdir()? };
         std::fs::write(kit.next(), NEXT)?;
         std::fs::write(kit.linked(), LINKED)?;
@@ -99,56 +98,13 @@ impl Kit {
         Ok(kit)
     }
 
-    fn next(&self) -> PathBuf {
+    /// The interposer.
+    pub fn next(&self) -> PathBuf {
         self.directory.path().join("next.so")
     }
 
-    fn linked(&self) -> PathBuf {
+    /// The linked program.
+    pub fn linked(&self) -> PathBuf {
         self.directory.path().join("linked")
     }
-}
-
-fn judge(route: &Route, kit: &Kit, driver: &Path, preload: &[PathBuf]) -> Judged {
-    let output = command(route, kit, driver, preload).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let output = match output {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Ok(output) => return untried(route, &format!("the asking process ended with {}", output.status)),
-        Err(error) => return untried(route, &error.to_string()),
-    };
-    let found: Vec<_> = output.lines().filter_map(|line| line.split_once(' ')).collect();
-    if let Some((name, why)) = found.iter().find_map(|(name, file)| Some((name, file.strip_prefix("- ")?))) {
-        return untried(route, &format!("{name}: {why}"));
-    }
-    let inside = |file: &str| preload.iter().any(|library| is_same_file(library, Path::new(file)));
-    let caught = !found.is_empty() && found.iter().all(|(_, file)| inside(file));
-    Judged { route: route.name, caught: Some(caught), expected: route.caught, note: route.note.into() }
-}
-
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
-}
-
-/// The process that asks by this route.
-fn command(route: &Route, kit: &Kit, driver: &Path, preload: &[PathBuf]) -> Command {
-    let mut command = match route.by {
-        By::Loader => Command::new(kit.linked()),
-        By::Call(_) | By::CallWithFile(_) => {
-            let mut command = Command::new("/proc/self/exe");
-            command.args(["--ask", route.name, "--driver"]).arg(driver);
-            command
-        }
-    };
-    let mut libraries: Vec<_> = preload.to_vec();
-    match route.world {
-        World::Same => return command,
-        World::Empty => {
-            command.env_clear();
-            return command;
-        }
-        World::PreloadBefore => libraries.insert(0, kit.next()),
-        World::PreloadBehind => libraries.push(kit.next()),
-    }
-    let names: Vec<_> = libraries.iter().map(|library| library.as_os_str()).collect();
-    command.env("LD_PRELOAD", names.join(&OsString::from(":")));
-    command
 }

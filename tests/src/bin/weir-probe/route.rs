@@ -72,8 +72,10 @@ pub fn by_namespace(symbol: &Symbol) -> Found {
     dlsym(non_null(handle)?, symbol.exported)
 }
 
-/// `dlvsym`. The driver's symbols have no versions, so a program that asks for one finds nothing without a
-/// preload; under it, it must not find the driver's function either.
+/// The name of the route below: the one that may lead nowhere and yet not past us.
+pub const BY_VERSION: &str = "dlvsym(handle)";
+
+/// `dlvsym`. The driver's symbols have no versions, so a program that asks for one finds nothing, with us or without.
 pub fn by_version(symbol: &Symbol) -> Found {
     let handle = open(DRIVER, libc::RTLD_LOCAL)?;
     // SAFETY: a handle from the loader and two C strings.

@@ -1,0 +1,175 @@
+//! The functions that a budget depends on and that have no hook, each with its reason; and the document that shows
+//! them beside the hooks (`docs/hooks.md`, rewritten by `WEIR_UPDATE=1 cargo test -p weir-interposer`).
+
+/// Reason, and the symbols that it stands for.
+const UNHOOKED: &[(&str, &[&str])] = &[
+    (
+        "CUDA 2's form for 32-bit addresses: a program for x86-64 has no use for it",
+        &[
+            "cuArray3DCreate",
+            "cuArrayCreate",
+            "cuDeviceTotalMem",
+            "cuMemAlloc",
+            "cuMemAllocPitch",
+            "cuMemFree",
+            "cuMemGetInfo",
+        ],
+    ),
+    (
+        "not yet: what a graph allocates is charged neither when the node is added nor when the graph runs",
+        &[
+            "cuDeviceGraphMemTrim",
+            "cuGraphAddMemAllocNode",
+            "cuGraphAddMemFreeNode",
+            "cuGraphAddNode",
+            "cuGraphAddNode_v2",
+            "cuGraphAddNode_v3",
+        ],
+    ),
+    (
+        "not yet: code and global variables of modules are charged to nobody",
+        &[
+            "cuLibraryLoadData",
+            "cuLibraryLoadFromFile",
+            "cuLibraryUnload",
+            "cuModuleLoad",
+            "cuModuleLoadData",
+            "cuModuleLoadDataEx",
+            "cuModuleLoadFatBinary",
+            "cuModuleUnload",
+        ],
+    ),
+    ("not yet: the device's heap, stacks and print buffer are charged to nobody", &["cuCtxSetLimit"]),
+    (
+        "not yet: a pool is charged what is allocated from it, not what it keeps",
+        &["cuMemPoolDestroy", "cuMemPoolTrimTo"],
+    ),
+    (
+        "not yet: sparse arrays hold their memory unseen once its handle is released",
+        &["cuMemMapArrayAsync", "cuMemMapArrayAsync_ptsz"],
+    ),
+    (
+        "for Direct3D's command lists, which are not on Linux",
+        &[
+            "cuStreamBeginCaptureToCig",
+            "cuStreamBeginCaptureToCig_ptsz",
+            "cuStreamEndCaptureToCig",
+            "cuStreamEndCaptureToCig_ptsz",
+        ],
+    ),
+    (
+        "makes nothing and switches nothing: a reference to a context that is known; its books close when it is destroyed, \
+         or with the process",
+        &["cuCtxAttach", "cuCtxDetach", "cuCtxFromGreenCtx"],
+    ),
+    (
+        "not yet: work in a part of the GPU is charged as if it had the whole",
+        &["cuGreenCtxDestroy", "cuGreenCtxStreamCreate"],
+    ),
+    ("its tables have neither names nor documentation: what they hold cannot be told", &["cuGetExportTable"]),
+    (
+        "a kernel found this way is asked for its name at its first launch",
+        &[
+            "cuKernelGetFunction",
+            "cuLibraryEnumerateKernels",
+            "cuLibraryGetUnifiedFunction",
+            "cuModuleEnumerateFunctions",
+        ],
+    ),
+];
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use weir_abi::{Class, SYMBOLS, Symbol, index_of};
+
+/// The document.
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hooks.md");
+
+fn row(symbol: &str) -> Option<&'static Symbol> {
+    SYMBOLS.get(index_of(symbol)?)
+}
+
+fn hooked() -> BTreeMap<&'static str, &'static str> {
+    super::DRIVER_HOOK_LINES.iter().copied().collect()
+}
+
+#[test]
+fn every_symbol_that_a_budget_depends_on_is_hooked_or_excepted_with_a_reason() {
+    let hooked = hooked();
+    let mut excepted = BTreeMap::new();
+    for (reason, symbol) in UNHOOKED.iter().flat_map(|(reason, list)| list.iter().map(move |s| (reason, *s)))
+    {
+        assert!(row(symbol).is_some_and(|row| row.class.is_enforced()), "{symbol} needs no exception");
+        assert!(!hooked.contains_key(symbol), "{symbol} has a hook");
+        assert!(excepted.insert(symbol, reason).is_none(), "{symbol} is excepted twice");
+    }
+    let holes: Vec<_> = SYMBOLS
+        .iter()
+        .filter(|row| row.class.is_enforced())
+        .filter(|row| !hooked.contains_key(row.name) && !excepted.contains_key(row.name))
+        .map(|row| format!("{} ({:?})", row.name, row.class))
+        .collect();
+    assert!(holes.is_empty(), "neither hooked nor excepted in UNHOOKED: {holes:#?}");
+}
+
+#[test]
+fn what_is_hooked_has_a_class_that_says_why() {
+    let neutral: Vec<_> = hooked()
+        .into_keys()
+        .filter(|symbol| row(symbol).is_none_or(|row| row.class == Class::Neutral))
+        .collect();
+    assert!(neutral.is_empty(), "hooked, and yet neutral: {neutral:?}");
+}
+
+#[test]
+fn the_document_lists_every_hook_and_every_exception() {
+    let wanted = document();
+    if std::env::var_os("WEIR_UPDATE").is_some() {
+        assert!(std::fs::write(DOCUMENT, &wanted).is_ok(), "{DOCUMENT} cannot be written");
+    }
+    let have = std::fs::read_to_string(DOCUMENT).unwrap_or_default();
+    assert!(
+        have == wanted,
+        "docs/hooks.md is stale\nhelp: WEIR_UPDATE=1 cargo test -p weir-interposer rewrites it"
+    );
+}
+
+const HEAD: &str = "# Hooks
+
+Which functions of the driver Weir stands in for, and which it does not, of all that the drivers of CUDA 12 and 13
+export. Written by `WEIR_UPDATE=1 cargo test -p weir-interposer` and held against the code by the same test.
+
+## Classes
+
+Every exported function has a class (`interposer/abi/src/table.rs`). In the classes marked * a function without a hook
+is a hole in a budget: it has a hook or stands below as an exception, or the test fails.
+
+| class | functions | hooked | what it is |
+| --- | --- | --- | --- |
+";
+
+fn document() -> String {
+    let (hooked, mut text) = (hooked(), HEAD.to_owned());
+    for (class, line) in Class::ALL {
+        let of_class = || SYMBOLS.iter().filter(|row| row.class == *class);
+        let with_hook = of_class().filter(|row| hooked.contains_key(row.name)).count();
+        let mark = if class.is_enforced() { "*" } else { "" };
+        let _ =
+            writeln!(text, "| {class:?}{mark} | {} | {with_hook} | {} |", of_class().count(), line.trim());
+    }
+    text += "\n## Hooks of the driver\n\n| function | class | what its hook does |\n| --- | --- | --- |\n";
+    for (symbol, line) in super::DRIVER_HOOK_LINES {
+        let class = row(symbol).map_or(Class::Neutral, |row| row.class);
+        let _ = writeln!(text, "| `{symbol}` | {class:?} | {} |", line.trim());
+    }
+    text += "\nOf NVML: ";
+    let nvml = super::nvml::NVML_HOOKS.iter().map(|hook| format!("`{}`", hook.symbol.to_string_lossy()));
+    text += &nvml.collect::<Vec<_>>().join(", ");
+    text += " answer with the tenant's budget and use.\n\n## Exceptions\n\n| functions | why they have no hook |\n| --- | --- |\n";
+    for (reason, symbols) in UNHOOKED {
+        let names: Vec<_> = symbols.iter().map(|symbol| format!("`{symbol}`")).collect();
+        let _ = writeln!(text, "| {} | {reason} |", names.join(", "));
+    }
+    text
+}

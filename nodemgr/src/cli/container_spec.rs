@@ -1,0 +1,245 @@
+//! `weir container-spec`: what a container needs to be a tenant, as a file for the Container Device Interface (CDI,
+//! <https://github.com/cncf-tags/container-device-interface>), or as flags for `docker run` and `podman run`.
+//!
+//! The container gets the tenant's own directory, the library, and one line that has it loaded; nothing of the node
+//! manager's.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::{Context, preload, printer};
+use crate::codes;
+use crate::control::{Client, Stats, TenantStats};
+use crate::fault::Fault;
+
+/// The oldest version of CDI with all that is used here: names of devices that begin with a digit.
+const CDI_VERSION: &str = "0.5.0";
+
+/// Vendor and class of our devices.
+const KIND: &str = "weir/tenant";
+
+/// Where the library looks for the tenant's socket.
+const TENANT: &str = "/run/weir/tenant";
+
+/// Where the library lies in a container; `ld.so.preload` beside it has this line.
+const LIBRARY: &str = "/run/weir/libweir.so";
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The tenant: it lives as long as its `weir run`, or any process of it
+    tenant: String,
+    /// How the library gets into the container's programs
+    #[arg(long, value_enum, default_value_t = Way::LdSoPreload)]
+    way: Way,
+    /// Print flags for `docker run` and `podman run` instead
+    #[arg(long)]
+    flags: bool,
+    /// The library that enforces the budget [default: libweir.so beside this program]
+    #[arg(long, value_name = "PATH")]
+    preload: Option<PathBuf>,
+}
+
+/// How the library gets into a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    /// Mounted at /etc/ld.so.preload: programs with an empty environment too
+    LdSoPreload,
+    /// The variable LD_PRELOAD
+    Preload,
+}
+
+/// A file for CDI.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    cdi_version: &'static str,
+    kind: &'static str,
+    devices: [Device; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Device {
+    name: String,
+    container_edits: Edits,
+}
+
+/// What changes in the container.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Edits {
+    env: Vec<String>,
+    mounts: Vec<Mount>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    device_nodes: Vec<Node>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Mount {
+    host_path: PathBuf,
+    container_path: &'static str,
+    options: [&'static str; 4],
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Node {
+    path: PathBuf,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
+    let place = context.place()?;
+    let stats = Client::connect(&place)?.stats()?;
+    let tenant = find(&stats, &args.tenant)?;
+    let library = preload::find(args.preload.as_deref())?;
+    let uuids: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
+    let nodes = if stats.node.simulated { Vec::new() } else { device_nodes(&uuids) };
+    let edits = edits(place.tenant_dir(&tenant.name), &library, args.way, &uuids, nodes)?;
+    if args.flags {
+        printer::data(flags(&edits).join(" "));
+    } else {
+        let device = Device { name: tenant.name.clone(), container_edits: edits };
+        printer::json(&Spec { cdi_version: CDI_VERSION, kind: KIND, devices: [device] });
+        let name = &tenant.name;
+        printer::talk(format_args!(
+            "weir: put this into /etc/cdi/weir-{name}.json, then: podman run --device {KIND}={name} ...\n\
+             weir: or without CDI: docker run $(weir container-spec {name} --flags) ..."
+        ));
+    }
+    printer::talk(if stats.node.simulated {
+        format!(
+            "weir: {}: mount its libraries and its directory into the container yourself",
+            printer::SIMULATED
+        )
+    } else {
+        "weir: the driver's libraries come by NVIDIA's own toolkit: --device nvidia.com/gpu=UUID, or --gpus"
+            .into()
+    });
+    Ok(0)
+}
+
+/// The tenant of this name, if CDI can name it.
+fn find<'a>(stats: &'a Stats, name: &str) -> Result<&'a TenantStats, Fault> {
+    let Some(tenant) = stats.tenants.iter().find(|tenant| tenant.name == name) else {
+        let help = format!("start it: weir run --name {name} ... -- podman run --device {KIND}={name} ...");
+        return Err(Fault::new(&codes::TENANT_UNKNOWN, format!("there is no tenant `{name}`"), help));
+    };
+    if !name.ends_with(|last: char| last.is_ascii_alphanumeric()) {
+        let message = format!("`{name}` cannot be a CDI device: its name must end in a letter or digit");
+        return Err(Fault::new(&codes::NAME, message, "give the tenant another name"));
+    }
+    Ok(tenant)
+}
+
+fn edits(
+    tenant_dir: PathBuf,
+    library: &Path,
+    way: Way,
+    uuids: &[String],
+    device_nodes: Vec<Node>,
+) -> Result<Edits, Fault> {
+    let mount = |host_path: PathBuf, container_path| {
+        // Sockets are reached through a read-only mount too.
+        Mount { host_path, container_path, options: ["ro", "nosuid", "nodev", "bind"] }
+    };
+    let mut edits = Edits {
+        env: vec![format!("CUDA_VISIBLE_DEVICES={}", uuids.join(","))],
+        mounts: vec![mount(tenant_dir, TENANT), mount(library.to_path_buf(), LIBRARY)],
+        device_nodes,
+    };
+    match way {
+        Way::Preload => edits.env.push(format!("LD_PRELOAD={LIBRARY}")),
+        Way::LdSoPreload => {
+            let line = library.with_file_name("ld.so.preload");
+            if !std::fs::read_to_string(&line).is_ok_and(|text| text.trim() == LIBRARY) {
+                let message = format!("`{}` does not say `{LIBRARY}`", line.display());
+                return Err(Fault::new(
+                    &codes::PRELOAD,
+                    message,
+                    "install it beside libweir.so, or use --way preload",
+                ));
+            }
+            edits.mounts.push(mount(line, "/etc/ld.so.preload"));
+        }
+    }
+    Ok(edits)
+}
+
+/// The kernel driver's nodes for these GPUs, as far as they are there.
+fn device_nodes(uuids: &[String]) -> Vec<Node> {
+    let common = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"].map(str::to_owned);
+    let cards = std::fs::read_dir("/proc/driver/nvidia/gpus").into_iter().flatten().flatten();
+    let cards = cards.filter_map(|card| std::fs::read_to_string(card.path().join("information")).ok());
+    let minors = cards.filter_map(|card| minor(&card, uuids)).map(|minor| format!("nvidia{minor}"));
+    let paths = common.into_iter().chain(minors).map(|name| Path::new("/dev").join(name));
+    paths.filter(|path| path.exists()).map(|path| Node { path }).collect()
+}
+
+/// The number of a card's device node, if the card is one of these; from `/proc/driver/nvidia/gpus/*/information`.
+fn minor(information: &str, uuids: &[String]) -> Option<u32> {
+    let field = |name: &str| information.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let uuid = field("GPU UUID:")?;
+    uuids.iter().any(|wanted| wanted == uuid).then(|| field("Device Minor:")?.parse().ok()).flatten()
+}
+
+/// The same for `docker run` and `podman run`, each fit for a shell.
+fn flags(edits: &Edits) -> Vec<String> {
+    let env = edits.env.iter().map(|line| format!("--env={line}"));
+    let mounts = edits.mounts.iter().map(|mount| {
+        format!(
+            "--mount=type=bind,source={},target={},readonly",
+            mount.host_path.display(),
+            mount.container_path
+        )
+    });
+    let nodes = edits.device_nodes.iter().map(|node| format!("--device={}", node.path.display()));
+    env.chain(mounts).chain(nodes).map(|flag| quoted(&flag)).collect()
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(way: Way, library: &Path) -> Result<Edits, Fault> {
+        let nodes = vec![Node { path: "/dev/nvidia3".into() }];
+        edits("/run/weir/tenants/web".into(), library, way, &["GPU-1".into(), "GPU-2".into()], nodes)
+    }
+
+    #[test]
+    fn by_the_variable_a_container_gets_two_mounts_and_two_variables() {
+        let edits = example(Way::Preload, Path::new("/opt/my weir/libweir.so")).expect("nothing to look up");
+        assert_eq!(edits.env, ["CUDA_VISIBLE_DEVICES=GPU-1,GPU-2", "LD_PRELOAD=/run/weir/libweir.so"]);
+        assert_eq!(
+            flags(&edits)[2..],
+            [
+                "--mount=type=bind,source=/run/weir/tenants/web,target=/run/weir/tenant,readonly",
+                "'--mount=type=bind,source=/opt/my weir/libweir.so,target=/run/weir/libweir.so,readonly'",
+                "--device=/dev/nvidia3",
+            ]
+        );
+    }
+
+    #[test]
+    fn by_the_file_the_file_must_be_there_and_name_the_library() {
+        let beside = tempfile::tempdir().expect("a temporary directory");
+        let library = beside.path().join("libweir.so");
+        assert!(example(Way::LdSoPreload, &library).is_err());
+        std::fs::write(beside.path().join("ld.so.preload"), "/run/weir/libweir.so\n").expect("a file in it");
+        let mounts = example(Way::LdSoPreload, &library).expect("it is there").mounts;
+        assert_eq!(mounts.last().map(|mount| mount.container_path), Some("/etc/ld.so.preload"));
+    }
+
+    #[test]
+    fn a_cards_node_is_found_by_its_uuid() {
+        let card = "Model: \t\t NVIDIA A100\nGPU UUID: \t GPU-2\nDevice Minor: \t 5\n";
+        assert_eq!(minor(card, &["GPU-1".into(), "GPU-2".into()]), Some(5));
+        assert_eq!(minor(card, &["GPU-1".into()]), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! F11: other libraries that are preloaded before or after ours, and programs with an allocator of their own.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use weir_tests::life::Workshop;
+use weir_tests::program::{Finished, Program};
+use weir_tests::simgpu::SimGpu;
+
+use super::{alone, gpu};
+
+const ANSWER: [&str; 2] = ["launched 100 allocated 0 freed 0", "absent 0"];
+
+/// A program under `weir run`, with another library before or behind ours.
+fn beside(gpu: &SimGpu, program: &Path, other: &Path, before: bool) -> Finished {
+    let ours = gpu.dist().preload();
+    let order = if before { [other, ours.as_path()] } else { [ours.as_path(), other] };
+    let both = order.map(|library| library.as_os_str().to_owned()).join(&OsString::from(":"));
+    // `weir run` puts ours first; whoever wants it otherwise says so behind it.
+    let mut assignment = OsString::from("LD_PRELOAD=");
+    assignment.push(both);
+    alone(gpu, Path::new("env")).arg(assignment).arg(program).run().well()
+}
+
+#[track_caller]
+fn assert_all_is_counted(ended: &Finished) {
+    assert_eq!(ended.summary()["calls"]["cuLaunchKernel"], 100, "each launch went by the gate");
+}
+
+#[test]
+fn an_allocator_that_looks_functions_up_whenever_it_is_called_works_before_and_behind_us() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let (program, malloc) = (workshop.life("plain"), workshop.preload("malloc"));
+    for before in [true, false] {
+        let ended = beside(&gpu, &program, &malloc, before);
+        assert_eq!(ended.stdout, ANSWER, "before: {before}");
+        assert_all_is_counted(&ended);
+    }
+}
+
+#[test]
+fn a_profiler_in_a_linked_program_sees_each_launch_and_so_do_we_before_and_behind_it() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let (program, profiler) = (linked(&workshop, &gpu), workshop.preload("profiler"));
+    for before in [true, false] {
+        let ended = beside(&gpu, &program, &profiler, before);
+        assert!(ended.stderr.contains("profiler saw 100 launches"), "before: {before}\n{}", ended.stderr);
+        assert_all_is_counted(&ended);
+    }
+}
+
+/// A program that is linked to the driver and launches a hundred times.
+fn linked(workshop: &Workshop, gpu: &SimGpu) -> std::path::PathBuf {
+    let text = "#include <stdio.h>\n\
+        int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuModuleLoadData(void **, const char *);\n\
+        int cuModuleGetFunction(void **, void *, const char *), cuLaunchKernel(void *, int, int, int, int, int, int, int, void *, void *, void *);\n\
+        int main(void) { void *c, *m, *f; int bad = cuInit(0) | cuDevicePrimaryCtxRetain(&c, 0); bad |= cuCtxSetCurrent(c);\n\
+        bad |= cuModuleLoadData(&m, \".version 7.0\\n.target sm_80\\n.address_size 64\\n.visible .entry nothing()\\n{\\n\\tret;\\n}\\n\");\n\
+        bad |= cuModuleGetFunction(&f, m, \"nothing\");\n\
+        for (int at = 0; at < 100; at++) bad |= cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);\n\
+        return bad; }\n";
+    let source = workshop.dir().join("linked.c");
+    std::fs::write(&source, text).expect("a file in it");
+    let (out, driver) = (workshop.dir().join("linked"), gpu.dist().simgpu().join("libcuda.so.1"));
+    let driver = driver.to_str().expect("a plain path");
+    weir_tests::compile::c(&[driver, "-Wl,--allow-shlib-undefined"], &source, &out);
+    out
+}
+
+#[test]
+fn another_library_that_hooks_dlsym_itself_works_before_and_behind_us() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let (program, dlsym) = (workshop.life("plain"), workshop.preload("dlsym"));
+    let behind = beside(&gpu, &program, &dlsym, false);
+    assert_eq!(behind.stdout, ANSWER);
+    assert_all_is_counted(&behind);
+    // In front it answers the program from the C library, past us: `weir run` puts ours in front.
+    assert_eq!(beside(&gpu, &program, &dlsym, true).stdout, ANSWER);
+}
+
+#[test]
+fn weir_run_puts_our_library_before_those_that_are_there_already() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let ended =
+        alone(&gpu, &workshop.life("plain")).env("LD_PRELOAD", workshop.preload("dlsym")).run().well();
+    assert_eq!(ended.stdout, ANSWER);
+    assert_all_is_counted(&ended);
+}
+
+#[test]
+fn an_allocator_inside_of_the_program_that_looks_functions_up_while_it_starts_does_not_meet_itself() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let program = workshop.life("own_malloc");
+    assert_eq!(Program::bare(&gpu, &program).run().well().stdout, ANSWER);
+    let ended = alone(&gpu, &program).run().well();
+    assert_eq!(ended.stdout, ANSWER);
+    assert_all_is_counted(&ended);
+}

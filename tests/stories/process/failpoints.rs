@@ -1,0 +1,101 @@
+//! F10: a fault of ours in every hook. The program lives, each call reaches the driver and its answer the program, and
+//! the process is shown as degraded.
+
+use std::collections::BTreeSet;
+
+use weir_tests::life::Workshop;
+use weir_tests::node::Node;
+use weir_tests::program::{Finished, Program};
+use weir_tests::simgpu::SimGpu;
+
+use super::{gpu, managed, node, null_driver};
+
+/// The document that lists every hook; a test of the interposer holds it against the code.
+const HOOKS: &str = include_str!("../../../docs/hooks.md");
+
+/// What the null driver answers: a number that nobody else answers, so that it was the driver.
+const FIRST_CODE: usize = 1000;
+
+/// Every hooked function, without the driver's own start.
+fn hooked() -> Vec<&'static str> {
+    let section =
+        HOOKS.split("## ").find(|section| section.starts_with("Hooks of the driver")).expect("a list");
+    let quoted = section.lines().flat_map(|line| {
+        let cells = if line.starts_with('|') { 1 } else { usize::MAX }; // the first column; all of a sentence
+        line.split('`').skip(1).step_by(2).take(cells)
+    });
+    quoted.filter(|name| *name != "cuInit").collect()
+}
+
+fn code_of(symbol: &str) -> usize {
+    match symbol {
+        "cuGetProcAddress" | "cuGetProcAddress_v2" => 0, // what it would hand out is only looked at after a success
+        _ => weir_abi::index_of(symbol).map_or(0, |at| FIRST_CODE + at),
+    }
+}
+
+/// What it came to.
+struct Touched {
+    ended: Finished,
+    state: String,
+    struck: BTreeSet<String>,
+}
+
+/// Calls every hooked function, with faults of ours at the places named.
+fn touch_everything(gpu: &SimGpu, node: &Node<'_>, places: &str) -> Touched {
+    let workshop = Workshop::default();
+    let search = null_driver(&workshop, gpu, node, code_of);
+    let program = managed(gpu, node, &workshop.life("touch")).args(hooked());
+    let program = Program::env(program, "LD_LIBRARY_PATH", search)
+        .env("WEIR_PRELOAD", gpu.dist().failpoints())
+        .env("WEIR_FAILPOINT", places);
+    let mut running = program.start();
+    while running.next_line().expect("it lives") != "done" {}
+    let state = node.tenant("life").map_or_else(String::new, |tenant| tenant.state);
+    let ended = running.finish().well();
+    let at_each = ended.stderr.lines().filter_map(|line| line.strip_prefix("failpoint in "));
+    let struck = at_each.map(str::to_owned).collect();
+    Touched { ended, state, struck }
+}
+
+fn assert_every_call_reached_the_driver(ended: &Finished) {
+    for (line, symbol) in ended.stdout.iter().zip(hooked()) {
+        let expected = format!("{symbol} {}", code_of(symbol));
+        assert_eq!(*line, expected, "the driver's answer, as it was");
+    }
+}
+
+#[test]
+fn a_fault_of_ours_before_the_driver_is_called_lets_the_call_pass_in_every_hook() {
+    let gpu = gpu();
+    let node = node(&gpu);
+    let touched = touch_everything(&gpu, &node, "1");
+    assert_every_call_reached_the_driver(&touched.ended);
+    let spared: Vec<_> = hooked().into_iter().filter(|symbol| !touched.struck.contains(*symbol)).collect();
+    assert!(spared.is_empty(), "no fault was tried in {spared:?}");
+    assert_eq!(touched.state, "degraded");
+    assert!(touched.ended.stderr.contains("passed unenforced, the process is shown as degraded"));
+}
+
+#[test]
+fn a_fault_of_ours_after_the_driver_was_called_leaves_its_answer_alone() {
+    let gpu = gpu();
+    let node = node(&gpu);
+    let touched = touch_everything(&gpu, &node, "2");
+    assert_every_call_reached_the_driver(&touched.ended);
+    assert!(touched.struck.len() > 30, "{:?}", touched.struck);
+    assert_eq!(touched.state, "degraded");
+}
+
+#[test]
+fn a_fault_of_ours_while_attaching_is_said_and_the_program_runs_as_if_nobody_had_answered() {
+    let gpu = gpu();
+    let node = node(&gpu);
+    let touched = touch_everything(&gpu, &node, "cuInit:1");
+    assert_every_call_reached_the_driver(&touched.ended);
+    assert!(
+        touched.ended.stderr.contains("runs WITHOUT limits: a fault in libweir.so"),
+        "{}",
+        touched.ended.stderr
+    );
+}
