@@ -4,7 +4,7 @@
 //! the legacy stream except behind a launch of the application's own there. [`Relaxed`] wraps those that could break a
 //! capture elsewhere.
 
-use std::ffi::{c_char, c_float, c_int, c_uint};
+use std::ffi::{c_char, c_float, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use weir_abi::CUresult;
@@ -16,7 +16,7 @@ macro_rules! driver_calls {
         $(
             $(#[$doc])*
             pub fn $name($($arg: $kind),*) -> CUresult {
-                static ADDRESS: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
+                static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 const SYMBOL: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($symbol), "\0").as_bytes()) { Ok(name) => name, Err(_) => c"" };
                 let mut address = ADDRESS.load(Ordering::Acquire);
@@ -27,7 +27,7 @@ macro_rules! driver_calls {
                 }
                 // SAFETY: the driver's symbol of this name has this type (checked against its headers by
                 // weir-abi's tests); callers pass handles of the driver and pointers to live places.
-                unsafe { std::mem::transmute::<*mut std::ffi::c_void, weir_abi::fns::$symbol>(address)($($arg),*) }
+                unsafe { std::mem::transmute::<*mut c_void, weir_abi::fns::$symbol>(address)($($arg),*) }
             }
         )*
     };
@@ -64,6 +64,12 @@ driver_calls! {
     fn function_name = cuFuncGetName(name: *mut *const c_char, function: CUfunction);
     /// The name of a context-independent kernel.
     fn kernel_name = cuKernelGetName(name: *mut *const c_char, kernel: CUkernel);
+    /// The pool that serves a device's allocations in stream order.
+    fn current_pool = cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+    /// A device's own pool.
+    fn default_pool = cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+    /// One of a pool's figures.
+    fn pool_attribute = cuMemPoolGetAttribute(pool: CUmemoryPool, which: CUmemPool_attribute, value: *mut c_void);
     /// A graph's nodes.
     fn graph_nodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     /// What a graph node is.
@@ -78,7 +84,7 @@ driver_calls! {
 
 /// The driver's handle behind a number that the core keeps.
 #[allow(clippy::cast_possible_truncation, reason = "x86-64 only: the number was a pointer")]
-pub fn handle(number: u64) -> *mut std::ffi::c_void {
+pub fn handle(number: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(number as usize)
 }
 

@@ -4,6 +4,7 @@
 
 pub mod dist;
 pub mod looping;
+pub mod memory;
 pub mod node;
 pub mod program;
 pub mod said;

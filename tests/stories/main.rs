@@ -6,6 +6,7 @@ mod clients;
 mod faults;
 mod kill;
 mod memory;
+mod memory_pools;
 mod preload;
 mod probe;
 mod resize;
@@ -18,6 +19,9 @@ use weir_tests::simgpu::SimGpu;
 
 /// The loop client of this build.
 const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
+
+/// The client that gets and gives back memory as it is told.
+const MEMORY: &str = env!("CARGO_BIN_EXE_weir-memory");
 
 /// The program that calls everything of this build.
 const SWEEP: &str = env!("CARGO_BIN_EXE_weir-sweep");

@@ -13,5 +13,6 @@ pub mod flight;
 pub mod gate;
 pub mod ledger;
 pub mod lock;
+pub mod pool;
 pub mod price;
 pub mod purse;

@@ -96,8 +96,8 @@ pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUr
 }
 
 fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {
-    for (_, entry) in held {
-        client.give_back(entry);
+    for (handle, entry) in held {
+        client.give_back(handle, entry);
     }
     for gpu in &client.gpus {
         gpu.forget_context(context);

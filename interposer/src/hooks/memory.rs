@@ -2,7 +2,7 @@
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_core::ledger::{Entry, Reservation};
+use weir_core::ledger::{Entry, Owner, Reservation};
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
@@ -21,34 +21,23 @@ const PITCH: u64 = 512;
 pub struct Ask {
     bytes: Bytes,
     kind: MemoryKind,
-    stream: Option<Stream>,
 }
 
 impl Ask {
     /// Linear memory.
     pub fn plain(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain, stream: None }
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain }
     }
 
     /// Rows, each padded by the driver.
     pub fn pitched(width: usize, height: usize) -> Self {
         let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
-        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain, stream: None }
+        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain }
     }
 
     /// Managed memory, which may live on the device.
     pub fn managed(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed, stream: None }
-    }
-
-    /// Memory from a pool.
-    pub fn pooled(bytes: usize, stream: Stream) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Pool, stream: Some(stream) }
-    }
-
-    /// In a stream that captures, the call makes a node of a graph; nothing is allocated now.
-    fn is_captured(&self) -> bool {
-        self.stream.is_some_and(captures)
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed }
     }
 
     /// A one- or two-dimensional array.
@@ -58,7 +47,7 @@ impl Ask {
             elements(&[d.width as u64, d.height as u64])
                 .saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array, stream: None }
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
     }
 
     /// An array of up to three dimensions, with `levels` that halve.
@@ -72,7 +61,7 @@ impl Ask {
             let sum = (0..levels.clamp(1, 32)).fold(0u64, |sum, n| sum.saturating_add(level(n)));
             sum.saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array, stream: None }
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
     }
 }
 
@@ -121,9 +110,6 @@ pub fn allocate<H: Handle>(
         |client| {
             let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
             count(current.gpu, counted);
-            if ask.is_captured() {
-                return Ok(None);
-            }
             let reservation = reserve(client, current.gpu, ask.kind, ask.bytes)?;
             Ok(Some((current, reservation)))
         },
@@ -146,7 +132,13 @@ pub fn reserve(
     bytes: Bytes,
 ) -> Result<Reservation<'static>, CUresult> {
     let limit = gpu.grant.read().memory_limit;
-    Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit).ok_or_else(|| {
+    let take = || Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit);
+    // What pools have given back without a wait that we saw is asked for before anybody is refused.
+    let taken = take().or_else(|| {
+        client.pools.look(client);
+        take()
+    });
+    taken.ok_or_else(|| {
         REFUSED.say(|| {
             let help = if client.standalone {
                 "start it again with a larger --memory".into()
@@ -164,7 +156,8 @@ static REFUSED: Once = Once::new();
 
 fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, reservation: Reservation<'_>) {
     let bytes = reservation.commit();
-    let entry = Entry { bytes, kind, gpu: current.gpu.index, context: current.context.handle };
+    let owner = Owner::Context(current.context.handle);
+    let entry = Entry { bytes, kind, gpu: current.gpu.index, owner };
     client.remember(key, entry);
 }
 
@@ -185,7 +178,7 @@ pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresu
         |client, entry, result| {
             let Some(entry) = entry else { return };
             if result == CUDA_SUCCESS {
-                client.give_back(entry);
+                client.give_back(key, entry);
             } else {
                 client.remember(key, entry); // still held
             }
@@ -210,7 +203,8 @@ pub fn free_async(counted: usize, key: u64, stream: Stream, call: impl FnOnce() 
     free(counted, key, call)
 }
 
-fn captures(stream: Stream) -> bool {
+/// Whether the call makes a node of a graph: nothing is allocated now.
+pub fn captures(stream: Stream) -> bool {
     CAPTURES.load(Ordering::Relaxed) > 0 && stream.is_capturing()
 }
 

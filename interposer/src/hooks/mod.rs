@@ -12,6 +12,7 @@ mod launch;
 mod memory;
 mod names;
 mod nvml;
+mod pool;
 mod sample;
 mod sync;
 mod view;
@@ -19,6 +20,7 @@ mod vmm;
 
 pub use graph::GraphPrices;
 pub use launch::put_mark;
+pub use pool::{Pools, piece_freed};
 pub use vmm::VirtualMemory;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -296,6 +298,8 @@ driver_hooks! {
     fn cuCtxSynchronize() = |call| sync::context(None, call);
     /// What is in flight in the context is done.
     fn cuCtxSynchronize_v2(context: CUcontext) = |call| sync::context(Some(context), call);
+    /// Pools may have given memory back.
+    fn cuEventSynchronize(event: CUevent) = |call| sync::event(call);
     /// The stream is no place for marks any more.
     fn cuStreamDestroy_v2(stream: CUstream) = |call| sync::stream_gone(stream, call);
     /// The stream is no place for marks any more.
@@ -314,24 +318,30 @@ driver_hooks! {
     /// Charges the bytes as managed memory.
     fn cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint)
         = |call| memory::allocate(memory_call!(cuMemAllocManaged), memory::Ask::managed(bytes), out, call);
-    /// Charges the bytes as pool memory.
+    /// Charges what the device's pool grows by.
     fn cuMemAllocAsync(out: *mut CUdeviceptr, bytes: usize, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocAsync), memory::Ask::pooled(bytes, Stream::legacy(stream)), out, call);
+        = |call| pool::allocate(memory_call!(cuMemAllocAsync), bytes, pool::From::Current, Stream::legacy(stream), out, call);
     /// As above; the null stream is the thread's own.
     fn cuMemAllocAsync_ptsz(out: *mut CUdeviceptr, bytes: usize, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocAsync_ptsz), memory::Ask::pooled(bytes, Stream::per_thread(stream)), out, call);
-    /// Charges the bytes as pool memory.
+        = |call| pool::allocate(memory_call!(cuMemAllocAsync_ptsz), bytes, pool::From::Current, Stream::per_thread(stream), out, call);
+    /// Charges what the pool grows by.
     fn cuMemAllocFromPoolAsync(out: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync), memory::Ask::pooled(bytes, Stream::legacy(stream)), out, call);
+        = |call| pool::allocate(memory_call!(cuMemAllocFromPoolAsync), bytes, pool::From::Named(pool), Stream::legacy(stream), out, call);
     /// As above; the null stream is the thread's own.
     fn cuMemAllocFromPoolAsync_ptsz(out: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync_ptsz), memory::Ask::pooled(bytes, Stream::per_thread(stream)), out, call);
+        = |call| pool::allocate(memory_call!(cuMemAllocFromPoolAsync_ptsz), bytes, pool::From::Named(pool), Stream::per_thread(stream), out, call);
     /// Gives back what the pointer held.
     fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream)
         = |call| memory::free_async(memory_call!(cuMemFreeAsync), pointer, Stream::legacy(stream), call);
     /// As above; the null stream is the thread's own.
     fn cuMemFreeAsync_ptsz(pointer: CUdeviceptr, stream: CUstream)
         = |call| memory::free_async(memory_call!(cuMemFreeAsync_ptsz), pointer, Stream::per_thread(stream), call);
+    /// Makes a pool known.
+    fn cuMemPoolCreate(pool: *mut CUmemoryPool, props: *const CUmemPoolProps) = |call| pool::create(pool, props, call);
+    /// What the pool had reserved is given back with its last piece.
+    fn cuMemPoolDestroy(pool: CUmemoryPool) = |call| pool::destroy(pool, call);
+    /// What pools have reserved is read anew.
+    fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) = |call| pool::trim(call);
     /// Charges the array's elements.
     fn cuArrayCreate_v2(out: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR)
         = |call| memory::allocate(memory_call!(cuArrayCreate_v2), memory::Ask::array(descriptor), out, call);

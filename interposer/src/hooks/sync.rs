@@ -3,7 +3,7 @@
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
 
-use super::capture;
+use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::Client;
@@ -30,12 +30,18 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
             Ok(current.map(|current| (current, current.context.flight.snapshot(stream.map(Stream::key)))))
         },
         call,
-        |_, before, result| {
+        |client, before, result| {
             if let (Some((current, before)), CUDA_SUCCESS) = (before, result) {
                 current.context.flight.drained(&before, current.gpu.slot());
+                pool::after_wait(client);
             }
         },
     )
+}
+
+/// A wait for an event. Of the streams nothing is concluded; pools may give memory back.
+pub fn event(call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(|_| Ok(()), call, |client, (), _| pool::after_wait(client))
 }
 
 /// A stream is about to go: nothing of ours may be put there any more, whatever context is current.

@@ -4,13 +4,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering};
 
 use weir_abi::types::*;
-use weir_core::ledger::{Entry, Ledger};
+use weir_core::ledger::{Entry, Ledger, Owner};
 use weir_core::lock::Lock;
 use weir_core::price::Book;
 
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{GraphPrices, VirtualMemory};
+use crate::hooks::{self, GraphPrices, Pools, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -38,6 +38,8 @@ pub struct Client {
     pub ledger: Ledger,
     /// Reference counts of virtual memory.
     pub virtual_memory: VirtualMemory,
+    /// Memory pools.
+    pub pools: Pools,
     /// Prices of graphs, node by node.
     pub graphs: GraphPrices,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
@@ -60,6 +62,7 @@ impl Client {
             book: Book::new(prices),
             ledger: Ledger::default(),
             virtual_memory: VirtualMemory::default(),
+            pools: Pools::default(),
             graphs: GraphPrices::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             _connection: connection,
@@ -98,6 +101,9 @@ impl Client {
         if let Some(word) = known {
             word.store(index, Ordering::Relaxed);
         }
+        if let Some(gpu) = gpu {
+            gpu.device.store(device, Ordering::Relaxed);
+        }
         gpu
     }
 
@@ -109,14 +115,16 @@ impl Client {
     /// Remembers what a handle holds; what it held before, the driver must have let go.
     pub fn remember(&self, handle: u64, entry: Entry) {
         if let Some(before) = self.ledger.insert(handle, entry) {
-            self.give_back(before);
+            self.give_back(handle, before);
         }
     }
 
     /// Gives back what an entry of the ledger held.
-    pub fn give_back(&self, entry: Entry) {
-        if let Some(gpu) = self.gpus.get(entry.gpu) {
-            gpu.give_back(entry.kind, entry.bytes);
+    pub fn give_back(&self, handle: u64, entry: Entry) {
+        let Some(gpu) = self.gpus.get(entry.gpu) else { return };
+        match entry.owner {
+            Owner::Pool(pool) => hooks::piece_freed(self, gpu, pool, handle, entry.bytes),
+            Owner::Context(_) => gpu.give_back(entry.kind, entry.bytes),
         }
     }
 

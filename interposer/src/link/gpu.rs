@@ -1,6 +1,6 @@
 //! One GPU of the tenant, as this process sees it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use weir_abi::types::*;
 use weir_core::flight::Flight;
@@ -37,6 +37,8 @@ pub struct Gpu {
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
+    /// The driver's number of the device; -1 before it was first seen.
+    pub device: AtomicI32,
     slot: usize,
     lanes: AtomicU32,
     acked: AtomicU32,
@@ -78,8 +80,8 @@ impl Gpu {
         let (grant, bucket, usage) = pages;
         let (gate, contexts) = (Gate::default(), Lock::default());
         let (lanes, acked) = (AtomicU32::new(0), AtomicU32::new(0));
-        let primary = AtomicU64::new(0);
-        Self { index, uuid, grant, bucket, usage, gate, primary, slot, lanes, acked, contexts }
+        let (primary, device) = (AtomicU64::new(0), AtomicI32::new(-1));
+        Self { index, uuid, grant, bucket, usage, gate, primary, device, slot, lanes, acked, contexts }
     }
 
     /// This process's slot.
@@ -145,6 +147,21 @@ impl Gpu {
         (self.usage.held(), self.grant.read().memory_limit)
     }
 
+    /// Charges what is held already. Beyond the limit it marks the process as overcommitted.
+    pub fn book(&self, kind: MemoryKind, bytes: Bytes) {
+        ledger::book(self.slot(), kind, bytes);
+        let (held, limit) = self.memory();
+        if held > limit {
+            self.slot().overcommitted.store(1, Ordering::Relaxed);
+            OVERCOMMITTED.say(|| {
+                format!(
+                    "memory that could not be refused ({bytes}, {kind:?}) put the tenant over its limit: {held} of {limit} \
+                     are held, and nothing new is allocated. help: give it a larger --memory"
+                )
+            });
+        }
+    }
+
     /// Gives back what a freed handle held.
     pub fn give_back(&self, kind: MemoryKind, bytes: Bytes) {
         ledger::give_back(self.slot(), kind, bytes);
@@ -176,6 +193,9 @@ impl Gpu {
         }
     }
 }
+
+/// Said when the ledger had to take what the limit did not allow.
+static OVERCOMMITTED: crate::say::Once = crate::say::Once::new();
 
 /// Said when the manager's epoch stands still.
 static SILENT: crate::say::Once = crate::say::Once::new();

@@ -284,5 +284,6 @@ fn kind_name(kind: MemoryKind) -> &'static str {
         MemoryKind::Virtual => "virtual",
         MemoryKind::Array => "array",
         MemoryKind::Context => "context",
+        MemoryKind::Graph => "graph",
     }
 }

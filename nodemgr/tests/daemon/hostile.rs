@@ -72,7 +72,11 @@ fn descriptors_that_a_peer_sends_are_not_taken() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let socket = connect(&created.dir.join("tenant.sock"));
-    let hello = weir_protocol::message::Hello { protocol: 1, build: String::new(), driver: String::new() };
+    let hello = weir_protocol::message::Hello {
+        protocol: weir_protocol::PROTOCOL_VERSION,
+        build: String::new(),
+        driver: String::new(),
+    };
     let before = count();
     weir_protocol::transport::send(&socket, &hello, &[file.as_fd(); 40]).unwrap();
     let (_reply, fds) = weir_protocol::transport::receive::<weir_protocol::message::Reply>(&socket).unwrap();
@@ -123,8 +127,11 @@ fn a_tenant_that_fills_its_pages_with_nonsense_harms_only_its_own_figures() {
     let mut honest = Actor::ready(&honest_tenant);
     honest.ask("hold 777");
     let socket = connect(&created.dir.join("tenant.sock"));
-    let hello =
-        weir_protocol::message::Hello { protocol: 1, build: "\u{1b}[2J".into(), driver: String::new() };
+    let hello = weir_protocol::message::Hello {
+        protocol: weir_protocol::PROTOCOL_VERSION,
+        build: "\u{1b}[2J".into(),
+        driver: String::new(),
+    };
     weir_protocol::transport::send(&socket, &hello, &[]).unwrap();
     let (_, fds) = weir_protocol::transport::receive::<weir_protocol::message::Reply>(&socket).unwrap();
     let access = weir_protocol::mapping::Access::ReadWrite;

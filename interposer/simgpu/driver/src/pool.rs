@@ -50,6 +50,8 @@ struct State {
     used: usize,
     used_high: usize,
     threshold: u64,
+    /// The client has destroyed it: it goes with its last piece.
+    destroyed: bool,
     /// The three rules of reuse, which a pool without time order has no use for but remembers.
     reuse: [c_int; 3],
 }
@@ -155,6 +157,9 @@ impl Pool {
     pub fn give_back(&self, piece: &Allocation) -> Answer {
         let mut state = locked(&self.state);
         state.give_back(piece.address, piece.charged);
+        if state.destroyed {
+            return state.trim(self.device, 0);
+        }
         if state.reserved as u64 > state.threshold {
             IDLE.store(true, Ordering::Release);
         }

@@ -56,7 +56,9 @@ impl Driver {
         for current in &CURRENT {
             locked(current).take_if(|current| ptr::eq(*current, pool));
         }
-        locked(&pool.state).trim(pool.device, 0)
+        let mut state = locked(&pool.state);
+        state.destroyed = true;
+        state.trim(pool.device, 0)
     }
 
     pub fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) -> Answer {

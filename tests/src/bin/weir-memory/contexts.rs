@@ -1,0 +1,8 @@
+//! To come.
+
+use crate::{Client, Done};
+
+/// One command, if it is of this subject.
+pub fn obey(_client: &mut Client, _command: &str, _n: impl Fn(usize) -> u64) -> Option<Done> {
+    None
+}
