@@ -78,6 +78,12 @@ driver_calls! {
     fn kernel_node = cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS);
     /// A kernel node's launch, before CUDA 12.
     fn kernel_node_v1 = cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1);
+    /// What an allocation node takes.
+    fn alloc_node = cuGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+    /// What a free node gives back.
+    fn free_node = cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr);
+    /// What the graphs of a device use and have reserved.
+    fn graph_memory = cuDeviceGetGraphMemAttribute(device: CUdevice, which: CUgraphMem_attribute, value: *mut c_void);
     /// The graph inside a child graph node.
     fn child_graph = cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
 }

@@ -21,9 +21,7 @@ fn client(gpu: &SimGpu, node: &Node<'_>) -> Memory {
 
 /// What the ledger has for pools, in bytes.
 fn charged(node: &Node<'_>) -> u64 {
-    let tenant = node.tenant("small").expect("the tenant lives");
-    let by_kind = tenant.gpus[0].processes.iter().map(|process| process.memory_by_kind_bytes.get("pool"));
-    by_kind.map(|bytes| bytes.copied().unwrap_or(0)).sum()
+    node.tenant("small").expect("the tenant lives").memory_of_kind_bytes("pool")
 }
 
 #[test]

@@ -11,6 +11,9 @@
 //!
 //! A pool whose free pieces are too small grows although its sums say that it need not. That shows in the address: a piece
 //! that the pool has handed out before costs nothing; after any other one the driver is asked.
+//! The memory behind a device's graphs is kept by the driver in the same way, and is a pool here too; of it the driver counts
+//! the use, so that growth is announced ([`Pool::announce`]) and not predicted.
+//!
 //! What a pool is charged is always `reserved + pending`; every change of it is handed to the caller, for the usage page.
 
 use crate::lock::Lock;
@@ -109,6 +112,12 @@ impl Pool {
         state.used = used;
         state.pending = state.pending.saturating_add(growth);
         growth
+    }
+
+    /// Growth that the caller has predicted and charged.
+    pub fn announce(&self, growth: u64) {
+        let mut state = self.state.lock();
+        state.pending = state.pending.saturating_add(growth);
     }
 
     /// The piece of [`Self::begin`] is not to be had, and the growth that was said then is not charged.

@@ -12,7 +12,7 @@ use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
-use super::names;
+use super::{graph_memory, names};
 use crate::driver::{self, Stream};
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
@@ -56,7 +56,9 @@ pub fn kernel_ex(
 
 /// A graph launch.
 pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
-    launch(counted, stream, Work::Graph(Signature::of_graph(exec.addr() as u64)), call)
+    let work = Work::Graph(Signature::of_graph(exec.addr() as u64));
+    let launch = || launch(counted, stream, work, call);
+    if graph_memory::may_need(exec) { graph_memory::charge(stream, exec, launch) } else { launch() }
 }
 
 /// One kernel on several devices. Its parts wait for each other on the GPU, so nothing may be held back between

@@ -7,6 +7,7 @@
 mod capture;
 mod context;
 mod graph;
+mod graph_memory;
 mod init;
 mod launch;
 mod memory;
@@ -19,6 +20,7 @@ mod view;
 mod vmm;
 
 pub use graph::GraphPrices;
+pub use graph_memory::GraphMemory;
 pub use launch::put_mark;
 pub use pool::{Pools, piece_freed};
 pub use vmm::VirtualMemory;
@@ -214,6 +216,14 @@ driver_hooks! {
     /// As above, CUDA 12.
     fn cuGraphExecKernelNodeSetParams_v2(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS)
         = |call| graph::set_node(exec, node, graph::KernelNode::v2(params), call);
+    /// Charges the memory that its allocation nodes take.
+    fn cuGraphUpload(exec: CUgraphExec, stream: CUstream)
+        = |call| graph_memory::upload(Stream::legacy(stream), exec, call);
+    /// As above; the null stream is the thread's own.
+    fn cuGraphUpload_ptsz(exec: CUgraphExec, stream: CUstream)
+        = |call| graph_memory::upload(Stream::per_thread(stream), exec, call);
+    /// What the device's graphs have reserved is read anew.
+    fn cuDeviceGraphMemTrim(device: CUdevice) = |call| graph_memory::trim(device, call);
     /// Forgets the executable graph's prices.
     fn cuGraphExecDestroy(exec: CUgraphExec) = |call| graph::destroy(exec, call);
 

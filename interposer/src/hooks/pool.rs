@@ -102,13 +102,9 @@ fn give_back_growth(client: &Client, pool: &Pool, growth: u64) {
     apply(client, pool, Change { more: 0, less: growth });
 }
 
-/// Brings the usage page up to a change of what a pool is charged.
 fn apply(client: &Client, pool: &Pool, change: Change) {
-    let Some(gpu) = client.gpus.get(pool.gpu) else { return };
-    if change.more > 0 {
-        gpu.book(MemoryKind::Pool, Bytes(change.more));
-    } else if change.less > 0 {
-        gpu.give_back(MemoryKind::Pool, Bytes(change.less));
+    if let Some(gpu) = client.gpus.get(pool.gpu) {
+        gpu.change(MemoryKind::Pool, change);
     }
 }
 

@@ -10,7 +10,7 @@ use weir_core::price::Book;
 
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{self, GraphPrices, Pools, VirtualMemory};
+use crate::hooks::{self, GraphMemory, GraphPrices, Pools, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -42,6 +42,8 @@ pub struct Client {
     pub pools: Pools,
     /// Prices of graphs, node by node.
     pub graphs: GraphPrices,
+    /// What graphs with memory nodes need.
+    pub graph_memory: GraphMemory,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
     _connection: UnixStream,            // its end tells the manager that we are gone
 }
@@ -64,6 +66,7 @@ impl Client {
             virtual_memory: VirtualMemory::default(),
             pools: Pools::default(),
             graphs: GraphPrices::default(),
+            graph_memory: GraphMemory::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             _connection: connection,
         }

@@ -7,6 +7,7 @@ use weir_core::flight::Flight;
 use weir_core::gate::{Gate, Pages};
 use weir_core::ledger;
 use weir_core::lock::Lock;
+use weir_core::pool::{Change, Pool};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{
     BucketPage, GrantPage, LANES, Lane, MemoryKind, ProcessSlot, ProcessState, UsagePage,
@@ -37,6 +38,8 @@ pub struct Gpu {
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
+    /// What the driver keeps for the device's graphs.
+    pub graph_memory: Pool,
     /// The driver's number of the device; -1 before it was first seen.
     pub device: AtomicI32,
     slot: usize,
@@ -81,7 +84,22 @@ impl Gpu {
         let (gate, contexts) = (Gate::default(), Lock::default());
         let (lanes, acked) = (AtomicU32::new(0), AtomicU32::new(0));
         let (primary, device) = (AtomicU64::new(0), AtomicI32::new(-1));
-        Self { index, uuid, grant, bucket, usage, gate, primary, device, slot, lanes, acked, contexts }
+        let graph_memory = Pool::new(0, index);
+        Self {
+            index,
+            uuid,
+            grant,
+            bucket,
+            usage,
+            gate,
+            primary,
+            graph_memory,
+            device,
+            slot,
+            lanes,
+            acked,
+            contexts,
+        }
     }
 
     /// This process's slot.
@@ -159,6 +177,15 @@ impl Gpu {
                      are held, and nothing new is allocated. help: give it a larger --memory"
                 )
             });
+        }
+    }
+
+    /// Brings the page up to a change of what a pool is charged.
+    pub fn change(&self, kind: MemoryKind, change: Change) {
+        if change.more > 0 {
+            self.book(kind, Bytes(change.more));
+        } else if change.less > 0 {
+            self.give_back(kind, Bytes(change.less));
         }
     }
 

@@ -86,6 +86,14 @@ pub struct TenantStats {
     pub gpus: Vec<TenantGpuStats>,
 }
 
+impl TenantStats {
+    /// Memory of one kind that its living processes hold on its first GPU, in bytes.
+    pub fn memory_of_kind_bytes(&self, kind: &str) -> u64 {
+        let processes = self.gpus.first().into_iter().flat_map(|gpu| &gpu.processes);
+        processes.filter_map(|process| process.memory_by_kind_bytes.get(kind)).sum()
+    }
+}
+
 /// One tenant on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantGpuStats {
