@@ -28,6 +28,7 @@ mod driver;
 mod guard;
 mod hooks;
 mod link;
+mod nvml;
 mod resolve;
 mod say;
 mod thread;

@@ -6,6 +6,7 @@ mod clients;
 mod faults;
 mod kill;
 mod memory;
+mod memory_contexts;
 mod memory_graphs;
 mod memory_pools;
 mod preload;

@@ -6,6 +6,7 @@
 
 mod capture;
 mod context;
+mod context_memory;
 mod graph;
 mod graph_memory;
 mod init;
@@ -19,6 +20,7 @@ mod sync;
 mod view;
 mod vmm;
 
+pub use context_memory::ContextMemory;
 pub use graph::GraphPrices;
 pub use graph_memory::GraphMemory;
 pub use launch::put_mark;
@@ -251,15 +253,15 @@ driver_hooks! {
 
     // Contexts: the thread's GPU changes with its context.
 
-    /// Refuses a GPU that was not granted.
-    fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; charges what the context costs.
+    fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(context, device, call);
     /// As above, CUDA 11.4.
     fn cuCtxCreate_v3(context: *mut CUcontext, affinity: *mut CUexecAffinityParam, count: c_int, flags: c_uint,
-        device: CUdevice) = |call| context::create(device, call);
+        device: CUdevice) = |call| context::create(context, device, call);
     /// As above, CUDA 12.5.
     fn cuCtxCreate_v4(context: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, device: CUdevice)
-        = |call| context::create(device, call);
-    /// Refuses a GPU that was not granted.
+        = |call| context::create(context, device, call);
+    /// Refuses a GPU that was not granted; charges what the context costs.
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice)
         = |call| context::retain_primary(context, device, call);
     /// What the context held is given back.
@@ -284,6 +286,32 @@ driver_hooks! {
     fn cuCtxPopCurrent_v2(context: *mut CUcontext) = |call| context::switch(call);
     /// The thread's GPU changes.
     fn cuCtxPopCurrent(context: *mut CUcontext) = |call| context::switch(call);
+
+    // Contexts grow: what they take is measured anew.
+
+    /// Contexts may have grown.
+    fn cuCtxSetLimit(limit: CUlimit, value: usize) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoad(module: *mut CUmodule, name: *const c_char) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoadDataEx(module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint,
+        values: *mut *mut c_void) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoadFatBinary(module: *mut CUmodule, image: *const c_void) = |call| context_memory::grown(call);
+    /// Contexts may have shrunk.
+    fn cuModuleUnload(module: CUmodule) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuLibraryLoadData(library: *mut CUlibrary, code: *const c_void, jit_options: *mut c_uint,
+        jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint)
+        = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuLibraryLoadFromFile(library: *mut CUlibrary, name: *const c_char, jit_options: *mut c_uint,
+        jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint)
+        = |call| context_memory::grown(call);
+    /// Contexts may have shrunk.
+    fn cuLibraryUnload(library: CUlibrary) = |call| context_memory::grown(call);
 
     // Names: what the operator's price table goes by.
 

@@ -5,24 +5,8 @@ use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 
 use super::{c_name, view};
 use crate::link::{self, Client, Gpu};
+use crate::nvml::{FUNCTION_NOT_FOUND, Memory, NvmlDevice, NvmlReturn, SUCCESS};
 use crate::resolve::hook::{Hook, Real};
-
-/// `nvmlReturn_t`: zero is success.
-type NvmlReturn = c_uint;
-
-/// `nvmlDevice_t`
-type NvmlDevice = *mut c_void;
-
-const SUCCESS: NvmlReturn = 0;
-const FUNCTION_NOT_FOUND: NvmlReturn = 13;
-
-/// `nvmlMemory_t`
-#[repr(C)]
-pub struct Memory {
-    total: c_ulonglong,
-    free: c_ulonglong,
-    used: c_ulonglong,
-}
 
 /// `nvmlMemory_v2_t`
 #[repr(C)]

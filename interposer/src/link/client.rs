@@ -7,6 +7,8 @@ use weir_abi::types::*;
 use weir_core::ledger::{Entry, Ledger, Owner};
 use weir_core::lock::Lock;
 use weir_core::price::Book;
+use weir_protocol::message::Welcome;
+use weir_protocol::units::Bytes;
 
 use super::gpu::Gpu;
 use crate::driver;
@@ -30,6 +32,8 @@ pub struct Client {
     pub tenant: String,
     /// Whether `weir run` itself is the manager: then nobody can change the budget.
     pub standalone: bool,
+    /// What a context costs, as the operator has configured it; 0: it is to be measured.
+    pub context_memory: Bytes,
     /// The GPUs granted.
     pub gpus: Vec<Gpu>,
     /// What launches cost.
@@ -50,18 +54,13 @@ pub struct Client {
 
 impl Client {
     /// Of the parts that the welcome brought.
-    pub fn new(
-        tenant: String,
-        standalone: bool,
-        gpus: Vec<Gpu>,
-        prices: Vec<weir_protocol::price::PriceRow>,
-        connection: UnixStream,
-    ) -> Self {
+    pub fn new(welcome: Welcome, standalone: bool, gpus: Vec<Gpu>, connection: UnixStream) -> Self {
         Self {
-            tenant,
+            tenant: welcome.tenant,
             standalone,
+            context_memory: welcome.context_memory,
             gpus,
-            book: Book::new(prices),
+            book: Book::new(welcome.prices),
             ledger: Ledger::default(),
             virtual_memory: VirtualMemory::default(),
             pools: Pools::default(),

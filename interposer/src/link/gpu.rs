@@ -15,6 +15,7 @@ use weir_protocol::pages::{
 use weir_protocol::units::Bytes;
 
 use crate::driver;
+use crate::hooks::ContextMemory;
 
 /// Events of a context for marks; each stands for an eighth of the in-flight cap or more.
 const MARK_EVENTS: usize = 64;
@@ -38,6 +39,8 @@ pub struct Gpu {
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
+    /// What its contexts cost.
+    pub context_memory: ContextMemory,
     /// What the driver keeps for the device's graphs.
     pub graph_memory: Pool,
     /// The driver's number of the device; -1 before it was first seen.
@@ -84,7 +87,7 @@ impl Gpu {
         let (gate, contexts) = (Gate::default(), Lock::default());
         let (lanes, acked) = (AtomicU32::new(0), AtomicU32::new(0));
         let (primary, device) = (AtomicU64::new(0), AtomicI32::new(-1));
-        let graph_memory = Pool::new(0, index);
+        let (context_memory, graph_memory) = (ContextMemory::default(), Pool::new(0, index));
         Self {
             index,
             uuid,
@@ -93,6 +96,7 @@ impl Gpu {
             usage,
             gate,
             primary,
+            context_memory,
             graph_memory,
             device,
             slot,

@@ -35,8 +35,13 @@ fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
         tenant.budget.request.to_string(),
         tenant.budget.limit.to_string(),
         format!("{:.1} %", gpu.achieved_percent),
-        format!("{} / {}", Bytes(gpu.memory_held_bytes), Bytes(gpu.memory_limit_bytes)),
+        memory(gpu),
         tenant.state.clone(),
         if pids.is_empty() { "-".into() } else { pids.join(",") },
     ]
+}
+
+fn memory(gpu: &TenantGpuStats) -> String {
+    let over = if gpu.overcommitted { " overcommitted" } else { "" };
+    format!("{} / {}{over}", Bytes(gpu.memory_held_bytes), Bytes(gpu.memory_limit_bytes))
 }

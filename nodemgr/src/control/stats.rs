@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_protocol::pages::{Gate, MemoryKind, ProcessState};
+use weir_protocol::pages::{ContextSource, Gate, MemoryKind, ProcessState};
 
 use super::schema::{Budget, ClassName, SCHEMA};
 use crate::registry::{Cell, Counters, Process, Registry, Tenant};
@@ -125,6 +125,8 @@ pub struct TenantGpuStats {
     pub achieved_percent: f64,
     /// Memory held.
     pub memory_held_bytes: u64,
+    /// Whether more is held than the limit allows because it could not be refused: contexts that grew, for example.
+    pub overcommitted: bool,
     /// Counters of all processes, dead ones too.
     pub total: Counters,
     /// Counters of the living.
@@ -146,6 +148,10 @@ pub struct ProcessStats {
     pub driver: String,
     /// Memory held.
     pub memory_held_bytes: u64,
+    /// Memory of other processes that it has open; charged to its owner.
+    pub memory_shared_bytes: u64,
+    /// How it knows what its contexts cost.
+    pub context_source: ContextSource,
     /// Memory held by kind.
     pub memory_by_kind_bytes: BTreeMap<String, u64>,
     /// The grant under which it launched last.
@@ -256,6 +262,7 @@ fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuSta
         balance_ns: cell.pages.bucket.balance().0,
         achieved_percent: cell.achieved().as_percent(),
         memory_held_bytes: cell.held().0,
+        overcommitted: cell.is_overcommitted(),
         total,
         processes,
     }
@@ -274,6 +281,8 @@ fn process_stats(cell: &Cell, process: &Process) -> Option<ProcessStats> {
         build: process.build.clone(),
         driver: process.driver.clone(),
         memory_held_bytes: slot.held_bytes.load(Relaxed),
+        memory_shared_bytes: slot.shared_bytes.load(Relaxed),
+        context_source: ContextSource::from_word(slot.context_source.load(Relaxed)),
         memory_by_kind_bytes: by_kind
             .filter(|(_, bytes)| *bytes > 0)
             .map(|(kind, bytes)| (kind.to_owned(), bytes))

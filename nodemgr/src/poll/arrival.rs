@@ -141,6 +141,8 @@ impl Poll {
             slot: u32::try_from(process.slot).ok()?,
             gpus: gpus.collect(),
             prices: self.shared.prices.clone(),
+            context_memory: self.shared.context_memory,
+            oversubscribe: tenant.oversubscribe,
         };
         Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
     }

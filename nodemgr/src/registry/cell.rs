@@ -184,6 +184,13 @@ impl Cell {
         slot.clear();
     }
 
+    /// Whether more is held than the limit allows, because a process could not refuse it.
+    pub fn is_overcommitted(&self) -> bool {
+        let flagged =
+            self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
+        flagged && self.held() > self.granted.memory_limit
+    }
+
     /// Memory held by all processes.
     pub fn held(&self) -> Bytes {
         self.pages.usage.held()

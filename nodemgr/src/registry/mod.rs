@@ -125,6 +125,7 @@ impl Registry {
             name,
             owner,
             class,
+            oversubscribe: wanted.oversubscribe,
             budget,
             cells,
             processes,
@@ -278,7 +279,8 @@ fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u
         return Err(Fault::new(&codes::NOT_ALLOWED, message, "choose another --name"));
     }
     let same_gpus = tenant.cells.iter().map(|cell| cell.gpu).eq(plan.gpus.iter().copied());
-    if tenant.budget == plan.budget && tenant.class == wanted.class && same_gpus {
+    let same_rules = tenant.class == wanted.class && tenant.oversubscribe == wanted.oversubscribe;
+    if tenant.budget == plan.budget && same_rules && same_gpus {
         return Ok(());
     }
     let Budget { request, limit, memory } = tenant.budget;

@@ -1,5 +1,7 @@
 //! A tenant: its budget, its pages on each of its GPUs, and its processes.
 
+use std::sync::atomic::Ordering;
+
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::Bytes;
 
@@ -31,6 +33,8 @@ pub struct Tenant {
     pub owner: u32,
     /// Its class.
     pub class: ClassName,
+    /// Whether its plain allocations beyond the memory limit become managed memory.
+    pub oversubscribe: bool,
     /// Its budget, the same on each GPU.
     pub budget: Budget,
     /// One for each of its GPUs.
@@ -53,6 +57,10 @@ impl Tenant {
 
     /// Adds a process.
     pub fn add(&mut self, process: Process) {
+        for slot in self.cells.iter().filter_map(|cell| cell.pages.usage.slots.get(process.slot)) {
+            // Relaxed: the process learns of its slot over the socket, which orders this store before it.
+            slot.pid.store(process.pid.unsigned_abs(), Ordering::Relaxed);
+        }
         self.slots.push(process.slot);
         self.processes.push(process);
         self.registered += 1;

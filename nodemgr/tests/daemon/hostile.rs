@@ -60,7 +60,8 @@ fn another_protocol_is_refused_with_both_versions_named() {
     weir_protocol::transport::send(&socket, &hello, &[]).unwrap();
     let (reply, _) = weir_protocol::transport::receive::<weir_protocol::message::Reply>(&socket).unwrap();
     let weir_protocol::message::Reply::Refused { reason } = reply else { panic!("welcomed") };
-    assert!(reason.contains("protocol 77") && reason.contains("speaks 1"), "{reason}");
+    let ours = format!("speaks {}", weir_protocol::PROTOCOL_VERSION);
+    assert!(reason.contains("protocol 77") && reason.contains(&ours), "{reason}");
 }
 
 #[test]
