@@ -70,6 +70,10 @@ driver_calls! {
     fn default_pool = cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
     /// One of a pool's figures.
     fn pool_attribute = cuMemPoolGetAttribute(pool: CUmemoryPool, which: CUmemPool_attribute, value: *mut c_void);
+    /// The allocation that an address lies in.
+    fn address_range = cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
+    /// Where physical memory lies.
+    fn properties = cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
     /// A graph's nodes.
     fn graph_nodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     /// What a graph node is.

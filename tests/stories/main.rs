@@ -9,6 +9,7 @@ mod memory;
 mod memory_contexts;
 mod memory_graphs;
 mod memory_pools;
+mod memory_shares;
 mod preload;
 mod probe;
 mod resize;

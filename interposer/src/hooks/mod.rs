@@ -16,15 +16,18 @@ mod names;
 mod nvml;
 mod pool;
 mod sample;
+mod shares;
 mod sync;
 mod view;
 mod vmm;
+mod vmm_shares;
 
 pub use context_memory::ContextMemory;
 pub use graph::GraphPrices;
 pub use graph_memory::GraphMemory;
 pub use launch::put_mark;
 pub use pool::{Pools, piece_freed};
+pub use shares::Shares;
 pub use vmm::VirtualMemory;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -411,6 +414,26 @@ driver_hooks! {
         flags: c_ulonglong) = |call| vmm::map(memory_call!(cuMemMap), address, bytes, handle, call);
     /// One reference less for each mapping in the range.
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) = |call| vmm::unmap(memory_call!(cuMemUnmap), address, bytes, call);
+
+    // Memory that crosses processes: charged to its owner, shown as shared where it is opened.
+
+    /// Notes what others may open.
+    fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, address: CUdeviceptr)
+        = |call| shares::give_out(handle, address, call);
+    /// Shows the memory as shared.
+    fn cuIpcOpenMemHandle(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint)
+        = |call| shares::open(address, &handle, call);
+    /// Shows the memory as shared.
+    fn cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint)
+        = |call| shares::open(address, &handle, call);
+    /// The memory is shared no more; what its owner's death has left to us is given back.
+    fn cuIpcCloseMemHandle(address: CUdeviceptr) = |call| shares::close(address, call);
+    /// Notes what others may open.
+    fn cuMemExportToShareableHandle(out: *mut c_void, handle: CUmemGenericAllocationHandle,
+        kind: CUmemAllocationHandleType, flags: c_ulonglong) = |call| vmm_shares::export(out, handle, kind, call);
+    /// The memory is shown as shared when it is mapped: before that, nobody knows how much it is.
+    fn cuMemImportFromShareableHandle(handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
+        kind: CUmemAllocationHandleType) = |call| vmm_shares::import(handle, os_handle, kind, call);
 
     // The view: budget and own use, never the neighbours'.
 

@@ -12,7 +12,7 @@ use weir_protocol::units::Bytes;
 
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{self, GraphMemory, GraphPrices, Pools, VirtualMemory};
+use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -42,6 +42,8 @@ pub struct Client {
     pub ledger: Ledger,
     /// Reference counts of virtual memory.
     pub virtual_memory: VirtualMemory,
+    /// Memory that crosses processes.
+    pub shares: Shares,
     /// Memory pools.
     pub pools: Pools,
     /// Prices of graphs, node by node.
@@ -63,6 +65,7 @@ impl Client {
             book: Book::new(welcome.prices),
             ledger: Ledger::default(),
             virtual_memory: VirtualMemory::default(),
+            shares: Shares::default(),
             pools: Pools::default(),
             graphs: GraphPrices::default(),
             graph_memory: GraphMemory::default(),
@@ -124,6 +127,7 @@ impl Client {
     /// Gives back what an entry of the ledger held.
     pub fn give_back(&self, handle: u64, entry: Entry) {
         let Some(gpu) = self.gpus.get(entry.gpu) else { return };
+        self.shares.take_back(gpu, handle);
         match entry.owner {
             Owner::Pool(pool) => hooks::piece_freed(self, gpu, pool, handle, entry.bytes),
             Owner::Context(_) => gpu.give_back(entry.kind, entry.bytes),

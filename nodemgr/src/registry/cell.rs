@@ -10,6 +10,7 @@ use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::counters::{Counters, charged_ns};
+use super::heirs::{self, Orphan};
 use super::window::Window;
 use crate::control::schema::Budget;
 
@@ -175,13 +176,15 @@ impl Cell {
         self.window.share()
     }
 
-    /// Keeps what a dead process did and frees its slot.
-    pub fn bury(&mut self, slot: usize) {
-        let Some(slot) = self.pages.usage.slots.get(slot) else { return };
+    /// Keeps what a dead process did and frees its slot. Says what it was charged for and others may still have open.
+    pub fn bury(&mut self, slot: usize) -> Vec<Orphan> {
+        let Some(slot) = self.pages.usage.slots.get(slot) else { return Vec::new() };
+        let orphans = heirs::orphans(self.gpu, slot);
         let counters = Counters::of(slot);
         self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);
         self.dead.add(&counters);
         slot.clear();
+        orphans
     }
 
     /// Whether more is held than the limit allows, because a process could not refuse it.

@@ -6,6 +6,7 @@
 mod admission;
 mod cell;
 mod counters;
+mod heirs;
 mod tenant;
 mod window;
 
@@ -175,9 +176,8 @@ impl Registry {
 
     /// The process has gone: its counters are kept, its slot is freed.
     pub fn bury(&mut self, process: u64) {
-        for tenant in &mut self.tenants {
-            tenant.bury(process);
-        }
+        let orphans: Vec<_> = self.tenants.iter_mut().flat_map(|tenant| tenant.bury(process)).collect();
+        heirs::hand_on(&self.tenants, &orphans);
     }
 
     /// The control connection has gone.

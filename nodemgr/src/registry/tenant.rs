@@ -6,6 +6,7 @@ use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::Bytes;
 
 use super::cell::Cell;
+use super::heirs::Orphan;
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -66,14 +67,12 @@ impl Tenant {
         self.registered += 1;
     }
 
-    /// Folds the counters of the process `id` into the totals and frees its slot.
-    pub fn bury(&mut self, id: u64) {
-        let Some(at) = self.processes.iter().position(|process| process.id == id) else { return };
+    /// Folds the counters of the process `id` into the totals and frees its slot. Says what others may still have open.
+    pub fn bury(&mut self, id: u64) -> Vec<Orphan> {
+        let Some(at) = self.processes.iter().position(|process| process.id == id) else { return Vec::new() };
         let process = self.processes.swap_remove(at);
         self.slots.retain(|slot| *slot != process.slot);
-        for cell in &mut self.cells {
-            cell.bury(process.slot);
-        }
+        self.cells.iter_mut().flat_map(|cell| cell.bury(process.slot)).collect()
     }
 
     /// Whether nobody needs it any more.

@@ -8,7 +8,7 @@
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::MemoryKind;
+use super::{MemoryKind, UsagePage};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::units::{Bytes, Nanos};
 
@@ -121,6 +121,41 @@ impl Share {
     }
 }
 
+impl UsagePage {
+    /// The process that has had the memory of this key open for longest, and is not charged for it: its slot and entry.
+    pub fn longest_holder(&self, key: u64) -> Option<(usize, usize, Nanos)> {
+        let entries = self.slots.iter().enumerate().flat_map(|(slot, process)| {
+            process.shares.iter().enumerate().map(move |(entry, share)| (slot, entry, share))
+        });
+        let holders = entries.filter_map(|(slot, entry, share)| match share.read()? {
+            (ShareState::Imported, shared) if shared.key == key => Some((slot, entry, shared.since)),
+            _ => None,
+        });
+        holders.min_by_key(|(_, _, since)| *since)
+    }
+
+    /// Charges imported memory to the process that has it open; says whether it still had.
+    pub fn adopt(&self, slot: usize, entry: usize) -> bool {
+        let Some(process) = self.slots.get(slot) else { return false };
+        let Some((share, (_, shared))) =
+            process.shares.get(entry).and_then(|share| Some((share, share.read()?)))
+        else {
+            return false;
+        };
+        // Before the entry says so: whoever closes the memory then finds charged what he is to give back.
+        process.book(shared.bytes);
+        process.by_kind[shared.kind as usize].fetch_add(shared.bytes.0, Ordering::Relaxed);
+        let adopted = share.adopt();
+        if adopted {
+            process.shared_bytes.fetch_sub(shared.bytes.0, Ordering::Relaxed);
+        } else {
+            process.by_kind[shared.kind as usize].fetch_sub(shared.bytes.0, Ordering::Relaxed);
+            process.release(shared.bytes);
+        }
+        adopted
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -149,6 +184,23 @@ mod tests {
         entry.put(ShareState::Imported, &SHARED);
         assert!(entry.adopt() && !entry.adopt());
         assert_eq!(entry.take().map(|(state, _)| state), Some(ShareState::Adopted));
+    }
+
+    #[test]
+    fn whoever_has_had_memory_open_for_longest_is_charged_for_it() {
+        let page: Box<UsagePage> = Box::new(zerocopy::FromZeros::new_zeroed());
+        let opened = |slot: usize, since: u64| {
+            page.slots[slot].shared_bytes.fetch_add(SHARED.bytes.0, Ordering::Relaxed);
+            page.slots[slot].shares[3].put(ShareState::Imported, &Shared { since: Nanos(since), ..SHARED });
+        };
+        opened(1, 20);
+        opened(2, 10);
+        assert_eq!(page.longest_holder(SHARED.key), Some((2, 3, Nanos(10))));
+        assert!(page.longest_holder(8).is_none());
+        assert!(page.adopt(2, 3) && !page.adopt(2, 3));
+        assert_eq!(page.held(), SHARED.bytes);
+        assert_eq!(page.slots[2].shared_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(page.longest_holder(SHARED.key), Some((1, 3, Nanos(20))));
     }
 
     #[test]

@@ -56,14 +56,13 @@ impl Client {
     fn obey(&mut self, line: &str) -> Done {
         let mut words = line.split_whitespace();
         let command = words.next().unwrap_or_default();
-        let arguments: Vec<&str> = words.collect();
-        let numbers: Vec<u64> = arguments.iter().map(|word| word.parse().unwrap_or(0)).collect();
+        let numbers: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
         let n = |at: usize| numbers.get(at).copied().unwrap_or(0);
         device::obey(self, command, n)
             .or_else(|| pools::obey(self, command, n))
             .or_else(|| graphs::obey(self, command, n))
             .or_else(|| contexts::obey(self, command, n))
-            .or_else(|| shares::obey(self, command, n, &arguments))
+            .or_else(|| shares::obey(self, command, n))
             .unwrap_or_else(|| panic!("no such command: {line}"))
     }
 }

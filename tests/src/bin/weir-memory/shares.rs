@@ -1,13 +1,70 @@
-//! To come.
+//! Memory that crosses processes, by handles of `cuIpc` and by file descriptors.
 
-use crate::{Client, Done};
+use std::os::fd::IntoRawFd;
+use std::ptr::null_mut;
+
+use weir_abi::fns;
+use weir_abi::types::*;
+
+use crate::{Client, Done, call, handle, size};
 
 /// One command, if it is of this subject.
-pub fn obey(
-    _client: &mut Client,
-    _command: &str,
-    _n: impl Fn(usize) -> u64,
-    _words: &[&str],
-) -> Option<Done> {
-    None
+pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
+    Some(match command {
+        "ipc_get" => {
+            let mut ticket = CUipcMemHandle { reserved: [0; 64] };
+            let result = call!(client, cuIpcGetMemHandle(&raw mut ticket, n(0)));
+            let words = ticket.reserved.chunks_exact(8).filter_map(|word| word.try_into().ok());
+            (result, words.map(u64::from_le_bytes).collect())
+        }
+        "ipc_open" => {
+            let (mut ticket, mut address) = (CUipcMemHandle { reserved: [0; 64] }, 0);
+            for (at, word) in ticket.reserved.chunks_exact_mut(8).enumerate() {
+                word.copy_from_slice(&n(at).to_le_bytes());
+            }
+            (call!(client, cuIpcOpenMemHandle_v2(&raw mut address, ticket, 1)), vec![address])
+        }
+        "ipc_close" => (call!(client, cuIpcCloseMemHandle(n(0))), Vec::new()),
+        "create" => create(client, n(0)),
+        "export" => {
+            let (mut file, kind) = (0i32, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+            let result = call!(client, cuMemExportToShareableHandle((&raw mut file).cast(), n(0), kind, 0));
+            (result, vec![u64::from(file.unsigned_abs())])
+        }
+        "import" => import(client, n(0), n(1)),
+        "map" => {
+            let mut address = 0;
+            call!(client, cuMemAddressReserve(&raw mut address, size(n(1)), 0, 0, 0));
+            (call!(client, cuMemMap(address, size(n(1)), 0, n(0), 0)), vec![address])
+        }
+        "unmap" => (call!(client, cuMemUnmap(n(0), size(n(1)))), Vec::new()),
+        "release" => (call!(client, cuMemRelease(n(0))), Vec::new()),
+        _ => return None,
+    })
+}
+
+/// Physical memory that can be given out.
+fn create(client: &Client, bytes: u64) -> Done {
+    let properties = CUmemAllocationProp {
+        kind: CU_MEM_ALLOCATION_TYPE_PINNED,
+        requested_handle_types: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        win32_handle_meta_data: null_mut(),
+        compression_type: 0,
+        gpu_direct_rdma_capable: 0,
+        usage: 0,
+        reserved: [0; 4],
+    };
+    let mut physical = 0;
+    (call!(client, cuMemCreate(&raw mut physical, size(bytes), &raw const properties, 0)), vec![physical])
+}
+
+/// Imports what another process has exported: its descriptor, which programs would send over a socket.
+fn import(client: &Client, pid: u64, file: u64) -> Done {
+    let path = format!("/proc/{pid}/fd/{file}");
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
+    let Ok(file) = opened.map(IntoRawFd::into_raw_fd) else { return (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()) };
+    let (mut physical, kind) = (0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    let os_handle = handle(u64::from(file.unsigned_abs()));
+    (call!(client, cuMemImportFromShareableHandle(&raw mut physical, os_handle, kind)), vec![physical])
 }

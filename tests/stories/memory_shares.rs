@@ -1,0 +1,124 @@
+//! Memory that crosses processes: charged once, to its owner; after the owner's death to whoever has had it open longest.
+
+use weir_nodemgr::control::ProcessStats;
+use weir_tests::memory::Memory;
+use weir_tests::node::Node;
+use weir_tests::program::{self, Budget, Program};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+use weir_tests::wait;
+
+use crate::MEMORY;
+
+const MIB: u64 = 1 << 20;
+
+/// What a context of the simulated driver costs, in bytes.
+const CONTEXT: u64 = 400 * MIB;
+
+/// What is shared, in bytes.
+const SHARED: u64 = 256 * MIB;
+
+/// A tenant with 2 GiB.
+const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
+
+/// The neighbour.
+const OTHER: Budget<'_> = Budget { name: "other", request: "50%", limit: "100%", memory: "2GiB" };
+
+fn client(gpu: &SimGpu, node: &Node<'_>, budget: Budget<'_>) -> Memory {
+    Memory::start(Program::under_weir(gpu, Some(node), budget, MEMORY))
+}
+
+fn stats(node: &Node<'_>, process: &Memory) -> ProcessStats {
+    let all = node.stats().tenants.into_iter().flat_map(|tenant| tenant.gpus).flat_map(|gpu| gpu.processes);
+    let mut own = all.filter(|stats| stats.pid == process.pid);
+    own.next().expect("the process is registered")
+}
+
+/// What a process is charged beyond its context, and what it has open of others, in bytes.
+fn charged_and_shared(node: &Node<'_>, process: &Memory) -> (u64, u64) {
+    let stats = stats(node, process);
+    (stats.memory_held_bytes - CONTEXT, stats.memory_shared_bytes)
+}
+
+/// An allocation that the first process gives out: its pointer, and the command that opens it.
+fn give_out(owner: &mut Memory) -> (u64, String) {
+    let pointer = owner.does(&format!("allocate {SHARED}"));
+    let ticket = owner.tell(&format!("ipc_get {pointer}")).values;
+    let words: Vec<_> = ticket.iter().map(u64::to_string).collect();
+    (pointer, format!("ipc_open {}", words.join(" ")))
+}
+
+#[test]
+fn memory_that_is_opened_is_charged_to_its_owner_alone() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (mut owner, mut opener) = (client(&gpu, &node, SMALL), client(&gpu, &node, SMALL));
+    let (pointer, open) = give_out(&mut owner);
+    let address = opener.does(&open);
+    assert_eq!(charged_and_shared(&node, &owner), (SHARED, 0));
+    assert_eq!(charged_and_shared(&node, &opener), (0, SHARED), "shown as shared");
+    let held = node.tenant("small").expect("the tenant lives").gpus[0].memory_held_bytes;
+    assert_eq!(held, 2 * CONTEXT + SHARED, "the tenant pays once");
+    opener.does(&format!("ipc_close {address}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+    owner.does(&format!("free {pointer}"));
+    assert_eq!(charged_and_shared(&node, &owner), (0, 0));
+}
+
+#[test]
+fn after_its_owners_death_memory_is_charged_to_whoever_has_had_it_open_for_longest() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut owner = client(&gpu, &node, SMALL);
+    let (mut first, mut second) = (client(&gpu, &node, OTHER), client(&gpu, &node, SMALL));
+    let (_, open) = give_out(&mut owner);
+    let addresses = [first.does(&open), second.does(&open)];
+    program::kill(owner.pid);
+    wait::until("the charge to move", || (charged_and_shared(&node, &first) == (SHARED, 0)).then_some(()));
+    assert_eq!(charged_and_shared(&node, &second), (0, SHARED));
+    program::kill(first.pid);
+    wait::until("the charge to move on", || {
+        (charged_and_shared(&node, &second) == (SHARED, 0)).then_some(())
+    });
+    second.does(&format!("ipc_close {}", addresses[1]));
+    assert_eq!(charged_and_shared(&node, &second), (0, 0), "closed, it is charged to nobody");
+}
+
+#[test]
+fn physical_memory_is_charged_to_its_owner_and_handed_on_with_its_last_reference() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (mut owner, mut opener) = (client(&gpu, &node, SMALL), client(&gpu, &node, SMALL));
+    let physical = owner.does(&format!("create {SHARED}"));
+    let file = owner.does(&format!("export {physical}"));
+    let imported = opener.does(&format!("import {} {file}", owner.pid));
+    let mapped = opener.does(&format!("map {imported} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &owner), (SHARED, 0));
+    assert_eq!(charged_and_shared(&node, &opener), (0, SHARED));
+    owner.does(&format!("release {physical}"));
+    assert_eq!(charged_and_shared(&node, &owner), (0, 0));
+    assert_eq!(charged_and_shared(&node, &opener), (SHARED, 0), "it lives on there");
+    opener.does(&format!("release {imported}"));
+    assert_eq!(charged_and_shared(&node, &opener), (SHARED, 0), "the mapping keeps it");
+    opener.does(&format!("unmap {mapped} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+}
+
+#[test]
+fn pointers_that_were_never_charged_pass_through_unharmed() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (mut owner, mut opener) = (client(&gpu, &node, SMALL), client(&gpu, &node, OTHER));
+    let (pointer, open) = give_out(&mut owner);
+    let address = opener.does(&open);
+    for free in
+        [format!("free {address}"), "free 4660".into(), format!("pool_free {address}"), "release 4660".into()]
+    {
+        let mut bare = Memory::start(Program::bare(&gpu, MEMORY));
+        assert_eq!(opener.tell(&free).result, bare.tell(&free).result, "the driver's own answer to `{free}`");
+        assert_eq!(charged_and_shared(&node, &opener), (0, SHARED), "after `{free}`");
+    }
+    assert_eq!(opener.tell("free 0").result, "CUDA_SUCCESS");
+    owner.does(&format!("free {pointer}"));
+    assert_eq!(owner.tell(&format!("free {pointer}")).result, "CUDA_ERROR_INVALID_VALUE", "twice");
+    assert_eq!(charged_and_shared(&node, &owner), (0, 0));
+}
