@@ -20,10 +20,22 @@ pub type NvmlDevice = *mut c_void;
 
 /// Done.
 pub const SUCCESS: NvmlReturn = 0;
+/// Nothing was found.
+pub const NOT_FOUND: NvmlReturn = 6;
 /// The caller's buffer is too small.
 pub const INSUFFICIENT_SIZE: NvmlReturn = 7;
 /// The library lacks the function.
 pub const FUNCTION_NOT_FOUND: NvmlReturn = 13;
+
+/// `nvmlProcessInfo_v1_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ProcessV1 {
+    /// Process id.
+    pub pid: c_uint,
+    /// Memory, in bytes.
+    pub used_bytes: u64,
+}
 
 /// `nvmlProcessInfo_t` of the second and third version.
 #[derive(Clone, Copy)]

@@ -10,6 +10,7 @@ mod memory_contexts;
 mod memory_graphs;
 mod memory_pools;
 mod memory_shares;
+mod memory_view;
 mod preload;
 mod probe;
 mod resize;

@@ -15,7 +15,7 @@ use weir_protocol::pages::{
 use weir_protocol::units::Bytes;
 
 use crate::driver;
-use crate::hooks::ContextMemory;
+use crate::hooks::{ContextMemory, Utilization};
 
 /// Events of a context for marks; each stands for an eighth of the in-flight cap or more.
 const MARK_EVENTS: usize = 64;
@@ -39,6 +39,8 @@ pub struct Gpu {
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
+    /// What NVML's view of its utilisation goes by.
+    pub utilization: Utilization,
     /// What its contexts cost.
     pub context_memory: ContextMemory,
     /// What the driver keeps for the device's graphs.
@@ -96,6 +98,7 @@ impl Gpu {
             usage,
             gate,
             primary,
+            utilization: Utilization::start(),
             context_memory,
             graph_memory,
             device,
