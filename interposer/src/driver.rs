@@ -74,6 +74,10 @@ driver_calls! {
     fn address_range = cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
     /// Where physical memory lies.
     fn properties = cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
+    /// Memory that the driver moves between host and device.
+    fn managed = cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint);
+    /// Where managed memory is to live.
+    fn advise = cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: c_uint, device: CUdevice);
     /// A graph's nodes.
     fn graph_nodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     /// What a graph node is.

@@ -8,6 +8,7 @@ mod kill;
 mod memory;
 mod memory_contexts;
 mod memory_graphs;
+mod memory_oversubscribe;
 mod memory_pools;
 mod memory_shares;
 mod memory_view;

@@ -110,7 +110,7 @@ pub struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// Charges `bytes` to the process in `slot` if the tenant stays within `limit`; counts the refusal if not.
+    /// Charges `bytes` to the process in `slot` if the tenant stays within `limit`.
     pub fn take(
         usage: &'a UsagePage,
         slot: usize,
@@ -120,7 +120,6 @@ impl<'a> Reservation<'a> {
     ) -> Option<Self> {
         let own = usage.slots.get(slot)?;
         if !usage.reserve(slot, bytes, limit) {
-            own.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         // Relaxed: the words by kind are for people to read; the limit binds on the sum alone.
@@ -173,11 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_counted_and_charges_nothing() {
+    fn a_refusal_charges_nothing() {
         let usage = usage();
         Reservation::take(&usage, 0, MemoryKind::Plain, Bytes(70), LIMIT).map(Reservation::commit).unwrap();
         assert!(Reservation::take(&usage, 1, MemoryKind::Array, Bytes(31), LIMIT).is_none());
-        assert_eq!(usage.slots[1].refused.load(Ordering::Relaxed), 1);
         assert_eq!(usage.held(), Bytes(70));
     }
 

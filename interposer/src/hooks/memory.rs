@@ -118,7 +118,7 @@ pub fn allocate<H: Handle>(
             let Some((current, reservation)) = receipt else { return };
             if result == CUDA_SUCCESS && !out.is_null() {
                 // SAFETY: the driver has just written it.
-                remember(client, current, unsafe { *out }.key(), ask.kind, reservation);
+                remember(client, current, unsafe { *out }.key(), ask.kind, reservation.commit());
             }
         },
     )
@@ -131,15 +131,10 @@ pub fn reserve(
     kind: MemoryKind,
     bytes: Bytes,
 ) -> Result<Reservation<'static>, CUresult> {
-    let limit = gpu.grant.read().memory_limit;
-    let take = || Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit);
-    // What pools have given back without a wait that we saw is asked for before anybody is refused.
-    let taken = take().or_else(|| {
-        client.pools.look(client);
-        take()
-    });
-    taken.ok_or_else(|| {
+    take(client, gpu, kind, bytes).ok_or_else(|| {
+        gpu.slot().refused.fetch_add(1, Ordering::Relaxed);
         REFUSED.say(|| {
+            let limit = gpu.grant.read().memory_limit;
             let help = if client.standalone {
                 "start it again with a larger --memory".into()
             } else {
@@ -154,8 +149,24 @@ pub fn reserve(
 
 static REFUSED: Once = Once::new();
 
-fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, reservation: Reservation<'_>) {
-    let bytes = reservation.commit();
+/// Charges the bytes if they fit.
+pub fn take(
+    client: &Client,
+    gpu: &'static Gpu,
+    kind: MemoryKind,
+    bytes: Bytes,
+) -> Option<Reservation<'static>> {
+    let limit = gpu.grant.read().memory_limit;
+    let take = || Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit);
+    // What pools have given back without a wait that we saw is asked for before anybody is refused.
+    take().or_else(|| {
+        client.pools.look(client);
+        take()
+    })
+}
+
+/// Notes what a handle holds.
+pub fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, bytes: Bytes) {
     let owner = Owner::Context(current.context.handle);
     let entry = Entry { bytes, kind, gpu: current.gpu.index, owner };
     client.remember(key, entry);

@@ -15,6 +15,7 @@ mod memory;
 mod names;
 mod nvml;
 mod nvml_processes;
+mod oversubscribe;
 mod pool;
 mod sample;
 mod shares;
@@ -350,9 +351,9 @@ driver_hooks! {
 
     // Memory: reserve, call the driver, commit or roll back.
 
-    /// Charges the bytes, then allocates.
+    /// Charges the bytes, then allocates; beyond the limit managed memory, where the operator allows that.
     fn cuMemAlloc_v2(out: *mut CUdeviceptr, bytes: usize)
-        = |call| memory::allocate(memory_call!(cuMemAlloc_v2), memory::Ask::plain(bytes), out, call);
+        = |call| oversubscribe::allocate(memory_call!(cuMemAlloc_v2), bytes, out, call);
     /// Gives back what the pointer held.
     fn cuMemFree_v2(pointer: CUdeviceptr) = |call| memory::free(memory_call!(cuMemFree_v2), pointer, call);
     /// Charges the rows with the driver's own padding.

@@ -32,6 +32,8 @@ pub struct Client {
     pub tenant: String,
     /// Whether `weir run` itself is the manager: then nobody can change the budget.
     pub standalone: bool,
+    /// Whether plain allocations beyond the limit become managed memory.
+    pub oversubscribe: bool,
     /// What a context costs, as the operator has configured it; 0: it is to be measured.
     pub context_memory: Bytes,
     /// The GPUs granted.
@@ -60,6 +62,7 @@ impl Client {
         Self {
             tenant: welcome.tenant,
             standalone,
+            oversubscribe: welcome.oversubscribe,
             context_memory: welcome.context_memory,
             gpus,
             book: Book::new(welcome.prices),

@@ -78,6 +78,8 @@ pub struct TenantStats {
     pub state: String,
     /// Its budget.
     pub budget: Budget,
+    /// Whether its plain allocations beyond the memory limit become managed memory.
+    pub oversubscribe: bool,
     /// Processes that ever registered.
     pub processes_ever: u64,
     /// Its processes by id.
@@ -212,6 +214,7 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         owner_uid: tenant.owner,
         state: state(tenant, &gpus),
         budget: tenant.budget,
+        oversubscribe: tenant.oversubscribe,
         processes_ever: tenant.registered,
         pids: tenant.processes.iter().map(|process| process.pid).collect(),
         gpus,
