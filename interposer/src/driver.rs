@@ -78,6 +78,8 @@ driver_calls! {
     fn managed = cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint);
     /// Where managed memory is to live.
     fn advise = cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: c_uint, device: CUdevice);
+    /// In what steps a multicast object takes memory.
+    fn multicast_granularity = cuMulticastGetGranularity(granularity: *mut usize, prop: *const CUmulticastObjectProp, option: c_uint);
     /// A graph's nodes.
     fn graph_nodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     /// What a graph node is.

@@ -104,6 +104,47 @@ fn physical_memory_is_charged_to_its_owner_and_handed_on_with_its_last_reference
 }
 
 #[test]
+fn memory_of_another_interface_is_shown_as_shared_until_it_is_destroyed() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node, SMALL);
+    let memory = small.does(&format!("external {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &small), (0, SHARED));
+    small.does(&format!("external_destroy {memory}"));
+    assert_eq!(charged_and_shared(&node, &small), (0, 0));
+    assert_eq!(small.tell(&format!("external_destroy {memory}")).result, "CUDA_ERROR_INVALID_HANDLE");
+}
+
+#[test]
+fn a_multicast_object_is_charged_where_it_has_joined_and_keeps_what_is_bound_to_it() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node, SMALL);
+    let object = small.does(&format!("multicast {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &small), (0, 0), "nobody has joined");
+    small.does(&format!("multicast_join {object}"));
+    assert_eq!(charged_and_shared(&node, &small), (SHARED, 0));
+    let memory = small.does(&format!("create {SHARED}"));
+    for unbind in [format!("multicast_unbind {object} {SHARED}"), format!("release {object}")] {
+        small.does(&format!("multicast_bind {object} {memory} {SHARED}"));
+        assert_eq!(charged_and_shared(&node, &small), (2 * SHARED, 0));
+        small.does(&unbind);
+    }
+    assert_eq!(
+        charged_and_shared(&node, &small),
+        (SHARED, 0),
+        "the object is gone, the memory has its handle"
+    );
+    let again = small.does(&format!("multicast {SHARED}"));
+    small.does(&format!("multicast_join {again}"));
+    small.does(&format!("multicast_bind {again} {memory} {SHARED}"));
+    small.does(&format!("release {memory}"));
+    assert_eq!(charged_and_shared(&node, &small), (2 * SHARED, 0), "what is bound lives on");
+    small.does(&format!("release {again}"));
+    assert_eq!(charged_and_shared(&node, &small), (0, 0));
+}
+
+#[test]
 fn pointers_that_were_never_charged_pass_through_unharmed() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");

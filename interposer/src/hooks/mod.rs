@@ -7,11 +7,13 @@
 mod capture;
 mod context;
 mod context_memory;
+mod external;
 mod graph;
 mod graph_memory;
 mod init;
 mod launch;
 mod memory;
+mod multicast;
 mod names;
 mod nvml;
 mod nvml_processes;
@@ -418,6 +420,31 @@ driver_hooks! {
     /// One reference less for each mapping in the range.
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) = |call| vmm::unmap(memory_call!(cuMemUnmap), address, bytes, call);
 
+    // Multicast objects: counted on each device that joins; what is bound to them lives on.
+
+    /// Makes the object known.
+    fn cuMulticastCreate(object: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp)
+        = |call| multicast::create(object, prop, call);
+    /// Charges the object's size on the device.
+    fn cuMulticastAddDevice(object: CUmemGenericAllocationHandle, device: CUdevice)
+        = |call| multicast::add_device(object, device, call);
+    /// One reference more on the memory.
+    fn cuMulticastBindMem(object: CUmemGenericAllocationHandle, at: usize, memory: CUmemGenericAllocationHandle,
+        offset: usize, bytes: usize, flags: c_ulonglong) = |call| multicast::bind(object, at, memory, bytes, call);
+    /// As above, CUDA 13.1.
+    fn cuMulticastBindMem_v2(object: CUmemGenericAllocationHandle, device: CUdevice, at: usize,
+        memory: CUmemGenericAllocationHandle, offset: usize, bytes: usize, flags: c_ulonglong)
+        = |call| multicast::bind(object, at, memory, bytes, call);
+    /// One reference more on what is mapped there.
+    fn cuMulticastBindAddr(object: CUmemGenericAllocationHandle, at: usize, address: CUdeviceptr, bytes: usize,
+        flags: c_ulonglong) = |call| multicast::bind_address(object, at, address, bytes, call);
+    /// As above, CUDA 13.1.
+    fn cuMulticastBindAddr_v2(object: CUmemGenericAllocationHandle, device: CUdevice, at: usize, address: CUdeviceptr,
+        bytes: usize, flags: c_ulonglong) = |call| multicast::bind_address(object, at, address, bytes, call);
+    /// One reference less on what was bound in the range.
+    fn cuMulticastUnbind(object: CUmemGenericAllocationHandle, device: CUdevice, at: usize, bytes: usize)
+        = |call| multicast::unbind(object, device, at, bytes, call);
+
     // Memory that crosses processes: charged to its owner, shown as shared where it is opened.
 
     /// Notes what others may open.
@@ -437,6 +464,12 @@ driver_hooks! {
     /// The memory is shown as shared when it is mapped: before that, nobody knows how much it is.
     fn cuMemImportFromShareableHandle(handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
         kind: CUmemAllocationHandleType) = |call| vmm_shares::import(handle, os_handle, kind, call);
+
+    /// Shows memory of another interface as shared: whoever made it is charged for it.
+    fn cuImportExternalMemory(memory: *mut CUexternalMemory, desc: *const c_void)
+        = |call| external::import(memory, desc, call);
+    /// It is shared no more.
+    fn cuDestroyExternalMemory(memory: CUexternalMemory) = |call| external::destroy(memory, call);
 
     // The view: budget and own use, never the neighbours'.
 

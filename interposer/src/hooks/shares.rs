@@ -26,6 +26,7 @@ pub struct Shares {
     given: AtomicU64,                    // entries of `exported`; at zero a free looks no further
     exported: Lock<HashMap<u64, usize>>, // by the ledger's handle: the entry on the page
     opened: Lock<HashMap<CUdeviceptr, Opened>>,
+    external: Lock<HashMap<u64, Opened>>,
 }
 
 /// Memory of another process.
@@ -152,6 +153,16 @@ impl Opened {
 }
 
 impl Shares {
+    /// Notes memory of another interface by its handle.
+    pub fn enter_external(&self, handle: u64, opened: Opened) {
+        self.external.lock().insert(handle, opened);
+    }
+
+    /// Takes that back.
+    pub fn remove_external(&self, handle: u64) -> Option<Opened> {
+        self.external.lock().remove(&handle)
+    }
+
     /// Notes that others may open what the ledger has under `handle`; once, however often it is given out.
     pub fn exported(&self, gpu: &Gpu, handle: u64, key: u64, bytes: Bytes, kind: MemoryKind) {
         let mut exported = self.exported.lock();

@@ -24,11 +24,24 @@ struct Books {
     mappings: BTreeMap<u64, Mapping>,
 }
 
-struct Physical {
+/// Physical memory, ours or another process's, or a multicast object.
+pub struct Physical {
     gpu: usize,
     bytes: Bytes,    // charged to us
     references: u64, // handles and mappings
     foreign: Option<Foreign>,
+    team: Option<Team>,
+}
+
+/// What a multicast object is charged, and the memory that is bound to it.
+#[derive(Default)]
+pub struct Team {
+    /// What it costs on each device.
+    pub bytes: Bytes,
+    /// The GPUs of the devices that have joined.
+    pub charged: Vec<usize>,
+    /// By GPU and offset in the object: bytes, and the handle of the memory.
+    pub bound: BTreeMap<(usize, u64), (u64, u64)>,
 }
 
 /// Memory of another process: how much it is, its first mapping tells.
@@ -62,7 +75,7 @@ pub fn create(
             let Some((gpu, reservation)) = receipt else { return };
             if result == CUDA_SUCCESS && !handle.is_null() {
                 let bytes = reservation.commit();
-                let physical = Physical { gpu: gpu.index, bytes, references: 1, foreign: None };
+                let physical = Physical { gpu: gpu.index, bytes, references: 1, foreign: None, team: None };
                 // SAFETY: the driver has just written it.
                 client.virtual_memory.0.lock().handles.insert(unsafe { *handle }, physical);
             }
@@ -177,6 +190,9 @@ impl Physical {
     /// it is handed on at once, so that it is never charged to nobody.
     fn go(self, client: &Client, handle: u64) {
         let Some(gpu) = client.gpus.get(self.gpu) else { return };
+        if let Some(team) = self.team {
+            return team.dissolve(client);
+        }
         if let Some(foreign) = self.foreign {
             return foreign.opened.into_iter().for_each(|opened| opened.close(client));
         }
@@ -189,9 +205,45 @@ impl Physical {
     }
 }
 
+impl Team {
+    /// The object is gone: what it cost is given back, what was bound to it is let go.
+    fn dissolve(self, client: &Client) {
+        for gpu in self.charged.iter().filter_map(|gpu| client.gpus.get(*gpu)) {
+            gpu.give_back(MemoryKind::Virtual, self.bytes);
+        }
+        for (_, handle) in self.bound.into_values() {
+            let gone = client.virtual_memory.drop_one(handle);
+            client.virtual_memory.settle(client, handle, gone, CUDA_SUCCESS);
+        }
+    }
+}
+
 impl VirtualMemory {
+    /// A multicast object was made.
+    pub fn enter_team(&self, handle: u64, gpu: usize, bytes: Bytes) {
+        let team = Some(Team { bytes, ..Team::default() });
+        let object = Physical { gpu, bytes: Bytes(0), references: 1, foreign: None, team };
+        self.0.lock().handles.insert(handle, object);
+    }
+
+    /// Runs `ours` on a multicast object's team.
+    pub fn with_team<R>(&self, handle: u64, ours: impl FnOnce(&mut Team) -> R) -> Option<R> {
+        self.0.lock().handles.get_mut(&handle)?.team.as_mut().map(ours)
+    }
+
+    /// The GPU on which a handle's memory lies.
+    pub fn gpu_of(&self, handle: u64) -> Option<usize> {
+        self.0.lock().handles.get(&handle).map(|physical| physical.gpu)
+    }
+
+    /// The handle of what is mapped at an address.
+    pub fn mapped_at(&self, address: u64) -> Option<u64> {
+        let books = self.0.lock();
+        let (start, mapping) = books.mappings.range(..=address).next_back()?;
+        (address - start < mapping.bytes).then_some(mapping.handle)
+    }
     /// Counts a call on the GPU whose memory it concerns; host memory concerns none.
-    fn count(&self, client: &Client, handle: u64, counted: usize) {
+    pub fn count(&self, client: &Client, handle: u64, counted: usize) {
         let index = self.0.lock().handles.get(&handle).map(|physical| physical.gpu);
         if let Some(gpu) = index.and_then(|index| client.gpus.get(index)) {
             memory::count(gpu, counted);
@@ -221,18 +273,18 @@ impl VirtualMemory {
     /// A handle stands for memory of another process.
     pub fn enter_foreign(&self, handle: u64, gpu: usize, key: Option<u64>) {
         let foreign = Some(Foreign { key, opened: None });
-        let physical = Physical { gpu, bytes: Bytes(0), references: 1, foreign };
+        let physical = Physical { gpu, bytes: Bytes(0), references: 1, foreign, team: None };
         self.0.lock().handles.insert(handle, physical);
     }
 
-    fn add_one(&self, handle: u64) {
+    pub fn add_one(&self, handle: u64) {
         if let Some(physical) = self.0.lock().handles.get_mut(&handle) {
             physical.references += 1;
         }
     }
 
     /// One reference less; with the last one the memory is off the books, and handed out.
-    fn drop_one(&self, handle: u64) -> Option<Physical> {
+    pub fn drop_one(&self, handle: u64) -> Option<Physical> {
         let mut books = self.0.lock();
         let physical = books.handles.get_mut(&handle)?;
         physical.references -= 1;
@@ -241,7 +293,7 @@ impl VirtualMemory {
 
     /// What a call meant that dropped a reference: if the driver agreed, the memory that has no reference left is given
     /// back; if not, the reference is there again.
-    fn settle(&self, client: &Client, handle: u64, gone: Option<Physical>, result: CUresult) {
+    pub fn settle(&self, client: &Client, handle: u64, gone: Option<Physical>, result: CUresult) {
         match gone {
             Some(physical) if result == CUDA_SUCCESS => physical.go(client, handle),
             Some(physical) => {

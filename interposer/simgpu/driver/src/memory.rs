@@ -44,6 +44,8 @@ pub enum Kind {
     Mapped,
     /// Memory of another process.
     Imported,
+    /// A buffer in memory of another interface.
+    External,
     /// Memory of a graph's allocation node.
     Graph,
 }
@@ -145,7 +147,9 @@ pub fn free(address: CUdeviceptr) -> Answer {
     if address == 0 {
         return Ok(());
     }
-    let freeable = |kind: &Kind| matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph);
+    let freeable = |kind: &Kind| {
+        matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph | Kind::External)
+    };
     let allocation = remove(address, freeable)?;
     stream::all_of(allocation.context).try_for_each(|stream| stream.synchronize())?;
     release(&allocation)

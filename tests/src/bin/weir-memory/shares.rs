@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use weir_abi::fns;
 use weir_abi::types::*;
 
-use crate::{Client, Done, call, handle, size};
+use crate::{Client, Done, call, handle, number, size};
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
@@ -32,6 +32,16 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (result, vec![u64::from(file.unsigned_abs())])
         }
         "import" => import(client, n(0), n(1)),
+        "multicast" => {
+            let prop = CUmulticastObjectProp { num_devices: 1, size: size(n(0)), handle_types: 0, flags: 0 };
+            let mut object = 0;
+            (call!(client, cuMulticastCreate(&raw mut object, &raw const prop)), vec![object])
+        }
+        "multicast_join" => (call!(client, cuMulticastAddDevice(n(0), 0)), Vec::new()),
+        "multicast_bind" => (call!(client, cuMulticastBindMem(n(0), 0, n(1), 0, size(n(2)), 0)), Vec::new()),
+        "multicast_unbind" => (call!(client, cuMulticastUnbind(n(0), 0, 0, size(n(1)))), Vec::new()),
+        "external" => external(client, n(0)),
+        "external_destroy" => (call!(client, cuDestroyExternalMemory(handle(n(0)))), Vec::new()),
         "map" => {
             let mut address = 0;
             call!(client, cuMemAddressReserve(&raw mut address, size(n(1)), 0, 0, 0));
@@ -57,6 +67,27 @@ fn create(client: &Client, bytes: u64) -> Done {
     };
     let mut physical = 0;
     (call!(client, cuMemCreate(&raw mut physical, size(bytes), &raw const properties, 0)), vec![physical])
+}
+
+/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`
+#[repr(C)]
+struct ExternalDesc {
+    kind: std::ffi::c_uint,
+    handle: [u64; 2],
+    size: u64,
+    rest: [std::ffi::c_uint; 17],
+}
+
+/// Imports a file's memory as another interface's.
+fn external(client: &Client, bytes: u64) -> Done {
+    // SAFETY: the name is a C string.
+    let file = unsafe { libc::memfd_create(c"external".as_ptr(), 0) };
+    // SAFETY: the descriptor of the line above.
+    unsafe { libc::ftruncate(file, i64::try_from(bytes).unwrap_or(0)) };
+    let desc =
+        ExternalDesc { kind: 1, handle: [u64::from(file.unsigned_abs()), 0], size: bytes, rest: [0; 17] };
+    let mut memory = null_mut();
+    (call!(client, cuImportExternalMemory(&raw mut memory, (&raw const desc).cast())), vec![number(memory)])
 }
 
 /// Imports what another process has exported: its descriptor, which programs would send over a socket.
