@@ -238,6 +238,49 @@ mod tests {
         assert_eq!(pool.settle(MIB, first, || Some(STEP)), Change::default());
     }
 
+    /// The driver's side of a pool: it grows by whole steps when the sum does not suffice.
+    #[derive(Default)]
+    struct Driver {
+        used: u64,
+        reserved: u64,
+    }
+
+    #[test]
+    fn threads_that_race_for_one_pool_charge_what_the_driver_has_reserved_in_the_end() {
+        use std::sync::Mutex;
+        use std::sync::atomic::{AtomicU64, Ordering};
+
+        let (pool, driver, charged) = (Pool::new(1, 0), Mutex::new(Driver::default()), AtomicU64::new(0));
+        let apply = |change: Change| {
+            charged.fetch_add(change.more, Ordering::Relaxed);
+            charged.fetch_sub(change.less, Ordering::Relaxed);
+        };
+        let ask = || Some(driver.lock().unwrap().reserved);
+        let work = |thread: u64| {
+            for n in 1..500 {
+                let bytes = (thread * 7 + n * 3) % 11 * MIB + MIB;
+                let growth = pool.begin(bytes);
+                charged.fetch_add(growth, Ordering::Relaxed);
+                {
+                    let mut driver = driver.lock().unwrap();
+                    driver.used += bytes;
+                    driver.reserved = driver.reserved.max(driver.used.next_multiple_of(STEP));
+                }
+                let address = (thread << 40) | (n * MIB);
+                if growth > 0 || !pool.had(address, bytes) {
+                    apply(pool.settle(bytes, growth, ask));
+                }
+                driver.lock().unwrap().used -= bytes;
+                apply(pool.freed(address, bytes));
+            }
+        };
+        std::thread::scope(|scope| {
+            let work = &work;
+            (1..=4).for_each(|thread| drop(scope.spawn(move || work(thread))));
+        });
+        assert_eq!(charged.load(Ordering::Relaxed), driver.lock().unwrap().reserved);
+    }
+
     #[test]
     fn a_piece_that_was_freed_is_known_until_the_pool_shrinks() {
         let pool = Pool::new(1, 0);

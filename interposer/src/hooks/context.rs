@@ -7,7 +7,7 @@ use weir_abi::types::*;
 
 use weir_core::ledger::Entry;
 
-use super::context_memory;
+use super::{context_memory, graph_memory};
 use crate::driver;
 use crate::guard::guard;
 use crate::link::{Client, Gpu};
@@ -121,8 +121,11 @@ fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {
     for (handle, entry) in held {
         client.give_back(handle, entry);
     }
+    // What pools and graphs have kept may have gone with the device's last context.
+    client.pools.look(client);
     for gpu in &client.gpus {
         gpu.forget_context(context);
+        graph_memory::settle(gpu, 0);
         context_memory::look(gpu);
     }
 }

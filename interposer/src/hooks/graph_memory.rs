@@ -164,8 +164,8 @@ fn reserve(client: &'static Client, gpu: &'static Gpu, growth: u64) -> Result<()
     Ok(())
 }
 
-/// Replaces a prediction by the driver's word.
-fn settle(gpu: &Gpu, growth: u64) {
+/// Replaces a prediction, or none, by the driver's word.
+pub fn settle(gpu: &Gpu, growth: u64) {
     let ask = || attribute(gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
     gpu.change(MemoryKind::Graph, gpu.graph_memory.settle(0, growth, ask));
 }
