@@ -104,6 +104,29 @@ fn physical_memory_is_charged_to_its_owner_and_handed_on_with_its_last_reference
 }
 
 #[test]
+fn a_piece_of_another_processs_pool_is_shown_as_shared_until_it_is_freed_here() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (mut owner, mut opener) = (client(&gpu, &node, SMALL), client(&gpu, &node, OTHER));
+    let pool = owner.does("pool_create_shareable");
+    let piece = owner.does(&format!("pool_allocate {SHARED} {pool}"));
+    let data = owner.tell(&format!("pool_export {piece}")).values;
+    let words: Vec<_> = data.iter().map(u64::to_string).collect();
+    let imported = opener.does("pool_import 0");
+    let open = format!("pool_open {imported} {}", words.join(" "));
+    let address = opener.does(&open);
+    assert_eq!(charged_and_shared(&node, &owner), (SHARED, 0));
+    assert_eq!(charged_and_shared(&node, &opener), (0, SHARED));
+    opener.does(&format!("pool_free {address}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+    let address = opener.does(&open);
+    program::kill(owner.pid);
+    wait::until("the charge to move", || (charged_and_shared(&node, &opener) == (SHARED, 0)).then_some(()));
+    opener.does(&format!("free {address}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+}
+
+#[test]
 fn memory_of_another_interface_is_shown_as_shared_until_it_is_destroyed() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");

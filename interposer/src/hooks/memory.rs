@@ -183,10 +183,15 @@ pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresu
             if let Some(gpu) = gpu.or_else(|| Some(thread::with(|thread| thread.find_current(client))?.gpu)) {
                 count(gpu, counted);
             }
-            Ok(entry)
+            // A piece of another process's pool is freed as if it were our own.
+            let opened = if entry.is_none() { client.shares.remove_opened(key) } else { None };
+            Ok((entry, opened))
         },
         call,
-        |client, entry, result| {
+        |client, (entry, opened), result| {
+            if let Some(opened) = opened {
+                client.shares.settle_closed(client, key, opened, result);
+            }
             let Some(entry) = entry else { return };
             if result == CUDA_SUCCESS {
                 client.give_back(key, entry);

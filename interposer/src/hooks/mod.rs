@@ -465,6 +465,12 @@ driver_hooks! {
     fn cuMemImportFromShareableHandle(handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
         kind: CUmemAllocationHandleType) = |call| vmm_shares::import(handle, os_handle, kind, call);
 
+    /// Notes what others may open.
+    fn cuMemPoolExportPointer(data: *mut c_void, address: CUdeviceptr)
+        = |call| shares::give_out_piece(data, address, call);
+    /// Shows the piece as shared, until it is freed here.
+    fn cuMemPoolImportPointer(out: *mut CUdeviceptr, pool: CUmemoryPool, data: *mut c_void)
+        = |call| shares::open_piece(out, data, call);
     /// Shows memory of another interface as shared: whoever made it is charged for it.
     fn cuImportExternalMemory(memory: *mut CUexternalMemory, desc: *const c_void)
         = |call| external::import(memory, desc, call);

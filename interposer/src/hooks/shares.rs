@@ -6,6 +6,7 @@
 //! longest is charged, which is right in sum.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::CUresult;
@@ -86,7 +87,15 @@ fn range_of(address: CUdeviceptr) -> Option<(CUdeviceptr, Bytes)> {
 
 /// Another process's memory was opened; the same memory may be opened more than once.
 pub fn open(address: *mut CUdeviceptr, handle: &CUipcMemHandle, call: impl FnOnce() -> CUresult) -> CUresult {
-    let key = key_of(&handle.reserved);
+    open_by_key(key_of(&handle.reserved), MemoryKind::Plain, address, call)
+}
+
+fn open_by_key(
+    key: u64,
+    kind: MemoryKind,
+    address: *mut CUdeviceptr,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     guard(
         |_| Ok(()),
         call,
@@ -101,33 +110,57 @@ pub fn open(address: *mut CUdeviceptr, handle: &CUipcMemHandle, call: impl FnOnc
             if let Some(known) = opened.get_mut(&address) {
                 known.times += 1;
             } else if let Some((_, bytes)) = range_of(address) {
-                opened.insert(address, Opened::note(current.gpu, key, bytes, MemoryKind::Plain));
+                opened.insert(address, Opened::note(current.gpu, key, bytes, kind));
             }
         },
     )
 }
 
+/// Bytes of `CUmemPoolPtrExportData`, by which a piece of a pool goes to another process.
+const PIECE: usize = 64;
+
+/// A piece of a pool may be opened by others.
+pub fn give_out_piece(data: *mut c_void, address: CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |_| Ok(()),
+        call,
+        |client, (), result| {
+            if result != CUDA_SUCCESS || data.is_null() {
+                return;
+            }
+            // SAFETY: the driver has just written it.
+            let key = key_of(&unsafe { data.cast::<[u8; PIECE]>().read_unaligned() });
+            let Some(entry) = client.ledger.get(address) else { return };
+            if let Some(gpu) = client.gpus.get(entry.gpu) {
+                client.shares.exported(gpu, address, key, entry.bytes, entry.kind);
+            }
+        },
+    )
+}
+
+/// A piece of another process's pool is opened.
+pub fn open_piece(
+    address: *mut CUdeviceptr,
+    data: *const c_void,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    if data.is_null() {
+        return call();
+    }
+    // SAFETY: the caller passes what a driver has exported; the driver reads the same bytes.
+    let key = key_of(&unsafe { data.cast::<[u8; PIECE]>().read_unaligned() });
+    open_by_key(key, MemoryKind::Pool, address, call)
+}
+
 /// Another process's memory is closed: off the books before the call, since the address may be handed out anew.
 pub fn close(address: CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
-        |client| {
-            let mut opened = client.shares.opened.lock();
-            let Some(known) = opened.get_mut(&address) else { return Ok(None) };
-            known.times -= 1;
-            Ok(if known.times > 0 { Some(*known) } else { opened.remove(&address) })
-        },
+        |client| Ok(client.shares.remove_opened(address)),
         call,
-        |client, closed, result| match closed {
-            Some(Opened { times: 0, .. }) if result == CUDA_SUCCESS => {
-                if let Some(closed) = closed {
-                    closed.close(client);
-                }
+        |client, opened, result| {
+            if let Some(opened) = opened {
+                client.shares.settle_closed(client, address, opened, result);
             }
-            Some(kept) if result != CUDA_SUCCESS => {
-                let mut opened = client.shares.opened.lock();
-                opened.entry(address).or_insert(Opened { times: 0, ..kept }).times += 1;
-            }
-            _ => {}
         },
     )
 }
@@ -153,6 +186,24 @@ impl Opened {
 }
 
 impl Shares {
+    /// Takes one opening of an address off the books; `None` if nothing of another process was opened there. What is still
+    /// open otherwise has `times` left.
+    pub fn remove_opened(&self, address: CUdeviceptr) -> Option<Opened> {
+        let mut opened = self.opened.lock();
+        let known = opened.get_mut(&address)?;
+        known.times -= 1;
+        if known.times > 0 { Some(*known) } else { opened.remove(&address) }
+    }
+
+    /// What a call meant that closed an address: the last closing ends it, a failure leaves it as it was.
+    pub fn settle_closed(&self, client: &Client, address: CUdeviceptr, closed: Opened, result: CUresult) {
+        if result != CUDA_SUCCESS {
+            self.opened.lock().entry(address).or_insert(Opened { times: 0, ..closed }).times += 1;
+        } else if closed.times == 0 {
+            closed.close(client);
+        }
+    }
+
     /// Notes memory of another interface by its handle.
     pub fn enter_external(&self, handle: u64, opened: Opened) {
         self.external.lock().insert(handle, opened);

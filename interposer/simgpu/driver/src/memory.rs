@@ -44,6 +44,8 @@ pub enum Kind {
     Mapped,
     /// Memory of another process.
     Imported,
+    /// A piece of another process's pool.
+    Piece,
     /// A buffer in memory of another interface.
     External,
     /// Memory of a graph's allocation node.
@@ -148,7 +150,8 @@ pub fn free(address: CUdeviceptr) -> Answer {
         return Ok(());
     }
     let freeable = |kind: &Kind| {
-        matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph | Kind::External)
+        let own = matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph);
+        own || matches!(kind, Kind::External | Kind::Piece)
     };
     let allocation = remove(address, freeable)?;
     stream::all_of(allocation.context).try_for_each(|stream| stream.synchronize())?;
@@ -161,6 +164,7 @@ pub fn release(allocation: &Allocation) -> Answer {
         Kind::Pool(pool) => pool.give_back(allocation),
         Kind::Graph => crate::graph_memory::forget(allocation),
         Kind::Registered(_) => Ok(()),
+        Kind::Piece => crate::pool::unmap_piece(allocation),
         _ => {
             ipc::forget(allocation.address);
             backing::give_back(allocation.address, allocation.bytes);

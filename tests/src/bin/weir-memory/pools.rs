@@ -11,7 +11,23 @@ use crate::{Client, Done, call, handle, number, size};
 pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
     let mut pointer = 0;
     Some(match command {
-        "pool_create" => create(client),
+        "pool_create" => create(client, CU_MEM_HANDLE_TYPE_NONE),
+        "pool_create_shareable" => create(client, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        "pool_export" => {
+            let mut data = [0u64; 8];
+            (call!(client, cuMemPoolExportPointer(data.as_mut_ptr().cast(), n(0))), data.to_vec())
+        }
+        "pool_import" => {
+            let (mut pool, kind) = (null_mut(), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+            let result =
+                call!(client, cuMemPoolImportFromShareableHandle(&raw mut pool, handle(n(0)), kind, 0));
+            (result, vec![number(pool)])
+        }
+        "pool_open" => {
+            let mut data: [u64; 8] = std::array::from_fn(|at| n(at + 1));
+            let data = data.as_mut_ptr().cast();
+            (call!(client, cuMemPoolImportPointer(&raw mut pointer, handle(n(0)), data)), vec![pointer])
+        }
         "pool_destroy" => (call!(client, cuMemPoolDestroy(handle(n(0)))), Vec::new()),
         "pool_allocate" if n(1) == 0 => {
             (call!(client, cuMemAllocAsync(&raw mut pointer, size(n(0)), client.stream)), vec![pointer])
@@ -49,10 +65,10 @@ fn of(client: &Client, number: u64) -> CUmemoryPool {
     pool
 }
 
-fn create(client: &Client) -> Done {
+fn create(client: &Client, handle_types: CUmemAllocationHandleType) -> Done {
     let properties = CUmemPoolProps {
         alloc_type: CU_MEM_ALLOCATION_TYPE_PINNED,
-        handle_types: CU_MEM_HANDLE_TYPE_NONE,
+        handle_types,
         location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
         win32_security_attributes: null_mut(),
         max_size: 0,
