@@ -13,6 +13,8 @@ pub struct Driver {
     launch: fns::cuLaunchKernel,
     alloc: fns::cuMemAlloc_v2,
     free: fns::cuMemFree_v2,
+    alloc_async: fns::cuMemAllocAsync,
+    free_async: fns::cuMemFreeAsync,
     synchronize: fns::cuCtxSynchronize,
     stream_create: fns::cuStreamCreate,
     begin_capture: fns::cuStreamBeginCapture_v2,
@@ -73,6 +75,8 @@ impl Driver {
                 launch: *library.get(b"cuLaunchKernel\0")?,
                 alloc: *library.get(b"cuMemAlloc_v2\0")?,
                 free: *library.get(b"cuMemFree_v2\0")?,
+                alloc_async: *library.get(b"cuMemAllocAsync\0")?,
+                free_async: *library.get(b"cuMemFreeAsync\0")?,
                 synchronize: *library.get(b"cuCtxSynchronize\0")?,
                 stream_create: *library.get(b"cuStreamCreate\0")?,
                 begin_capture: *library.get(b"cuStreamBeginCapture_v2\0")?,
@@ -163,6 +167,17 @@ impl Driver {
         unsafe {
             let result = (self.alloc)(&raw mut pointer, bytes);
             if result == CUDA_SUCCESS { (self.free)(pointer) } else { result }
+        }
+    }
+
+    /// Allocates from the device's pool, and frees, in stream order.
+    #[inline]
+    pub fn alloc_free_async(&self, bytes: usize) -> CUresult {
+        let mut pointer = 0;
+        // SAFETY: as above; the legacy stream.
+        unsafe {
+            let result = (self.alloc_async)(&raw mut pointer, bytes, null_mut());
+            if result == CUDA_SUCCESS { (self.free_async)(pointer, null_mut()) } else { result }
         }
     }
 

@@ -104,6 +104,8 @@ fn serve(listener: &UnixListener, pages: &Pages, uuid: [u8; 16], prices: &[Price
             slot: next_slot.fetch_add(1, Ordering::Relaxed) % 32,
             gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40) }],
             prices: prices.to_vec(),
+            context_memory: Bytes(0),
+            oversubscribe: false,
         };
         let fds: Vec<BorrowedFd<'_>> = pages.fds.iter().map(AsFd::as_fd).collect();
         if transport::send(stream.as_fd(), &Reply::Welcome(welcome), &fds).is_ok() {

@@ -14,6 +14,8 @@ pub enum Task {
     Launch,
     /// Allocates 1 MiB and frees it.
     Alloc,
+    /// As above, in stream order, from a pool that has it.
+    AllocAsync,
     /// Allocates until it is refused, then frees everything; the figure is the number of pieces.
     Fill,
 }
@@ -58,8 +60,9 @@ fn rounds(task: Task) -> Result<(), ClientError> {
             driver.launch(functions[n % VARIETY], blocks)
         }
         Task::Alloc | Task::Fill => driver.alloc_free(1 << 20),
+        Task::AllocAsync => driver.alloc_free_async(1 << 20),
     };
-    let calls = if matches!(task, Task::Alloc) { CALLS / 10 } else { CALLS };
+    let calls = if matches!(task, Task::Alloc | Task::AllocAsync) { CALLS / 10 } else { CALLS };
     (0..calls).for_each(|n| {
         call(n); // warm: price cache, token slices, pages
     });

@@ -4,7 +4,7 @@
 //! the legacy stream except behind a launch of the application's own there. [`Relaxed`] wraps those that could break a
 //! capture elsewhere.
 
-use std::ffi::{c_char, c_float, c_int, c_uint};
+use std::ffi::{c_char, c_float, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use weir_abi::CUresult;
@@ -16,7 +16,7 @@ macro_rules! driver_calls {
         $(
             $(#[$doc])*
             pub fn $name($($arg: $kind),*) -> CUresult {
-                static ADDRESS: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
+                static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 const SYMBOL: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($symbol), "\0").as_bytes()) { Ok(name) => name, Err(_) => c"" };
                 let mut address = ADDRESS.load(Ordering::Acquire);
@@ -27,7 +27,7 @@ macro_rules! driver_calls {
                 }
                 // SAFETY: the driver's symbol of this name has this type (checked against its headers by
                 // weir-abi's tests); callers pass handles of the driver and pointers to live places.
-                unsafe { std::mem::transmute::<*mut std::ffi::c_void, weir_abi::fns::$symbol>(address)($($arg),*) }
+                unsafe { std::mem::transmute::<*mut c_void, weir_abi::fns::$symbol>(address)($($arg),*) }
             }
         )*
     };
@@ -64,6 +64,22 @@ driver_calls! {
     fn function_name = cuFuncGetName(name: *mut *const c_char, function: CUfunction);
     /// The name of a context-independent kernel.
     fn kernel_name = cuKernelGetName(name: *mut *const c_char, kernel: CUkernel);
+    /// The pool that serves a device's allocations in stream order.
+    fn current_pool = cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+    /// A device's own pool.
+    fn default_pool = cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+    /// One of a pool's figures.
+    fn pool_attribute = cuMemPoolGetAttribute(pool: CUmemoryPool, which: CUmemPool_attribute, value: *mut c_void);
+    /// The allocation that an address lies in.
+    fn address_range = cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
+    /// Where physical memory lies.
+    fn properties = cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
+    /// Memory that the driver moves between host and device.
+    fn managed = cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint);
+    /// Where managed memory is to live.
+    fn advise = cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: c_uint, device: CUdevice);
+    /// In what steps a multicast object takes memory.
+    fn multicast_granularity = cuMulticastGetGranularity(granularity: *mut usize, prop: *const CUmulticastObjectProp, option: c_uint);
     /// A graph's nodes.
     fn graph_nodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     /// What a graph node is.
@@ -72,13 +88,19 @@ driver_calls! {
     fn kernel_node = cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS);
     /// A kernel node's launch, before CUDA 12.
     fn kernel_node_v1 = cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1);
+    /// What an allocation node takes.
+    fn alloc_node = cuGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+    /// What a free node gives back.
+    fn free_node = cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr);
+    /// What the graphs of a device use and have reserved.
+    fn graph_memory = cuDeviceGetGraphMemAttribute(device: CUdevice, which: CUgraphMem_attribute, value: *mut c_void);
     /// The graph inside a child graph node.
     fn child_graph = cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
 }
 
 /// The driver's handle behind a number that the core keeps.
 #[allow(clippy::cast_possible_truncation, reason = "x86-64 only: the number was a pointer")]
-pub fn handle(number: u64) -> *mut std::ffi::c_void {
+pub fn handle(number: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(number as usize)
 }
 

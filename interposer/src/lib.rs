@@ -34,6 +34,7 @@ mod failpoint;
 mod guard;
 mod hooks;
 mod link;
+mod nvml;
 #[cfg(all(feature = "proxy", not(test)))]
 mod proxy;
 mod resolve;

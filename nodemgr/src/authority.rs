@@ -176,6 +176,7 @@ mod tests {
             name: "a".into(),
             owner: 1000,
             class: ClassName::Primary,
+            oversubscribe: false,
             budget: budget(30),
             cells: Vec::new(),
             processes: Vec::new(),

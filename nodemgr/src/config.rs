@@ -17,8 +17,18 @@ use crate::place::own_uid;
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file, for suggestions.
-const KEYS: [&str; 9] =
-    ["dir", "policy", "tick_us", "mode", "memory_reserve", "price", "name", "time_us", "ns_per_block"];
+const KEYS: [&str; 10] = [
+    "dir",
+    "policy",
+    "tick_us",
+    "mode",
+    "memory_reserve",
+    "context_memory",
+    "price",
+    "name",
+    "time_us",
+    "ns_per_block",
+];
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -37,6 +47,8 @@ pub struct Config {
     pub mode: Option<FailMode>,
     /// Memory of each card that is nobody's, as a size.
     pub memory_reserve: Option<String>,
+    /// What a context takes of a card where NVML cannot tell, as a size.
+    pub context_memory: Option<String>,
     /// What kernels cost before they are measured.
     #[serde(default)]
     pub price: Vec<PriceRow>,
@@ -83,6 +95,7 @@ impl Config {
     fn check(&self) -> Result<(), (String, String)> {
         self.policy()?;
         self.reserve()?;
+        self.context_memory()?;
         let tick = self.tick_us.unwrap_or(1_000);
         if !TICK_RANGE_US.contains(&tick) {
             let (least, most) = (TICK_RANGE_US.start(), TICK_RANGE_US.end());
@@ -116,18 +129,30 @@ impl Config {
     /// # Errors
     /// Message and help, if it is no size.
     pub fn reserve(&self) -> Result<Option<Bytes>, (String, String)> {
-        let parse = |text: &String| {
-            text.parse().map_err(|e: weir_protocol::units::UnitError| {
-                (format!("has a memory_reserve that is no size: {e}"), e.hint().to_owned())
-            })
-        };
-        self.memory_reserve.as_ref().map(parse).transpose()
+        size("memory_reserve", self.memory_reserve.as_ref())
+    }
+
+    /// What a context costs; 0 if that is not configured.
+    ///
+    /// # Errors
+    /// Message and help, if it is no size.
+    pub fn context_memory(&self) -> Result<Bytes, (String, String)> {
+        Ok(size("context_memory", self.context_memory.as_ref())?.unwrap_or(Bytes(0)))
     }
 
     /// The tick.
     pub fn tick(&self) -> Nanos {
         Nanos::from_micros(self.tick_us.unwrap_or(1_000))
     }
+}
+
+fn size(key: &str, text: Option<&String>) -> Result<Option<Bytes>, (String, String)> {
+    let parse = |text: &String| {
+        text.parse().map_err(|e: weir_protocol::units::UnitError| {
+            (format!("has a {key} that is no size: {e}"), e.hint().to_owned())
+        })
+    };
+    text.map(parse).transpose()
 }
 
 fn refuse(path: &Path, what: String, help: &str) -> Fault {
@@ -140,7 +165,7 @@ fn check_file(path: &Path) -> Result<(), Fault> {
         let help = match error.kind() {
             std::io::ErrorKind::NotFound => format!(
                 "name a file that is there; docs/weir.toml.example has every key with its default: {}",
-                KEYS[..6].join(", ")
+                KEYS[..7].join(", ")
             ),
             _ => "name a file that can be read".to_owned(),
         };
@@ -170,7 +195,7 @@ fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
     let help = match unknown.map(|key| (key, nearest(key))) {
         Some((_, Some(key))) => format!("did you mean `{key}`?"),
-        Some((_, None)) => format!("the keys are: {}", KEYS[..6].join(", ")),
+        Some((_, None)) => format!("the keys are: {}", KEYS[..7].join(", ")),
         None => "correct the line, then look at the file with `weir check`".to_owned(),
     };
     let shown = unknown.map_or_else(|| message.clone(), |key| format!("unknown key `{key}`"));
@@ -235,13 +260,14 @@ mod tests {
         };
         let all = parsed(&EXAMPLE.lines().map(live).collect::<String>());
         // By name, so that a new key does not compile until it stands in the example.
-        let Config { dir, policy, tick_us, mode, memory_reserve, price } = all;
+        let Config { dir, policy, tick_us, mode, memory_reserve, context_memory, price } = all;
         assert!(
             dir.is_some()
                 && policy.is_some()
                 && tick_us.is_some()
                 && mode.is_some()
                 && memory_reserve.is_some()
+                && context_memory.is_some()
         );
         assert!(
             price.iter().any(|row| row.time_us.is_some())

@@ -33,6 +33,8 @@ pub struct Options {
     pub mode: FailMode,
     /// Memory of each card that is nobody's; by default a fiftieth.
     pub reserve: Option<Bytes>,
+    /// What a context costs where NVML cannot tell; 0: not configured.
+    pub context_memory: Bytes,
     /// What kernels cost before they are measured.
     pub prices: Vec<PriceRow>,
 }
@@ -41,7 +43,8 @@ impl Options {
     /// The defaults: `static`, a tick of 1 ms, managed, no prices.
     pub fn new(place: Place, gpus: Source) -> Self {
         let (policy, tick) = (&weir_policy::POLICIES[0], Nanos::from_millis(1));
-        Self { place, gpus, policy, tick, mode: FailMode::Managed, reserve: None, prices: Vec::new() }
+        let (mode, context_memory) = (FailMode::Managed, Bytes(0));
+        Self { place, gpus, policy, tick, mode, reserve: None, context_memory, prices: Vec::new() }
     }
 }
 

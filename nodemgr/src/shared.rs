@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
-use weir_protocol::units::Nanos;
+use weir_protocol::units::{Bytes, Nanos};
 
 use crate::authority::Authority;
 use crate::control::schema::Response;
@@ -23,6 +23,8 @@ pub struct Shared {
     pub mode: FailMode,
     /// Length of a tick, in microseconds.
     pub tick_us: u64,
+    /// What a context costs where NVML cannot tell; 0: not configured.
+    pub context_memory: Bytes,
     /// What kernels cost before they are measured.
     pub prices: Vec<PriceRow>,
     /// Changes of budget under way.
@@ -41,6 +43,7 @@ impl Shared {
             authority: Authority::here(),
             mode: options.mode,
             tick_us: options.tick.0 / 1_000,
+            context_memory: options.context_memory,
             prices: options.prices.clone(),
             setting: AtomicUsize::new(0),
             registry: Mutex::new(registry),

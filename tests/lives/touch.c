@@ -3,11 +3,15 @@
 
 static int nvml(const char *name) {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *device = NULL;
-    unsigned long long memory[8] = {0};
+    static unsigned long long answer[1024];
+    unsigned count = 16; /* of whatever the answer is a list of */
     ((int (*)())dlsym(library, "nvmlInit_v2"))();
     ((int (*)())dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device);
-    *(unsigned *)memory = 0x02000028; /* nvmlMemory_v2 */
-    return ((int (*)())dlsym(library, name))(device, memory);
+    int (*call)() = (int (*)())dlsym(library, name);
+    if (strstr(name, "RunningProcesses")) return call(device, &count, answer);
+    if (strstr(name, "ProcessUtilization")) return call(device, answer, &count, 0ULL);
+    *(unsigned *)answer = 0x02000028; /* nvmlMemory_v2 */
+    return call(device, answer);
 }
 
 static int touch(const char *name) {
@@ -21,6 +25,7 @@ static int touch(const char *name) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whoever looks on sees how far it came */
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     touch("cuInit");
     for (int at = 1; at < argc; at++) printf("%s %d\n", argv[at], touch(argv[at]));

@@ -7,6 +7,7 @@ pub mod container;
 pub mod dist;
 pub mod life;
 pub mod looping;
+pub mod memory;
 pub mod mounts;
 pub mod node;
 pub mod program;

@@ -53,13 +53,26 @@ impl Program {
         budget: Budget<'_>,
         program: impl AsRef<OsStr>,
     ) -> Self {
+        Self::under_weir_with(gpu, node, budget, &[], program)
+    }
+
+    /// As above, with further flags of `weir run`.
+    pub fn under_weir_with(
+        gpu: &SimGpu,
+        node: Option<&Node<'_>>,
+        budget: Budget<'_>,
+        flags: &[&str],
+        program: impl AsRef<OsStr>,
+    ) -> Self {
         // Where no node manager can be: one that runs on this machine for other purposes is not the story's.
         let mut weir = Self::bare(gpu, gpu.dist().weir()).arg("--json").env("WEIR_NODE_DIR", gpu.no_node());
         if let Some(node) = node {
             weir = weir.arg("--dir").arg(node.dir());
         }
         weir.args(["run", "--name", budget.name, "--request", budget.request])
-            .args(["--limit", budget.limit, "--memory", budget.memory, "--"])
+            .args(["--limit", budget.limit, "--memory", budget.memory])
+            .args(flags)
+            .arg("--")
             .arg(program)
     }
 

@@ -7,6 +7,12 @@ mod container;
 mod faults;
 mod kill;
 mod memory;
+mod memory_contexts;
+mod memory_graphs;
+mod memory_oversubscribe;
+mod memory_pools;
+mod memory_shares;
+mod memory_view;
 mod preload;
 mod probe;
 mod process;
@@ -21,6 +27,9 @@ use weir_tests::simgpu::SimGpu;
 
 /// The loop client of this build.
 const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
+
+/// The client that gets and gives back memory as it is told.
+const MEMORY: &str = env!("CARGO_BIN_EXE_weir-memory");
 
 /// The program that calls everything of this build.
 const SWEEP: &str = env!("CARGO_BIN_EXE_weir-sweep");

@@ -31,6 +31,10 @@ macro_rules! floor_one {
     (cuCtxGetCurrent) => {};
     (cuEventCreate) => {};
     (cuMemAlloc_v2) => {};
+    (cuMemAllocAsync) => {};
+    (cuDeviceGetMemPool) => {};
+    (cuDeviceGetDefaultMemPool) => {};
+    (cuMemPoolGetAttribute) => {};
     (cuGetProcAddress) => {};
     (cuGetProcAddress_v2) => {};
     ($name:ident) => {
@@ -109,6 +113,34 @@ pub extern "C" fn cuEventCreate(event: *mut CUevent, _flags: c_uint) -> CUresult
 pub extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) -> CUresult {
     static NEXT: AtomicU64 = AtomicU64::new(0x7000_0000_0000);
     answer(pointer, NEXT.fetch_add((bytes as u64).next_multiple_of(512), Ordering::Relaxed))
+}
+
+/// The piece that was freed last, as pools do.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, _bytes: usize, _stream: CUstream) -> CUresult {
+    answer(pointer, 0x7f00_0000_0000)
+}
+
+/// The one pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, _device: CUdevice) -> CUresult {
+    answer(pool, HANDLE)
+}
+
+/// The one pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> CUresult {
+    cuDeviceGetMemPool(pool, device)
+}
+
+/// Every figure of it is 64 MiB.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPoolGetAttribute(
+    _pool: CUmemoryPool,
+    _which: CUmemPool_attribute,
+    value: *mut c_void,
+) -> CUresult {
+    answer(value.cast::<u64>(), 64 << 20)
 }
 
 /// Looks up our own exports.

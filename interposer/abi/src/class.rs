@@ -21,7 +21,7 @@ macro_rules! classes {
 classes! {
     /// Starts work on the SMs: charged in time, and held at the gate.
     Launch,
-    /// Makes the device memory grow that the process holds, or the references to it.
+    /// Makes the device memory grow that the process holds, or the references to it, or what will grow (a pool).
     Allocate,
     /// Gives device memory or a reference to it back, at once or in stream order.
     Free,

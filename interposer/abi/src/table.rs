@@ -422,7 +422,7 @@ macro_rules! for_each_symbol {
             cuMemMap "cuMemMap" 10020 Legacy cuMemMap Allocate (ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: c_ulonglong);
             cuMemMapArrayAsync "cuMemMapArrayAsync" 11010 Legacy cuMemMapArrayAsync Allocate (map_info_list: *mut c_void, count: c_uint, h_stream: CUstream);
             cuMemMapArrayAsync_ptsz "cuMemMapArrayAsync" 11010 PerThread cuMemMapArrayAsync Allocate (map_info_list: *mut c_void, count: c_uint, h_stream: CUstream);
-            cuMemPoolCreate "cuMemPoolCreate" 11020 Legacy cuMemPoolCreate Neutral (pool: *mut CUmemoryPool, pool_props: *const CUmemPoolProps);
+            cuMemPoolCreate "cuMemPoolCreate" 11020 Legacy cuMemPoolCreate Allocate (pool: *mut CUmemoryPool, pool_props: *const CUmemPoolProps);
             cuMemPoolDestroy "cuMemPoolDestroy" 11020 Legacy cuMemPoolDestroy Free (pool: CUmemoryPool);
             cuMemPoolExportPointer "cuMemPoolExportPointer" 11020 Legacy cuMemPoolExportPointer Share (share_data_out: *mut c_void, ptr: CUdeviceptr);
             cuMemPoolExportToShareableHandle "cuMemPoolExportToShareableHandle" 11020 Legacy cuMemPoolExportToShareableHandle Share (handle_out: *mut c_void, pool: CUmemoryPool, handle_type: CUmemAllocationHandleType, flags: c_ulonglong);

@@ -11,6 +11,16 @@ use weir_protocol::pages::{MemoryKind, ProcessSlot, UsagePage};
 use weir_protocol::units::Bytes;
 
 use crate::lock::Lock;
+use crate::pool::Pool;
+
+/// What a handle belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A context, by its handle: it dies with it. 0 for memory that outlives contexts.
+    Context(u64),
+    /// A pool, which is charged for it.
+    Pool(&'static Pool),
+}
 
 /// What a handle holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +31,8 @@ pub struct Entry {
     pub kind: MemoryKind,
     /// On which GPU, as an index into the tenant's GPUs.
     pub gpu: usize,
-    /// The context with which it dies; 0 for memory that outlives contexts.
-    pub context: u64,
+    /// What it belongs to.
+    pub owner: Owner,
 }
 
 const SHARDS: usize = 16;
@@ -72,7 +82,7 @@ impl Ledger {
     pub fn remove_of_context(&self, context: u64) -> Vec<(u64, Entry)> {
         let mut gone = Vec::new();
         for shard in &self.shards {
-            gone.extend(shard.lock().extract_if(|_, entry| entry.context == context));
+            gone.extend(shard.lock().extract_if(|_, entry| entry.owner == Owner::Context(context)));
         }
         gone
     }
@@ -100,7 +110,7 @@ pub struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// Charges `bytes` to the process in `slot` if the tenant stays within `limit`; counts the refusal if not.
+    /// Charges `bytes` to the process in `slot` if the tenant stays within `limit`.
     pub fn take(
         usage: &'a UsagePage,
         slot: usize,
@@ -110,7 +120,6 @@ impl<'a> Reservation<'a> {
     ) -> Option<Self> {
         let own = usage.slots.get(slot)?;
         if !usage.reserve(slot, bytes, limit) {
-            own.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         // Relaxed: the words by kind are for people to read; the limit binds on the sum alone.
@@ -130,6 +139,12 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         give_back(self.slot, self.kind, self.bytes);
     }
+}
+
+/// Charges what is held already and can be refused no more, whatever the limit.
+pub fn book(slot: &ProcessSlot, kind: MemoryKind, bytes: Bytes) {
+    slot.by_kind[kind as usize].fetch_add(bytes.0, Ordering::Relaxed);
+    slot.book(bytes);
 }
 
 /// Gives back what a freed handle held.
@@ -157,32 +172,43 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_counted_and_charges_nothing() {
+    fn a_refusal_charges_nothing() {
         let usage = usage();
         Reservation::take(&usage, 0, MemoryKind::Plain, Bytes(70), LIMIT).map(Reservation::commit).unwrap();
         assert!(Reservation::take(&usage, 1, MemoryKind::Array, Bytes(31), LIMIT).is_none());
-        assert_eq!(usage.slots[1].refused.load(Ordering::Relaxed), 1);
         assert_eq!(usage.held(), Bytes(70));
+    }
+
+    #[test]
+    fn what_is_held_already_is_charged_whatever_the_limit() {
+        let usage = usage();
+        book(&usage.slots[0], MemoryKind::Context, Bytes(400));
+        assert_eq!(usage.held(), Bytes(400));
+        assert!(Reservation::take(&usage, 0, MemoryKind::Plain, Bytes(1), LIMIT).is_none());
+        give_back(&usage.slots[0], MemoryKind::Context, Bytes(400));
+        assert_eq!(usage.held(), Bytes(0));
     }
 
     #[test]
     fn a_free_gives_back_what_the_handle_held_and_a_strangers_free_nothing() {
         let (usage, ledger) = (usage(), Ledger::default());
-        let bytes = Reservation::take(&usage, 0, MemoryKind::Pool, Bytes(40), LIMIT)
+        let bytes = Reservation::take(&usage, 0, MemoryKind::Plain, Bytes(40), LIMIT)
             .map(Reservation::commit)
             .unwrap();
-        ledger.insert(0x7000, Entry { bytes, kind: MemoryKind::Pool, gpu: 0, context: 1 });
+        ledger.insert(0x7000, Entry { bytes, kind: MemoryKind::Plain, gpu: 0, owner: Owner::Context(1) });
         assert_eq!(ledger.remove(0x8000), None);
         let entry = ledger.remove(0x7000).unwrap();
         give_back(&usage.slots[0], entry.kind, entry.bytes);
         assert_eq!(usage.held(), Bytes(0));
         assert_eq!(ledger.remove(0x7000), None, "a second free of the same pointer gives nothing back");
     }
+
     #[test]
     fn what_dies_with_a_context_is_forgotten_and_the_rest_stays() {
         let ledger = Ledger::default();
         for handle in 1..=4 {
-            let entry = Entry { bytes: Bytes(handle), kind: MemoryKind::Plain, gpu: 0, context: handle % 2 };
+            let owner = Owner::Context(handle % 2);
+            let entry = Entry { bytes: Bytes(handle), kind: MemoryKind::Plain, gpu: 0, owner };
             ledger.insert(handle, entry);
         }
         let gone: u64 = ledger.remove_of_context(1).iter().map(|(_, entry)| entry.bytes.0).sum();

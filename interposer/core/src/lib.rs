@@ -14,5 +14,6 @@ pub mod gate;
 pub mod ledger;
 pub mod lock;
 pub mod meter;
+pub mod pool;
 pub mod price;
 pub mod purse;

@@ -7,6 +7,7 @@ use weir_abi::types::*;
 
 use weir_core::ledger::Entry;
 
+use super::{context_memory, graph_memory};
 use crate::driver;
 use crate::guard::{alone, guard};
 use crate::link::{Client, Gpu};
@@ -15,8 +16,22 @@ use crate::thread;
 
 /// A context on `device`: refused where the tenant has no budget. Its memory limit there is zero, so the answer is
 /// the one that the driver gives when a context does not fit.
-pub fn create(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
+pub fn create(context: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
     alone(thread::leave_context);
+    guard(
+        |client| context_memory::expect(client, granted(client, device)?),
+        call,
+        |client, expected, result| {
+            if result == CUDA_SUCCESS && !context.is_null() {
+                // SAFETY: the driver has just written it.
+                expected.charge(client, unsafe { *context });
+            }
+        },
+    )
+}
+
+/// A green context: a part of `device`, which lives in its primary context and costs what that grows by.
+pub fn create_green(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(|client| granted(client, device), call, |_, _, _| {})
 }
 
@@ -27,15 +42,29 @@ pub fn retain_primary(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     guard(
-        |client| granted(client, device),
+        |client| {
+            let gpu = granted(client, device)?;
+            let expected = if is_active(device) { None } else { Some(context_memory::expect(client, gpu)?) };
+            Ok((gpu, expected))
+        },
         call,
-        |_, gpu, result| {
+        |client, (gpu, expected), result| {
             if result == CUDA_SUCCESS && !context.is_null() {
                 // SAFETY: the driver has just written it.
-                gpu.primary.store(unsafe { *context }.addr() as u64, Ordering::Relaxed);
+                let context = unsafe { *context };
+                gpu.primary.store(context.addr() as u64, Ordering::Relaxed);
+                if let Some(expected) = expected {
+                    expected.charge(client, context);
+                }
             }
         },
     )
+}
+
+/// Whether the device's primary context is there; yes, where the driver does not tell.
+fn is_active(device: CUdevice) -> bool {
+    let (mut flags, mut active) = (0, 1);
+    driver::primary_state(device, &raw mut flags, &raw mut active) != CUDA_SUCCESS || active != 0
 }
 
 fn granted(client: &'static Client, device: CUdevice) -> Result<&'static Gpu, CUresult> {
@@ -82,9 +111,7 @@ pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUr
         |_| Ok(()),
         call,
         |client, (), result| {
-            let (mut flags, mut active) = (0, 1);
-            let known = driver::primary_state(device, &raw mut flags, &raw mut active) == CUDA_SUCCESS;
-            if result != CUDA_SUCCESS || !known || active != 0 {
+            if result != CUDA_SUCCESS || is_active(device) {
                 return; // other users keep it
             }
             if let Some(gpu) = client.gpu_of_device(device) {
@@ -96,10 +123,14 @@ pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUr
 }
 
 fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {
-    for (_, entry) in held {
-        client.give_back(entry);
+    for (handle, entry) in held {
+        client.give_back(handle, entry);
     }
+    // What pools and graphs have kept may have gone with the device's last context.
+    client.pools.look(client);
     for gpu in &client.gpus {
         gpu.forget_context(context);
+        graph_memory::settle(gpu, 0);
+        context_memory::look(gpu);
     }
 }

@@ -7,6 +7,7 @@ use weir_abi::types::*;
 use weir_core::lock::Lock;
 use weir_core::price::Signature;
 
+use super::graph_memory::{self, Needs};
 use super::{launch, names};
 use crate::driver;
 use crate::guard::guard;
@@ -22,6 +23,7 @@ pub struct GraphPrices(Lock<HashMap<u64, Nodes>>);
 #[derive(Default)]
 struct Nodes {
     prices_ns: HashMap<u64, u64>,
+    memory: Needs,
 }
 
 /// A kernel node's launch, in whichever form the call gave it.
@@ -79,7 +81,9 @@ pub fn instantiate(exec: *mut CUgraphExec, graph: CUgraph, call: impl FnOnce() -
         |client, (), result| {
             if result == CUDA_SUCCESS && !exec.is_null() {
                 // SAFETY: the driver has just written it.
-                client.graphs.price(client, unsafe { *exec }, graph);
+                let exec = unsafe { *exec };
+                client.graphs.price(client, exec, graph);
+                graph_memory::look_at(client, exec);
             }
         },
     )
@@ -121,10 +125,14 @@ pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
             client.graphs.0.lock().remove(&(exec.addr() as u64));
-            Ok(())
+            Ok(client.graph_memory.forget(exec))
         },
         call,
-        |_, (), _| {},
+        |client, needs, _| {
+            if let Some(needs) = needs {
+                graph_memory::look(client, &needs);
+            }
+        },
     )
 }
 
@@ -134,6 +142,7 @@ impl GraphPrices {
         let mut nodes = Nodes::default();
         nodes.add(client, graph, DEPTH);
         nodes.tell(client, exec);
+        client.graph_memory.enter(exec, &mut nodes.memory);
         self.0.lock().insert(exec.addr() as u64, nodes);
     }
 
@@ -162,6 +171,8 @@ impl Nodes {
                         self.prices_ns.insert(node.addr() as u64, price);
                     }
                 }
+                CU_GRAPH_NODE_TYPE_MEM_ALLOC => self.memory.takes(client, node),
+                CU_GRAPH_NODE_TYPE_MEM_FREE => self.memory.gives(node),
                 CU_GRAPH_NODE_TYPE_GRAPH if depth > 0 => {
                     let mut child: CUgraph = std::ptr::null_mut();
                     if driver::child_graph(node, &raw mut child) == CUDA_SUCCESS {

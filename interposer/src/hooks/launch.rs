@@ -14,7 +14,7 @@ use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::meter::{Hands, NOW, STRETCH, wants_bracket};
-use super::names;
+use super::{graph_memory, names};
 use crate::clock;
 use crate::driver::Stream;
 use crate::guard::caught;
@@ -59,7 +59,9 @@ pub fn kernel_ex(
 
 /// A graph launch.
 pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
-    launch(counted, stream, Work::Graph(Signature::of_graph(exec.addr() as u64)), call)
+    let work = Work::Graph(Signature::of_graph(exec.addr() as u64));
+    let launch = || launch(counted, stream, work, call);
+    if graph_memory::may_need(exec) { graph_memory::charge(stream, exec, launch) } else { launch() }
 }
 
 /// One kernel on several devices. Its parts wait for each other on the GPU, so nothing may be held back between

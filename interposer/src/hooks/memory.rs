@@ -2,7 +2,7 @@
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_core::ledger::{Entry, Reservation};
+use weir_core::ledger::{Entry, Owner, Reservation};
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
@@ -21,34 +21,23 @@ const PITCH: u64 = 512;
 pub struct Ask {
     bytes: Bytes,
     kind: MemoryKind,
-    stream: Option<Stream>,
 }
 
 impl Ask {
     /// Linear memory.
     pub fn plain(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain, stream: None }
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain }
     }
 
     /// Rows, each padded by the driver.
     pub fn pitched(width: usize, height: usize) -> Self {
         let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
-        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain, stream: None }
+        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain }
     }
 
     /// Managed memory, which may live on the device.
     pub fn managed(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed, stream: None }
-    }
-
-    /// Memory from a pool.
-    pub fn pooled(bytes: usize, stream: Stream) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Pool, stream: Some(stream) }
-    }
-
-    /// In a stream that captures, the call makes a node of a graph; nothing is allocated now.
-    fn is_captured(&self) -> bool {
-        self.stream.is_some_and(captures)
+        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed }
     }
 
     /// A one- or two-dimensional array.
@@ -58,7 +47,7 @@ impl Ask {
             elements(&[d.width as u64, d.height as u64])
                 .saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array, stream: None }
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
     }
 
     /// An array of up to three dimensions, with `levels` that halve.
@@ -72,7 +61,7 @@ impl Ask {
             let sum = (0..levels.clamp(1, 32)).fold(0u64, |sum, n| sum.saturating_add(level(n)));
             sum.saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array, stream: None }
+        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
     }
 }
 
@@ -121,9 +110,6 @@ pub fn allocate<H: Handle>(
         |client| {
             let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
             count(current.gpu, counted);
-            if ask.is_captured() {
-                return Ok(None);
-            }
             let reservation = reserve(client, current.gpu, ask.kind, ask.bytes)?;
             Ok(Some((current, reservation)))
         },
@@ -132,7 +118,7 @@ pub fn allocate<H: Handle>(
             let Some((current, reservation)) = receipt else { return };
             if result == CUDA_SUCCESS && !out.is_null() {
                 // SAFETY: the driver has just written it.
-                remember(client, current, unsafe { *out }.key(), ask.kind, reservation);
+                remember(client, current, unsafe { *out }.key(), ask.kind, reservation.commit());
             }
         },
     )
@@ -145,9 +131,10 @@ pub fn reserve(
     kind: MemoryKind,
     bytes: Bytes,
 ) -> Result<Reservation<'static>, CUresult> {
-    let limit = gpu.grant.read().memory_limit;
-    Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit).ok_or_else(|| {
+    take(client, gpu, kind, bytes).ok_or_else(|| {
+        gpu.slot().refused.fetch_add(1, Ordering::Relaxed);
         REFUSED.say(|| {
+            let limit = gpu.grant.read().memory_limit;
             let help = if client.standalone {
                 "start it again with a larger --memory".into()
             } else {
@@ -162,9 +149,26 @@ pub fn reserve(
 
 static REFUSED: Once = Once::new();
 
-fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, reservation: Reservation<'_>) {
-    let bytes = reservation.commit();
-    let entry = Entry { bytes, kind, gpu: current.gpu.index, context: current.context.handle };
+/// Charges the bytes if they fit.
+pub fn take(
+    client: &Client,
+    gpu: &'static Gpu,
+    kind: MemoryKind,
+    bytes: Bytes,
+) -> Option<Reservation<'static>> {
+    let limit = gpu.grant.read().memory_limit;
+    let take = || Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit);
+    // What pools have given back without a wait that we saw is asked for before anybody is refused.
+    take().or_else(|| {
+        client.pools.look(client);
+        take()
+    })
+}
+
+/// Notes what a handle holds.
+pub fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, bytes: Bytes) {
+    let owner = Owner::Context(current.context.handle);
+    let entry = Entry { bytes, kind, gpu: current.gpu.index, owner };
     client.remember(key, entry);
 }
 
@@ -179,13 +183,18 @@ pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresu
             if let Some(gpu) = gpu.or_else(|| Some(thread::with(|thread| thread.find_current(client))?.gpu)) {
                 count(gpu, counted);
             }
-            Ok(entry)
+            // A piece of another process's pool is freed as if it were our own.
+            let opened = if entry.is_none() { client.shares.remove_opened(key) } else { None };
+            Ok((entry, opened))
         },
         call,
-        |client, entry, result| {
+        |client, (entry, opened), result| {
+            if let Some(opened) = opened {
+                client.shares.settle_closed(client, key, opened, result);
+            }
             let Some(entry) = entry else { return };
             if result == CUDA_SUCCESS {
-                client.give_back(entry);
+                client.give_back(key, entry);
             } else {
                 client.remember(key, entry); // still held
             }
@@ -210,7 +219,8 @@ pub fn free_async(counted: usize, key: u64, stream: Stream, call: impl FnOnce() 
     free(counted, key, call)
 }
 
-fn captures(stream: Stream) -> bool {
+/// Whether the call makes a node of a graph: nothing is allocated now.
+pub fn captures(stream: Stream) -> bool {
     CAPTURES.load(Ordering::Relaxed) > 0 && stream.is_capturing()
 }
 

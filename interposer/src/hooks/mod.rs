@@ -6,21 +6,35 @@
 
 mod capture;
 mod context;
+mod context_memory;
+mod external;
 mod graph;
+mod graph_memory;
 mod init;
 mod launch;
 mod memory;
 mod meter;
+mod multicast;
 mod names;
 mod nvml;
+mod nvml_processes;
+mod oversubscribe;
+mod pool;
+mod shares;
 mod sync;
 #[cfg(test)]
 mod unhooked;
 mod view;
 mod vmm;
+mod vmm_shares;
 
+pub use context_memory::ContextMemory;
 pub use graph::GraphPrices;
+pub use graph_memory::GraphMemory;
 pub use meter::{ANYTHING, Hands};
+pub use nvml_processes::Utilization;
+pub use pool::{Pools, piece_freed};
+pub use shares::Shares;
 pub use vmm::VirtualMemory;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -219,6 +233,14 @@ driver_hooks! {
     /// As above, CUDA 12.
     fn cuGraphExecKernelNodeSetParams_v2(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS)
         = |call| graph::set_node(exec, node, graph::KernelNode::v2(params), call);
+    /// Charges the memory that its allocation nodes take.
+    fn cuGraphUpload(exec: CUgraphExec, stream: CUstream)
+        = |call| graph_memory::upload(Stream::legacy(stream), exec, call);
+    /// As above; the null stream is the thread's own.
+    fn cuGraphUpload_ptsz(exec: CUgraphExec, stream: CUstream)
+        = |call| graph_memory::upload(Stream::per_thread(stream), exec, call);
+    /// What the device's graphs have reserved is read anew.
+    fn cuDeviceGraphMemTrim(device: CUdevice) = |call| graph_memory::trim(device, call);
     /// Forgets the executable graph's prices.
     fn cuGraphExecDestroy(exec: CUgraphExec) = |call| graph::destroy(exec, call);
 
@@ -252,30 +274,30 @@ driver_hooks! {
 
     // Contexts: the thread's GPU changes with its context.
 
-    /// Refuses a GPU that was not granted.
-    fn cuCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
-    /// Refuses a GPU that was not granted.
-    fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    /// Refuses a GPU that was not granted; charges what the context costs.
+    fn cuCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(context, device, call);
+    /// Refuses a GPU that was not granted; charges what the context costs.
+    fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(context, device, call);
     /// As above, CUDA 11.4.
     fn cuCtxCreate_v3(context: *mut CUcontext, affinity: *mut CUexecAffinityParam, count: c_int, flags: c_uint,
-        device: CUdevice) = |call| context::create(device, call);
+        device: CUdevice) = |call| context::create(context, device, call);
     /// As above, CUDA 12.5.
     fn cuCtxCreate_v4(context: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, device: CUdevice)
-        = |call| context::create(device, call);
+        = |call| context::create(context, device, call);
     /// Refuses a GPU that was not granted; the context is for OpenGL too.
-    fn cuGLCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    fn cuGLCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(context, device, call);
     /// As above, CUDA 3.2.
-    fn cuGLCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(device, call);
+    fn cuGLCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) = |call| context::create(context, device, call);
     /// Refuses a GPU that was not granted; the context is for VDPAU too.
     fn cuVDPAUCtxCreate(context: *mut CUcontext, flags: c_uint, device: CUdevice, vdpau: c_uint,
-        look_up: *mut *mut c_void) = |call| context::create(device, call);
+        look_up: *mut *mut c_void) = |call| context::create(context, device, call);
     /// As above, CUDA 3.2.
     fn cuVDPAUCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice, vdpau: c_uint,
-        look_up: *mut *mut c_void) = |call| context::create(device, call);
-    /// Refuses a GPU that was not granted; the context is for a part of it.
+        look_up: *mut *mut c_void) = |call| context::create(context, device, call);
+    /// Refuses a GPU that was not granted; the context is for a part of it, inside the primary one.
     fn cuGreenCtxCreate(context: *mut CUgreenCtx, description: *mut c_void, device: CUdevice, flags: c_uint)
-        = |call| context::create(device, call);
-    /// Refuses a GPU that was not granted.
+        = |call| context::create_green(device, call);
+    /// Refuses a GPU that was not granted; charges what the context costs.
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice)
         = |call| context::retain_primary(context, device, call);
     /// What the context held is given back.
@@ -301,6 +323,32 @@ driver_hooks! {
     /// The thread's GPU changes.
     fn cuCtxPopCurrent(context: *mut CUcontext) = |call| context::switch(call);
 
+    // Contexts grow: what they take is measured anew.
+
+    /// Contexts may have grown.
+    fn cuCtxSetLimit(limit: CUlimit, value: usize) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoad(module: *mut CUmodule, name: *const c_char) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoadDataEx(module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint,
+        values: *mut *mut c_void) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuModuleLoadFatBinary(module: *mut CUmodule, image: *const c_void) = |call| context_memory::grown(call);
+    /// Contexts may have shrunk.
+    fn cuModuleUnload(module: CUmodule) = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuLibraryLoadData(library: *mut CUlibrary, code: *const c_void, jit_options: *mut c_uint,
+        jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint)
+        = |call| context_memory::grown(call);
+    /// Contexts may have grown.
+    fn cuLibraryLoadFromFile(library: *mut CUlibrary, name: *const c_char, jit_options: *mut c_uint,
+        jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint)
+        = |call| context_memory::grown(call);
+    /// Contexts may have shrunk.
+    fn cuLibraryUnload(library: CUlibrary) = |call| context_memory::grown(call);
+
     // Names: what the operator's price table goes by.
 
     /// Learns the kernel's name.
@@ -324,6 +372,8 @@ driver_hooks! {
     fn cuCtxSynchronize() = |call| sync::context(None, call);
     /// What is in flight in the context is done.
     fn cuCtxSynchronize_v2(context: CUcontext) = |call| sync::context(Some(context), call);
+    /// Pools may have given memory back.
+    fn cuEventSynchronize(event: CUevent) = |call| sync::event(call);
     /// The stream is no place for marks any more.
     fn cuStreamDestroy_v2(stream: CUstream) = |call| sync::stream_gone(stream, call);
     /// The stream is no place for marks any more.
@@ -331,9 +381,9 @@ driver_hooks! {
 
     // Memory: reserve, call the driver, commit or roll back.
 
-    /// Charges the bytes, then allocates.
+    /// Charges the bytes, then allocates; beyond the limit managed memory, where the operator allows that.
     fn cuMemAlloc_v2(out: *mut CUdeviceptr, bytes: usize)
-        = |call| memory::allocate(memory_call!(cuMemAlloc_v2), memory::Ask::plain(bytes), out, call);
+        = |call| oversubscribe::allocate(memory_call!(cuMemAlloc_v2), bytes, out, call);
     /// Gives back what the pointer held.
     fn cuMemFree_v2(pointer: CUdeviceptr) = |call| memory::free(memory_call!(cuMemFree_v2), pointer, call);
     /// Charges the rows with the driver's own padding.
@@ -342,24 +392,30 @@ driver_hooks! {
     /// Charges the bytes as managed memory.
     fn cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint)
         = |call| memory::allocate(memory_call!(cuMemAllocManaged), memory::Ask::managed(bytes), out, call);
-    /// Charges the bytes as pool memory.
+    /// Charges what the device's pool grows by.
     fn cuMemAllocAsync(out: *mut CUdeviceptr, bytes: usize, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocAsync), memory::Ask::pooled(bytes, Stream::legacy(stream)), out, call);
+        = |call| pool::allocate(memory_call!(cuMemAllocAsync), bytes, pool::From::Current, Stream::legacy(stream), out, call);
     /// As above; the null stream is the thread's own.
     fn cuMemAllocAsync_ptsz(out: *mut CUdeviceptr, bytes: usize, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocAsync_ptsz), memory::Ask::pooled(bytes, Stream::per_thread(stream)), out, call);
-    /// Charges the bytes as pool memory.
+        = |call| pool::allocate(memory_call!(cuMemAllocAsync_ptsz), bytes, pool::From::Current, Stream::per_thread(stream), out, call);
+    /// Charges what the pool grows by.
     fn cuMemAllocFromPoolAsync(out: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync), memory::Ask::pooled(bytes, Stream::legacy(stream)), out, call);
+        = |call| pool::allocate(memory_call!(cuMemAllocFromPoolAsync), bytes, pool::From::Named(pool), Stream::legacy(stream), out, call);
     /// As above; the null stream is the thread's own.
     fn cuMemAllocFromPoolAsync_ptsz(out: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream)
-        = |call| memory::allocate(memory_call!(cuMemAllocFromPoolAsync_ptsz), memory::Ask::pooled(bytes, Stream::per_thread(stream)), out, call);
+        = |call| pool::allocate(memory_call!(cuMemAllocFromPoolAsync_ptsz), bytes, pool::From::Named(pool), Stream::per_thread(stream), out, call);
     /// Gives back what the pointer held.
     fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream)
         = |call| memory::free_async(memory_call!(cuMemFreeAsync), pointer, Stream::legacy(stream), call);
     /// As above; the null stream is the thread's own.
     fn cuMemFreeAsync_ptsz(pointer: CUdeviceptr, stream: CUstream)
         = |call| memory::free_async(memory_call!(cuMemFreeAsync_ptsz), pointer, Stream::per_thread(stream), call);
+    /// Makes a pool known.
+    fn cuMemPoolCreate(pool: *mut CUmemoryPool, props: *const CUmemPoolProps) = |call| pool::create(pool, props, call);
+    /// What the pool had reserved is given back with its last piece.
+    fn cuMemPoolDestroy(pool: CUmemoryPool) = |call| pool::destroy(pool, call);
+    /// What pools have reserved is read anew.
+    fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) = |call| pool::trim(call);
     /// Charges the array's elements.
     fn cuArrayCreate_v2(out: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR)
         = |call| memory::allocate(memory_call!(cuArrayCreate_v2), memory::Ask::array(descriptor), out, call);
@@ -391,6 +447,63 @@ driver_hooks! {
         flags: c_ulonglong) = |call| vmm::map(memory_call!(cuMemMap), address, bytes, handle, call);
     /// One reference less for each mapping in the range.
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) = |call| vmm::unmap(memory_call!(cuMemUnmap), address, bytes, call);
+
+    // Multicast objects: counted on each device that joins; what is bound to them lives on.
+
+    /// Makes the object known.
+    fn cuMulticastCreate(object: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp)
+        = |call| multicast::create(object, prop, call);
+    /// Charges the object's size on the device.
+    fn cuMulticastAddDevice(object: CUmemGenericAllocationHandle, device: CUdevice)
+        = |call| multicast::add_device(object, device, call);
+    /// One reference more on the memory.
+    fn cuMulticastBindMem(object: CUmemGenericAllocationHandle, at: usize, memory: CUmemGenericAllocationHandle,
+        offset: usize, bytes: usize, flags: c_ulonglong) = |call| multicast::bind(object, at, memory, bytes, call);
+    /// As above, CUDA 13.1.
+    fn cuMulticastBindMem_v2(object: CUmemGenericAllocationHandle, device: CUdevice, at: usize,
+        memory: CUmemGenericAllocationHandle, offset: usize, bytes: usize, flags: c_ulonglong)
+        = |call| multicast::bind(object, at, memory, bytes, call);
+    /// One reference more on what is mapped there.
+    fn cuMulticastBindAddr(object: CUmemGenericAllocationHandle, at: usize, address: CUdeviceptr, bytes: usize,
+        flags: c_ulonglong) = |call| multicast::bind_address(object, at, address, bytes, call);
+    /// As above, CUDA 13.1.
+    fn cuMulticastBindAddr_v2(object: CUmemGenericAllocationHandle, device: CUdevice, at: usize, address: CUdeviceptr,
+        bytes: usize, flags: c_ulonglong) = |call| multicast::bind_address(object, at, address, bytes, call);
+    /// One reference less on what was bound in the range.
+    fn cuMulticastUnbind(object: CUmemGenericAllocationHandle, device: CUdevice, at: usize, bytes: usize)
+        = |call| multicast::unbind(object, device, at, bytes, call);
+
+    // Memory that crosses processes: charged to its owner, shown as shared where it is opened.
+
+    /// Notes what others may open.
+    fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, address: CUdeviceptr)
+        = |call| shares::give_out(handle, address, call);
+    /// Shows the memory as shared.
+    fn cuIpcOpenMemHandle(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint)
+        = |call| shares::open(address, &handle, call);
+    /// Shows the memory as shared.
+    fn cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint)
+        = |call| shares::open(address, &handle, call);
+    /// The memory is shared no more; what its owner's death has left to us is given back.
+    fn cuIpcCloseMemHandle(address: CUdeviceptr) = |call| shares::close(address, call);
+    /// Notes what others may open.
+    fn cuMemExportToShareableHandle(out: *mut c_void, handle: CUmemGenericAllocationHandle,
+        kind: CUmemAllocationHandleType, flags: c_ulonglong) = |call| vmm_shares::export(out, handle, kind, call);
+    /// The memory is shown as shared when it is mapped: before that, nobody knows how much it is.
+    fn cuMemImportFromShareableHandle(handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
+        kind: CUmemAllocationHandleType) = |call| vmm_shares::import(handle, os_handle, kind, call);
+
+    /// Notes what others may open.
+    fn cuMemPoolExportPointer(data: *mut c_void, address: CUdeviceptr)
+        = |call| shares::give_out_piece(data, address, call);
+    /// Shows the piece as shared, until it is freed here.
+    fn cuMemPoolImportPointer(out: *mut CUdeviceptr, pool: CUmemoryPool, data: *mut c_void)
+        = |call| shares::open_piece(out, data, call);
+    /// Shows memory of another interface as shared: whoever made it is charged for it.
+    fn cuImportExternalMemory(memory: *mut CUexternalMemory, desc: *const c_void)
+        = |call| external::import(memory, desc, call);
+    /// It is shared no more.
+    fn cuDestroyExternalMemory(memory: CUexternalMemory) = |call| external::destroy(memory, call);
 
     // The view: budget and own use, never the neighbours'.
 

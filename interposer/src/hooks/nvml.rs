@@ -1,30 +1,15 @@
-//! NVML: memory information as the tenant's budget and use, so that `nvidia-smi`, PyTorch and NCCL see what
-//! `cuMemGetInfo` shows.
+//! NVML: memory, processes and utilisation as the tenant's own, so that `nvidia-smi`, PyTorch and NCCL see what
+//! `cuMemGetInfo` shows, and never a neighbour.
 
 use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 
+use super::nvml_processes::{self as processes, Rates, Sample};
 use super::{c_name, view};
 use crate::failpoint;
 use crate::guard::alone;
 use crate::link::{self, Client, Gpu};
+use crate::nvml::{FUNCTION_NOT_FOUND, Memory, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS};
 use crate::resolve::hook::{Hook, Real};
-
-/// `nvmlReturn_t`: zero is success.
-type NvmlReturn = c_uint;
-
-/// `nvmlDevice_t`
-type NvmlDevice = *mut c_void;
-
-const SUCCESS: NvmlReturn = 0;
-const FUNCTION_NOT_FOUND: NvmlReturn = 13;
-
-/// `nvmlMemory_t`
-#[repr(C)]
-pub struct Memory {
-    total: c_ulonglong,
-    free: c_ulonglong,
-    used: c_ulonglong,
-}
 
 /// `nvmlMemory_v2_t`
 #[repr(C)]
@@ -36,79 +21,123 @@ pub struct MemoryV2 {
     used: c_ulonglong,
 }
 
-type MemoryInfo = unsafe extern "C" fn(NvmlDevice, *mut Memory) -> NvmlReturn;
-type MemoryInfoV2 = unsafe extern "C" fn(NvmlDevice, *mut MemoryV2) -> NvmlReturn;
+/// Each row: documentation, NVML's function, and the handler. In a handler's arguments `call` stands for the real function,
+/// which takes the arguments anew.
+macro_rules! nvml_hooks {
+    ($($(#[doc = $doc:literal])+
+       fn $symbol:ident($($arg:ident: $kind:ty),* $(,)?) = |$call:ident| $handler:expr;)+) => {
+        $(
+            $(#[doc = $doc])+
+            ///
+            /// # Safety
+            /// As NVML's function of this name.
+            #[allow(non_snake_case, reason = "hooked functions keep their exact name")]
+            #[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $symbol($($arg: $kind),*) -> NvmlReturn {
+                failpoint::enter(stringify!($symbol));
+                type Function = unsafe extern "C" fn($($kind),*) -> NvmlReturn;
+                let Some(real) = real::$symbol.get(c_name!($symbol)) else { return FUNCTION_NOT_FOUND };
+                // SAFETY: NVML's function of this symbol has this type.
+                let real = unsafe { std::mem::transmute::<*const c_void, Function>(real) };
+                // SAFETY: the caller's own arguments, or in their place buffers of ours that are as large as we say.
+                let $call = |$($arg: $kind),*| unsafe { real($($arg),*) };
+                $handler
+            }
+        )+
+
+        /// The real function behind each hook.
+        mod real {
+            #![allow(non_upper_case_globals, reason = "named as the symbol it stands for")]
+            use crate::resolve::hook::Real;
+            $(pub static $symbol: Real = Real::new();)+
+        }
+
+        /// The NVML rows of the hook table.
+        pub static NVML_HOOKS: &[Hook] = &[$(Hook::of_nvml(
+            c_name!($symbol),
+            $symbol as unsafe extern "C" fn($($kind),*) -> NvmlReturn as *const c_void,
+            &real::$symbol,
+        )),+];
+    };
+}
+
+nvml_hooks! {
+    /// Memory of a device: the tenant's.
+    fn nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mut Memory) = |call| {
+        let result = call(device, memory);
+        // SAFETY: NVML has just written it.
+        if let (SUCCESS, Some(memory)) = (result, unsafe { memory.as_mut() })
+            && let Some((total, free)) = tenants_view(device)
+        {
+            *memory = Memory { total, free, used: total - free };
+        }
+        result
+    };
+    /// Memory of a device, second form: the tenant's.
+    fn nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: *mut MemoryV2) = |call| {
+        let result = call(device, memory);
+        // SAFETY: NVML has just written it.
+        if let (SUCCESS, Some(memory)) = (result, unsafe { memory.as_mut() })
+            && let Some((total, free)) = tenants_view(device)
+        {
+            *memory = MemoryV2 { version: memory.version, total, reserved: 0, free, used: total - free };
+        }
+        result
+    };
+    /// Processes that compute: the tenant's.
+    fn nvmlDeviceGetComputeRunningProcesses(device: NvmlDevice, count: *mut c_uint, out: *mut ProcessV1)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes that compute: the tenant's.
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: NvmlDevice, count: *mut c_uint, out: *mut Process)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes that compute: the tenant's.
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: NvmlDevice, count: *mut c_uint, out: *mut Process)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes that draw: the tenant's.
+    fn nvmlDeviceGetGraphicsRunningProcesses(device: NvmlDevice, count: *mut c_uint, out: *mut ProcessV1)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes that draw: the tenant's.
+    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: NvmlDevice, count: *mut c_uint, out: *mut Process)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes that draw: the tenant's.
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: NvmlDevice, count: *mut c_uint, out: *mut Process)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes behind an MPS server: the tenant's.
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: NvmlDevice, count: *mut c_uint, out: *mut ProcessV1)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes behind an MPS server: the tenant's.
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: NvmlDevice, count: *mut c_uint, out: *mut Process)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Processes behind an MPS server: the tenant's.
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: NvmlDevice, count: *mut c_uint, out: *mut Process)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// Utilisation of a device: the tenant's.
+    fn nvmlDeviceGetUtilizationRates(device: NvmlDevice, out: *mut Rates)
+        = |call| processes::rates(device, out, || call(device, out));
+    /// Utilisation by process: of the tenant's.
+    fn nvmlDeviceGetProcessUtilization(device: NvmlDevice, out: *mut Sample, count: *mut c_uint, since_us: c_ulonglong)
+        = |call| processes::samples(device, count, out, |count, out| call(device, out, count, since_us));
+}
+
 type Uuid = unsafe extern "C" fn(NvmlDevice, *mut c_char, c_uint) -> NvmlReturn;
 
-static MEMORY_INFO: Real = Real::new();
-static MEMORY_INFO_V2: Real = Real::new();
 static UUID: Real = Real::new();
-
-/// The NVML rows of the hook table.
-pub static NVML_HOOKS: &[Hook] = &[
-    Hook::of_nvml(
-        c_name!(nvmlDeviceGetMemoryInfo),
-        nvmlDeviceGetMemoryInfo as MemoryInfo as *const c_void,
-        &MEMORY_INFO,
-    ),
-    Hook::of_nvml(
-        c_name!(nvmlDeviceGetMemoryInfo_v2),
-        nvmlDeviceGetMemoryInfo_v2 as MemoryInfoV2 as *const c_void,
-        &MEMORY_INFO_V2,
-    ),
-];
-
-/// Memory of a device: the tenant's.
-///
-/// # Safety
-/// As NVML's function of this name.
-#[allow(non_snake_case, reason = "hooked functions keep their exact name")]
-#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
-pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mut Memory) -> NvmlReturn {
-    failpoint::enter("nvmlDeviceGetMemoryInfo");
-    let Some(real) = MEMORY_INFO.get(c_name!(nvmlDeviceGetMemoryInfo)) else { return FUNCTION_NOT_FOUND };
-    // SAFETY: NVML's function of this symbol has this type; the arguments are the caller's own.
-    let result = unsafe { std::mem::transmute::<*const c_void, MemoryInfo>(real)(device, memory) };
-    // SAFETY: NVML has just written it.
-    if let (SUCCESS, Some(memory)) = (result, unsafe { memory.as_mut() })
-        && let Some((total, free)) = tenants_view(device)
-    {
-        *memory = Memory { total, free, used: total - free };
-    }
-    result
-}
-
-/// Memory of a device, second form: the tenant's.
-///
-/// # Safety
-/// As NVML's function of this name.
-#[allow(non_snake_case, reason = "hooked functions keep their exact name")]
-#[cfg_attr(not(any(test, feature = "proxy")), unsafe(no_mangle))]
-pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: *mut MemoryV2) -> NvmlReturn {
-    failpoint::enter("nvmlDeviceGetMemoryInfo_v2");
-    let Some(real) = MEMORY_INFO_V2.get(c_name!(nvmlDeviceGetMemoryInfo_v2)) else {
-        return FUNCTION_NOT_FOUND;
-    };
-    // SAFETY: NVML's function of this symbol has this type; the arguments are the caller's own.
-    let result = unsafe { std::mem::transmute::<*const c_void, MemoryInfoV2>(real)(device, memory) };
-    // SAFETY: NVML has just written it.
-    if let (SUCCESS, Some(memory)) = (result, unsafe { memory.as_mut() })
-        && let Some((total, free)) = tenants_view(device)
-    {
-        *memory = MemoryV2 { version: memory.version, total, reserved: 0, free, used: total - free };
-    }
-    result
-}
 
 /// (total, free) of the tenant on the device that NVML means by this handle.
 fn tenants_view(device: NvmlDevice) -> Option<(u64, u64)> {
-    alone(|| {
-        link::attach(); // a program may ask NVML before it initializes CUDA
-        let gpu = gpu_of(Client::get()?, device)?;
+    tenants_gpu(device, |gpu| {
         let (left, limit) = view::left_and_limit(gpu);
-        Some((limit.0, left.0))
+        (limit.0, left.0)
     })
-    .flatten()
+}
+
+/// Runs `ours` on the tenant's GPU that NVML means by this handle; `None` if there is none, or for a fault of ours.
+pub fn tenants_gpu<R>(device: NvmlDevice, ours: impl FnOnce(&'static Gpu) -> R) -> Option<R> {
+    let run = || {
+        link::attach(); // a program may ask NVML before it initializes CUDA
+        Some(ours(gpu_of(Client::get()?, device)?))
+    };
+    alone(run).flatten()
 }
 
 fn gpu_of(client: &'static Client, device: NvmlDevice) -> Option<&'static Gpu> {

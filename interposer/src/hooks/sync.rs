@@ -3,8 +3,8 @@
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
 
-use super::capture;
 use super::meter::{ANYTHING, Hands};
+use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::Client;
@@ -32,13 +32,14 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
             Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)))))
         },
         call,
-        |_, before, result| {
+        |client, before, result| {
             let (Some((current, before)), CUDA_SUCCESS) = (before, result) else { return };
             thread::with(|thread| {
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
             });
             current.context.flight.drained(&before, current.gpu.slot());
             current.gpu.end_if_idle();
+            pool::after_wait(client);
         },
     )
 }
@@ -51,6 +52,11 @@ fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     if covers_last && current.context.flight.wants_end(last.key()) {
         Hands::new(thread, current, last).put(ANYTHING);
     }
+}
+
+/// A wait for an event. Of the streams nothing is concluded; pools may give memory back.
+pub fn event(call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(|_| Ok(()), call, |client, (), _| pool::after_wait(client))
 }
 
 /// A stream is about to go: nothing of ours may be put there any more, whatever context is current.

@@ -16,33 +16,14 @@ const UNHOOKED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "not yet: what a graph allocates is charged neither when the node is added nor when the graph runs",
+        "a description: what a graph allocates is charged when it is launched or uploaded",
         &[
-            "cuDeviceGraphMemTrim",
             "cuGraphAddMemAllocNode",
             "cuGraphAddMemFreeNode",
             "cuGraphAddNode",
             "cuGraphAddNode_v2",
             "cuGraphAddNode_v3",
         ],
-    ),
-    (
-        "not yet: code and global variables of modules are charged to nobody",
-        &[
-            "cuLibraryLoadData",
-            "cuLibraryLoadFromFile",
-            "cuLibraryUnload",
-            "cuModuleLoad",
-            "cuModuleLoadData",
-            "cuModuleLoadDataEx",
-            "cuModuleLoadFatBinary",
-            "cuModuleUnload",
-        ],
-    ),
-    ("not yet: the device's heap, stacks and print buffer are charged to nobody", &["cuCtxSetLimit"]),
-    (
-        "not yet: a pool is charged what is allocated from it, not what it keeps",
-        &["cuMemPoolDestroy", "cuMemPoolTrimTo"],
     ),
     (
         "not yet: sparse arrays hold their memory unseen once its handle is released",

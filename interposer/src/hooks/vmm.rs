@@ -9,7 +9,8 @@ use weir_core::lock::Lock;
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
-use super::memory;
+use super::shares::Opened;
+use super::{memory, vmm_shares};
 use crate::guard::guard;
 use crate::link::{Client, Gpu};
 
@@ -23,10 +24,30 @@ struct Books {
     mappings: BTreeMap<u64, Mapping>,
 }
 
-struct Physical {
+/// Physical memory, ours or another process's, or a multicast object.
+pub struct Physical {
     gpu: usize,
-    bytes: Bytes,
+    bytes: Bytes,    // charged to us
     references: u64, // handles and mappings
+    foreign: Option<Foreign>,
+    team: Option<Team>,
+}
+
+/// What a multicast object is charged, and the memory that is bound to it.
+#[derive(Default)]
+pub struct Team {
+    /// What it costs on each device.
+    pub bytes: Bytes,
+    /// The GPUs of the devices that have joined.
+    pub charged: Vec<usize>,
+    /// By GPU and offset in the object: bytes, and the handle of the memory.
+    pub bound: BTreeMap<(usize, u64), (u64, u64)>,
+}
+
+/// Memory of another process: how much it is, its first mapping tells.
+struct Foreign {
+    key: Option<u64>,
+    opened: Option<Opened>,
 }
 
 struct Mapping {
@@ -53,7 +74,8 @@ pub fn create(
         |client, receipt, result| {
             let Some((gpu, reservation)) = receipt else { return };
             if result == CUDA_SUCCESS && !handle.is_null() {
-                let physical = Physical { gpu: gpu.index, bytes: reservation.commit(), references: 1 };
+                let bytes = reservation.commit();
+                let physical = Physical { gpu: gpu.index, bytes, references: 1, foreign: None, team: None };
                 // SAFETY: the driver has just written it.
                 client.virtual_memory.0.lock().handles.insert(unsafe { *handle }, physical);
             }
@@ -62,7 +84,7 @@ pub fn create(
 }
 
 /// The tenant's GPU that the properties name.
-fn device_of(client: &'static Client, prop: *const CUmemAllocationProp) -> Option<&'static Gpu> {
+pub fn device_of(client: &'static Client, prop: *const CUmemAllocationProp) -> Option<&'static Gpu> {
     // SAFETY: the caller passes properties or null; the driver reads the same fields.
     let location = unsafe { prop.as_ref() }?.location;
     if location.kind == CU_MEM_LOCATION_TYPE_DEVICE { client.gpu_of_device(location.id) } else { None }
@@ -121,6 +143,7 @@ pub fn map(
         call,
         |client, (), result| {
             if result == CUDA_SUCCESS {
+                client.virtual_memory.opened(client, handle, Bytes(bytes as u64));
                 client.virtual_memory.add_one(handle);
                 let mapping = Mapping { bytes: bytes as u64, handle };
                 client.virtual_memory.0.lock().mappings.insert(address, mapping);
@@ -162,23 +185,106 @@ pub fn unmap(
     )
 }
 
+impl Physical {
+    /// The last reference of this process is gone. Memory that was given out lives on where it is open: within the tenant
+    /// it is handed on at once, so that it is never charged to nobody.
+    fn go(self, client: &Client, handle: u64) {
+        let Some(gpu) = client.gpus.get(self.gpu) else { return };
+        if let Some(team) = self.team {
+            return team.dissolve(client);
+        }
+        if let Some(foreign) = self.foreign {
+            return foreign.opened.into_iter().for_each(|opened| opened.close(client));
+        }
+        if let Some(key) = client.shares.take_back(gpu, handle)
+            && let Some((slot, entry, _)) = gpu.usage.longest_holder(key)
+        {
+            gpu.usage.adopt(slot, entry); // if it is closed at this moment, nobody has it any more
+        }
+        gpu.give_back(MemoryKind::Virtual, self.bytes);
+    }
+}
+
+impl Team {
+    /// The object is gone: what it cost is given back, what was bound to it is let go.
+    fn dissolve(self, client: &Client) {
+        for gpu in self.charged.iter().filter_map(|gpu| client.gpus.get(*gpu)) {
+            gpu.give_back(MemoryKind::Virtual, self.bytes);
+        }
+        for (_, handle) in self.bound.into_values() {
+            let gone = client.virtual_memory.drop_one(handle);
+            client.virtual_memory.settle(client, handle, gone, CUDA_SUCCESS);
+        }
+    }
+}
+
 impl VirtualMemory {
+    /// A multicast object was made.
+    pub fn enter_team(&self, handle: u64, gpu: usize, bytes: Bytes) {
+        let team = Some(Team { bytes, ..Team::default() });
+        let object = Physical { gpu, bytes: Bytes(0), references: 1, foreign: None, team };
+        self.0.lock().handles.insert(handle, object);
+    }
+
+    /// Runs `ours` on a multicast object's team.
+    pub fn with_team<R>(&self, handle: u64, ours: impl FnOnce(&mut Team) -> R) -> Option<R> {
+        self.0.lock().handles.get_mut(&handle)?.team.as_mut().map(ours)
+    }
+
+    /// The GPU on which a handle's memory lies.
+    pub fn gpu_of(&self, handle: u64) -> Option<usize> {
+        self.0.lock().handles.get(&handle).map(|physical| physical.gpu)
+    }
+
+    /// The handle of what is mapped at an address.
+    pub fn mapped_at(&self, address: u64) -> Option<u64> {
+        let books = self.0.lock();
+        let (start, mapping) = books.mappings.range(..=address).next_back()?;
+        (address - start < mapping.bytes).then_some(mapping.handle)
+    }
     /// Counts a call on the GPU whose memory it concerns; host memory concerns none.
-    fn count(&self, client: &Client, handle: u64, counted: usize) {
+    pub fn count(&self, client: &Client, handle: u64, counted: usize) {
         let index = self.0.lock().handles.get(&handle).map(|physical| physical.gpu);
         if let Some(gpu) = index.and_then(|index| client.gpus.get(index)) {
             memory::count(gpu, counted);
         }
     }
 
-    fn add_one(&self, handle: u64) {
+    /// Another process's memory is mapped; the first mapping shows it as shared.
+    fn opened(&self, client: &Client, handle: u64, bytes: Bytes) {
+        let mut books = self.0.lock();
+        let Some(physical) = books.handles.get_mut(&handle) else { return };
+        let (Some(foreign), Some(gpu)) = (&mut physical.foreign, client.gpus.get(physical.gpu)) else {
+            return;
+        };
+        if foreign.opened.is_none() {
+            let key = foreign.key.unwrap_or_else(|| vmm_shares::by_size(bytes));
+            foreign.opened = Some(Opened::note(gpu, key, bytes, MemoryKind::Virtual));
+        }
+    }
+
+    /// What of ours a handle stands for: GPU and bytes.
+    pub fn charged(&self, handle: u64) -> Option<(usize, Bytes)> {
+        let books = self.0.lock();
+        let physical = books.handles.get(&handle).filter(|physical| physical.foreign.is_none())?;
+        Some((physical.gpu, physical.bytes))
+    }
+
+    /// A handle stands for memory of another process.
+    pub fn enter_foreign(&self, handle: u64, gpu: usize, key: Option<u64>) {
+        let foreign = Some(Foreign { key, opened: None });
+        let physical = Physical { gpu, bytes: Bytes(0), references: 1, foreign, team: None };
+        self.0.lock().handles.insert(handle, physical);
+    }
+
+    pub fn add_one(&self, handle: u64) {
         if let Some(physical) = self.0.lock().handles.get_mut(&handle) {
             physical.references += 1;
         }
     }
 
     /// One reference less; with the last one the memory is off the books, and handed out.
-    fn drop_one(&self, handle: u64) -> Option<Physical> {
+    pub fn drop_one(&self, handle: u64) -> Option<Physical> {
         let mut books = self.0.lock();
         let physical = books.handles.get_mut(&handle)?;
         physical.references -= 1;
@@ -187,13 +293,9 @@ impl VirtualMemory {
 
     /// What a call meant that dropped a reference: if the driver agreed, the memory that has no reference left is given
     /// back; if not, the reference is there again.
-    fn settle(&self, client: &Client, handle: u64, gone: Option<Physical>, result: CUresult) {
+    pub fn settle(&self, client: &Client, handle: u64, gone: Option<Physical>, result: CUresult) {
         match gone {
-            Some(physical) if result == CUDA_SUCCESS => {
-                if let Some(gpu) = client.gpus.get(physical.gpu) {
-                    gpu.give_back(MemoryKind::Virtual, physical.bytes);
-                }
-            }
+            Some(physical) if result == CUDA_SUCCESS => physical.go(client, handle),
             Some(physical) => {
                 self.0.lock().handles.insert(handle, Physical { references: 1, ..physical });
             }

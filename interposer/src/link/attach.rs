@@ -153,7 +153,7 @@ fn settle_in(welcome: Welcome, fds: Vec<OwnedFd>, stream: UnixStream) -> Result<
         gpus.push(Gpu::new(index, granted.uuid, slot, pages.map_err(|error| unfit(error.to_string()))?));
     }
     let standalone = welcome.mode == FailMode::Standalone;
-    Ok(Client::new(welcome.tenant, standalone, gpus, welcome.prices, stream))
+    Ok(Client::new(welcome, standalone, gpus, stream))
 }
 
 /// `chunks_exact(4)` yields fours; an error in place of a panic all the same.

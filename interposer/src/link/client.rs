@@ -4,14 +4,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering};
 
 use weir_abi::types::*;
-use weir_core::ledger::{Entry, Ledger};
+use weir_core::ledger::{Entry, Ledger, Owner};
 use weir_core::lock::Lock;
 use weir_core::price::Book;
+use weir_protocol::message::Welcome;
+use weir_protocol::units::Bytes;
 
 use super::board::Connection;
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{GraphPrices, VirtualMemory};
+use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -31,6 +33,10 @@ pub struct Client {
     pub tenant: String,
     /// Whether `weir run` itself is the manager: then nobody can change the budget.
     pub standalone: bool,
+    /// Whether plain allocations beyond the limit become managed memory.
+    pub oversubscribe: bool,
+    /// What a context costs, as the operator has configured it; 0: it is to be measured.
+    pub context_memory: Bytes,
     /// The GPUs granted.
     pub gpus: Vec<Gpu>,
     /// What launches cost.
@@ -39,29 +45,34 @@ pub struct Client {
     pub ledger: Ledger,
     /// Reference counts of virtual memory.
     pub virtual_memory: VirtualMemory,
+    /// Memory that crosses processes.
+    pub shares: Shares,
+    /// Memory pools.
+    pub pools: Pools,
     /// Prices of graphs, node by node.
     pub graphs: GraphPrices,
+    /// What graphs with memory nodes need.
+    pub graph_memory: GraphMemory,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
     connection: Lock<Connection>,
 }
 
 impl Client {
     /// Of the parts that the welcome brought.
-    pub fn new(
-        tenant: String,
-        standalone: bool,
-        gpus: Vec<Gpu>,
-        prices: Vec<weir_protocol::price::PriceRow>,
-        connection: UnixStream,
-    ) -> Self {
+    pub fn new(welcome: Welcome, standalone: bool, gpus: Vec<Gpu>, connection: UnixStream) -> Self {
         Self {
-            tenant,
+            tenant: welcome.tenant,
             standalone,
+            oversubscribe: welcome.oversubscribe,
+            context_memory: welcome.context_memory,
             gpus,
-            book: Book::new(prices),
+            book: Book::new(welcome.prices),
             ledger: Ledger::default(),
             virtual_memory: VirtualMemory::default(),
+            shares: Shares::default(),
+            pools: Pools::default(),
             graphs: GraphPrices::default(),
+            graph_memory: GraphMemory::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             connection: Lock::new(Connection::new(connection)),
         }
@@ -99,6 +110,9 @@ impl Client {
         if let Some(word) = known {
             word.store(index, Ordering::Relaxed);
         }
+        if let Some(gpu) = gpu {
+            gpu.device.store(device, Ordering::Relaxed);
+        }
         gpu
     }
 
@@ -120,14 +134,17 @@ impl Client {
     /// Remembers what a handle holds; what it held before, the driver must have let go.
     pub fn remember(&self, handle: u64, entry: Entry) {
         if let Some(before) = self.ledger.insert(handle, entry) {
-            self.give_back(before);
+            self.give_back(handle, before);
         }
     }
 
     /// Gives back what an entry of the ledger held.
-    pub fn give_back(&self, entry: Entry) {
-        if let Some(gpu) = self.gpus.get(entry.gpu) {
-            gpu.give_back(entry.kind, entry.bytes);
+    pub fn give_back(&self, handle: u64, entry: Entry) {
+        let Some(gpu) = self.gpus.get(entry.gpu) else { return };
+        self.shares.take_back(gpu, handle);
+        match entry.owner {
+            Owner::Pool(pool) => hooks::piece_freed(self, gpu, pool, handle, entry.bytes),
+            Owner::Context(_) => gpu.give_back(entry.kind, entry.bytes),
         }
     }
 

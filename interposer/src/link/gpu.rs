@@ -1,12 +1,13 @@
 //! One GPU of the tenant, as this process sees it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use weir_abi::types::*;
 use weir_core::flight::Flight;
 use weir_core::gate::{Gate, Pages, in_flight};
 use weir_core::ledger;
 use weir_core::lock::Lock;
+use weir_core::pool::{Change, Pool};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{
     ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, ProcessSlot, ProcessState, UsagePage,
@@ -16,6 +17,7 @@ use weir_protocol::units::{Bytes, Nanos};
 use super::board::Board;
 use super::run::Run;
 use crate::driver;
+use crate::hooks::{ContextMemory, Utilization};
 
 /// Events of a context for marks: with one in a millisecond a program may run ahead so many milliseconds.
 const MARK_EVENTS: usize = 128;
@@ -47,6 +49,14 @@ pub struct Gpu {
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
+    /// What NVML's view of its utilisation goes by.
+    pub utilization: Utilization,
+    /// What its contexts cost.
+    pub context_memory: ContextMemory,
+    /// What the driver keeps for the device's graphs.
+    pub graph_memory: Pool,
+    /// The driver's number of the device; -1 before it was first seen.
+    pub device: AtomicI32,
     slot: usize,
     lanes: AtomicU32,
     acked: AtomicU32,
@@ -91,6 +101,10 @@ impl Gpu {
             runs: Default::default(),
             gate: Gate::default(),
             primary: AtomicU64::new(0),
+            utilization: Utilization::start(),
+            context_memory: ContextMemory::default(),
+            graph_memory: Pool::new(0, index),
+            device: AtomicI32::new(-1),
             slot,
             lanes: AtomicU32::new(0),
             acked: AtomicU32::new(0),
@@ -203,6 +217,30 @@ impl Gpu {
         (self.usage.held(), self.grant.read().memory_limit)
     }
 
+    /// Charges what is held already. Beyond the limit it marks the process as overcommitted.
+    pub fn book(&self, kind: MemoryKind, bytes: Bytes) {
+        ledger::book(self.slot(), kind, bytes);
+        let (held, limit) = self.memory();
+        if held > limit {
+            self.slot().overcommitted.store(1, Ordering::Relaxed);
+            OVERCOMMITTED.say(|| {
+                format!(
+                    "memory that could not be refused ({bytes}, {kind:?}) put the tenant over its limit: {held} of {limit} \
+                     are held, and nothing new is allocated. help: give it a larger --memory"
+                )
+            });
+        }
+    }
+
+    /// Brings the page up to a change of what a pool is charged.
+    pub fn change(&self, kind: MemoryKind, change: Change) {
+        if change.more > 0 {
+            self.book(kind, Bytes(change.more));
+        } else if change.less > 0 {
+            self.give_back(kind, Bytes(change.less));
+        }
+    }
+
     /// Gives back what a freed handle held.
     pub fn give_back(&self, kind: MemoryKind, bytes: Bytes) {
         ledger::give_back(self.slot(), kind, bytes);
@@ -234,6 +272,9 @@ impl Gpu {
         }
     }
 }
+
+/// Said when the ledger had to take what the limit did not allow.
+static OVERCOMMITTED: crate::say::Once = crate::say::Once::new();
 
 /// Said when the manager's epoch stands still.
 static SILENT: crate::say::Once = crate::say::Once::new();

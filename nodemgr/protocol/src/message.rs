@@ -70,6 +70,10 @@ pub struct Welcome {
     pub gpus: Vec<GpuGrant>,
     /// What kernels cost before they are measured.
     pub prices: Vec<PriceRow>,
+    /// What a context costs, as the operator has configured it; 0 where that is to be measured.
+    pub context_memory: Bytes,
+    /// Whether plain allocations beyond the limit become managed memory instead of being refused.
+    pub oversubscribe: bool,
 }
 
 /// One GPU of a tenant.

@@ -77,6 +77,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     let mut options = Options::new(place, Source::Nvml);
     options.policy = config.policy().map_err(wrong)?;
     options.reserve = config.reserve().map_err(wrong)?;
+    options.context_memory = config.context_memory().map_err(wrong)?;
     options.tick = config.tick();
     options.mode = config.mode.unwrap_or(options.mode);
     options.prices = config.price;

@@ -41,8 +41,17 @@ fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
         tenant.budget.limit.to_string(),
         format!("{:.1} %", gpu.achieved_percent),
         Nanos(gpu.total.waited_ns).to_string(),
-        format!("{} / {}", Bytes(gpu.memory_held_bytes), Bytes(gpu.memory_limit_bytes)),
+        memory(tenant, gpu),
         tenant.state.clone(),
         if pids.is_empty() { "-".into() } else { pids.join(",") },
     ]
+}
+
+fn memory(tenant: &TenantStats, gpu: &TenantGpuStats) -> String {
+    let over = match () {
+        () if gpu.overcommitted => " overcommitted",
+        () if tenant.oversubscribe && gpu.memory_held_bytes > gpu.memory_limit_bytes => " oversubscribed",
+        () => "",
+    };
+    format!("{} / {}{over}", Bytes(gpu.memory_held_bytes), Bytes(gpu.memory_limit_bytes))
 }

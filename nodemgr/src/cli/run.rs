@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// Memory on each GPU, such as 2GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<String>,
+    /// Beyond the memory limit, let plain allocations become managed memory, which lives on the host
+    #[arg(long)]
+    oversubscribe: bool,
     /// What the program is to its neighbours
     #[arg(long, value_enum, default_value_t = Class::Primary)]
     class: Class,
@@ -97,6 +100,7 @@ fn wanted(args: &Args, program: &str) -> Result<CreateTenant, Fault> {
         limit_permille: share("--limit", args.limit.as_deref())?,
         memory_bytes: size("--memory", args.memory.as_deref())?,
         class: args.class.into(),
+        oversubscribe: args.oversubscribe,
     })
 }
 

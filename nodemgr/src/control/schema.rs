@@ -65,6 +65,9 @@ pub struct CreateTenant {
     /// The class.
     #[serde(default)]
     pub class: ClassName,
+    /// Beyond the memory limit, plain allocations become managed memory instead of being refused.
+    #[serde(default)]
+    pub oversubscribe: bool,
 }
 
 /// A change of budget: what is absent stays.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_protocol::pages::{Gate, MemoryKind, ProcessSlot, ProcessState};
+use weir_protocol::pages::{ContextSource, Gate, MemoryKind, ProcessSlot, ProcessState};
 
 use super::schema::{Budget, ClassName, SCHEMA};
 use crate::registry::{Cell, Counters, Process, Registry, Tenant};
@@ -83,12 +83,22 @@ pub struct TenantStats {
     pub budget_at_start: Budget,
     /// Time since it was made, in nanoseconds: what its counters are a part of.
     pub age_ns: u64,
+    /// Whether its plain allocations beyond the memory limit become managed memory.
+    pub oversubscribe: bool,
     /// Processes that ever registered.
     pub processes_ever: u64,
     /// Its processes by id.
     pub pids: Vec<i32>,
     /// Its GPUs.
     pub gpus: Vec<TenantGpuStats>,
+}
+
+impl TenantStats {
+    /// Memory of one kind that its living processes hold on its first GPU, in bytes.
+    pub fn memory_of_kind_bytes(&self, kind: &str) -> u64 {
+        let processes = self.gpus.first().into_iter().flat_map(|gpu| &gpu.processes);
+        processes.filter_map(|process| process.memory_by_kind_bytes.get(kind)).sum()
+    }
 }
 
 /// One tenant on one GPU.
@@ -122,6 +132,8 @@ pub struct TenantGpuStats {
     pub achieved_percent: f64,
     /// Memory held.
     pub memory_held_bytes: u64,
+    /// Whether more is held than the limit allows because it could not be refused: contexts that grew, for example.
+    pub overcommitted: bool,
     /// Counters of all processes, dead ones too.
     pub total: Counters,
     /// Counters of the living.
@@ -143,6 +155,10 @@ pub struct ProcessStats {
     pub driver: String,
     /// Memory held.
     pub memory_held_bytes: u64,
+    /// Memory of other processes that it has open; charged to its owner.
+    pub memory_shared_bytes: u64,
+    /// How it knows what its contexts cost.
+    pub context_source: ContextSource,
     /// Memory held by kind.
     pub memory_by_kind_bytes: BTreeMap<String, u64>,
     /// The grant under which it launched last.
@@ -205,6 +221,7 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         budget: tenant.budget,
         budget_at_start: tenant.budget_at_start,
         age_ns: now().since(tenant.made_at).0,
+        oversubscribe: tenant.oversubscribe,
         processes_ever: tenant.registered,
         pids: tenant.processes.iter().map(|process| process.pid).collect(),
         gpus,
@@ -255,6 +272,7 @@ fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuSta
         balance_ns: cell.pages.bucket.balance().0,
         achieved_percent: cell.achieved().as_percent(),
         memory_held_bytes: cell.held().0,
+        overcommitted: cell.is_overcommitted(),
         total,
         processes,
     }
@@ -274,6 +292,8 @@ fn process_stats(cell: &Cell, process: &Process) -> Option<ProcessStats> {
         build: process.build.clone(),
         driver: process.driver.clone(),
         memory_held_bytes: slot.held_bytes.load(Relaxed),
+        memory_shared_bytes: slot.shared_bytes.load(Relaxed),
+        context_source: ContextSource::from_word(slot.context_source.load(Relaxed)),
         memory_by_kind_bytes: by_kind
             .filter(|(_, bytes)| *bytes > 0)
             .map(|(kind, bytes)| (kind.to_owned(), bytes))
@@ -303,6 +323,7 @@ fn kind_name(kind: MemoryKind) -> &'static str {
         MemoryKind::Virtual => "virtual",
         MemoryKind::Array => "array",
         MemoryKind::Context => "context",
+        MemoryKind::Graph => "graph",
     }
 }
 

@@ -85,6 +85,7 @@ impl Poll {
 
     fn welcome(&mut self, arrival: Arrival, hello: Hello) {
         let Arrival { socket, peer, tenant, .. } = arrival;
+        self.bury_former_self(tenant, peer.pid);
         let admitted = self.admit(&peer, tenant, hello);
         let (process, pages, welcome) = match admitted {
             Ok(admitted) => admitted,
@@ -143,6 +144,8 @@ impl Poll {
             slot: u32::try_from(process.slot).ok()?,
             gpus: gpus.collect(),
             prices: self.shared.prices.clone(),
+            context_memory: self.shared.context_memory,
+            oversubscribe: tenant.oversubscribe,
         };
         Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
     }

@@ -44,6 +44,30 @@ impl Poll {
         }
     }
 
+    /// A process that registers anew after `exec` has lost what it held before: at once, not after the grace, so that a
+    /// chain of programs does not run into its limit. A former self whose socket is open is another copy of us in the same
+    /// process, and stays.
+    pub(super) fn bury_former_self(&mut self, tenant: u64, pid: i32) {
+        let known = {
+            let registry = self.shared.registry();
+            registry.tenant(tenant).is_some_and(|tenant| tenant.processes.iter().any(|p| p.pid == pid))
+        };
+        if !known {
+            return;
+        }
+        let lives = self.sources.iter().filter_map(|(token, source)| match source {
+            Source::Life(life) if life.pid == pid => Some(*token),
+            _ => None,
+        });
+        let lives: Vec<u64> = lives.collect();
+        for life in lives {
+            let connected = |source: &Source| matches!(source, Source::Member(member) if member.life == life && !member.has_ended());
+            if !self.sources.values().any(connected) {
+                self.bury(life);
+            }
+        }
+    }
+
     /// A process without a socket lives. If it called `exec`, its registration is over; if it merely lost the
     /// socket, it still holds to its budget through the pages, and its slot is not for others.
     pub(super) fn judge(&mut self, token: u64) {

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::net::RecvFlags;
 use weir_protocol::message::Notice;
 use weir_protocol::transport::{self, MAX_FDS, TransportError};
 
@@ -22,6 +23,12 @@ impl Member {
     /// The process behind `socket`, of `tenant`; `life` is the source that watches over it.
     pub fn new(socket: OwnedFd, life: u64, tenant: u64) -> Self {
         Self { socket, life, tenant, boards: Vec::new() }
+    }
+
+    /// Whether the other end is closed.
+    pub fn has_ended(&self) -> bool {
+        let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(&self.socket, &mut [0u8; 1], peek), Ok((0, _)))
     }
 }
 

@@ -11,6 +11,7 @@ use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, Rate, Usa
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::counters::{Counters, charged_ns};
+use super::heirs::{self, Orphan};
 use super::window::Window;
 use crate::control::schema::Budget;
 
@@ -197,14 +198,23 @@ impl Cell {
         self.pages.grant.set_board(self.board);
     }
 
-    /// Keeps what a dead process did and frees its slot.
-    pub fn bury(&mut self, slot: usize) {
+    /// Keeps what a dead process did and frees its slot. Says what it was charged for and others may still have open.
+    pub fn bury(&mut self, slot: usize) -> Vec<Orphan> {
         self.pages.activity.end(slot);
-        let Some(slot) = self.pages.usage.slots.get(slot) else { return };
+        let Some(slot) = self.pages.usage.slots.get(slot) else { return Vec::new() };
+        let orphans = heirs::orphans(self.gpu, slot);
         let counters = Counters::of(slot);
         self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);
         self.dead.add(&counters);
         slot.clear();
+        orphans
+    }
+
+    /// Whether more is held than the limit allows, because a process could not refuse it.
+    pub fn is_overcommitted(&self) -> bool {
+        let flagged =
+            self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
+        flagged && self.held() > self.granted.memory_limit
     }
 
     /// Memory held by all processes.

@@ -6,6 +6,7 @@
 mod admission;
 mod cell;
 mod counters;
+mod heirs;
 mod tenant;
 mod window;
 
@@ -136,6 +137,7 @@ impl Registry {
             name,
             owner,
             class,
+            oversubscribe: wanted.oversubscribe,
             budget,
             cells,
             processes,
@@ -187,9 +189,8 @@ impl Registry {
 
     /// The process has gone: its counters are kept, its slot is freed.
     pub fn bury(&mut self, process: u64) {
-        for tenant in &mut self.tenants {
-            tenant.bury(process);
-        }
+        let orphans: Vec<_> = self.tenants.iter_mut().flat_map(|tenant| tenant.bury(process)).collect();
+        heirs::hand_on(&self.tenants, &orphans);
     }
 
     /// The control connection has gone.
@@ -319,7 +320,8 @@ fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u
         return Err(Fault::new(&codes::NOT_ALLOWED, message, "choose another --name"));
     }
     let same_gpus = tenant.cells.iter().map(|cell| cell.gpu).eq(plan.gpus.iter().copied());
-    if tenant.budget == plan.budget && tenant.class == wanted.class && same_gpus {
+    let same_rules = tenant.class == wanted.class && tenant.oversubscribe == wanted.oversubscribe;
+    if tenant.budget == plan.budget && same_rules && same_gpus {
         return Ok(());
     }
     let Budget { request, limit, memory } = tenant.budget;

@@ -1,9 +1,12 @@
 //! A tenant: its budget, its pages on each of its GPUs, and its processes.
 
+use std::sync::atomic::Ordering;
+
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::cell::Cell;
+use super::heirs::Orphan;
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -31,6 +34,8 @@ pub struct Tenant {
     pub owner: u32,
     /// Its class.
     pub class: ClassName,
+    /// Whether its plain allocations beyond the memory limit become managed memory.
+    pub oversubscribe: bool,
     /// Its budget, the same on each GPU.
     pub budget: Budget,
     /// One for each of its GPUs.
@@ -57,19 +62,21 @@ impl Tenant {
 
     /// Adds a process.
     pub fn add(&mut self, process: Process) {
+        for slot in self.cells.iter().filter_map(|cell| cell.pages.usage.slots.get(process.slot)) {
+            // Relaxed: the process learns of its slot over the socket, which orders this store before it.
+            slot.pid.store(process.pid.unsigned_abs(), Ordering::Relaxed);
+        }
         self.slots.push(process.slot);
         self.processes.push(process);
         self.registered += 1;
     }
 
-    /// Folds the counters of the process `id` into the totals and frees its slot.
-    pub fn bury(&mut self, id: u64) {
-        let Some(at) = self.processes.iter().position(|process| process.id == id) else { return };
+    /// Folds the counters of the process `id` into the totals and frees its slot. Says what others may still have open.
+    pub fn bury(&mut self, id: u64) -> Vec<Orphan> {
+        let Some(at) = self.processes.iter().position(|process| process.id == id) else { return Vec::new() };
         let process = self.processes.swap_remove(at);
         self.slots.retain(|slot| *slot != process.slot);
-        for cell in &mut self.cells {
-            cell.bury(process.slot);
-        }
+        self.cells.iter_mut().flat_map(|cell| cell.bury(process.slot)).collect()
     }
 
     /// Whether nobody needs it any more.

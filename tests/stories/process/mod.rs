@@ -20,6 +20,9 @@ use weir_tests::wait;
 
 const BUDGET: Budget<'_> = Budget { name: "life", request: "100%", limit: "100%", memory: "2GiB" };
 
+/// What a context of the simulated driver costs by itself, in bytes.
+const CONTEXT: u64 = 400 << 20;
+
 fn gpu() -> SimGpu {
     SimGpu::new(EVERY_KERNEL_20_US)
 }

@@ -4,7 +4,7 @@ use weir_tests::life::Workshop;
 use weir_tests::program::Program;
 use weir_tests::wait;
 
-use super::{alone, gpu, managed, node};
+use super::{CONTEXT, alone, gpu, managed, node};
 
 #[test]
 fn each_exec_of_a_chain_is_a_new_client_and_the_last_one_holds_only_its_own() {
@@ -14,7 +14,7 @@ fn each_exec_of_a_chain_is_a_new_client_and_the_last_one_holds_only_its_own() {
     assert!(chain.next_line().is_some_and(|line| line.starts_with("pid ")));
     wait::until("one client of the six", || {
         let tenant = node.tenant("life").expect("it runs");
-        (tenant.pids.len() == 1 && tenant.gpus[0].memory_held_bytes == 16 << 20).then_some(())
+        (tenant.pids.len() == 1 && tenant.gpus[0].memory_held_bytes == (16 << 20) + CONTEXT).then_some(())
     });
     assert_eq!(node.tenant("life").expect("it runs").processes_ever, 6);
     chain.finish().well();

@@ -80,6 +80,7 @@ impl Context {
         CONTEXTS.remove(self.handle.raw())?;
         stream::forget_context(self)?;
         crate::memory::forget_context(self);
+        self.limits.release(self.device)?;
         session::current()?.destroy_context(self)
     }
 

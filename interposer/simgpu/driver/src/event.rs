@@ -15,7 +15,7 @@ use crate::edge::{Answer, put};
 use crate::registry::{Handle, Registry};
 use crate::stream::{self, Stream};
 use crate::work::Work;
-use crate::{locked, session};
+use crate::{locked, pool, session};
 
 static EVENTS: Registry<Event> = Registry::new(3, CUDA_ERROR_INVALID_HANDLE);
 /// Destroyed events, oldest first, each with its slot on the page.
@@ -181,9 +181,10 @@ impl Driver {
         let event = of(event)?;
         capture::forbid_unsafe()?;
         match event.recorded()? {
-            0 => Ok(()),
-            recorded => session::current()?.await_event(event.slot, recorded),
+            0 => {}
+            recorded => session::current()?.await_event(event.slot, recorded)?,
         }
+        pool::trim_idle()
     }
 
     pub fn cuEventElapsedTime(out: *mut c_float, start: CUevent, end: CUevent) -> Answer {

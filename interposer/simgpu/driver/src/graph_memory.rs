@@ -13,6 +13,9 @@ use crate::edge::{Answer, get, put};
 use crate::memory::{self, Allocation, GRANULE, Kind};
 use crate::{backing, device, locked, session};
 
+/// Memory behind graphs comes in multiples of this, bytes: the granularity of physical memory.
+const GRANULARITY: usize = 2 << 20;
+
 static USE: [Mutex<Use>; device::MOST] =
     [const { Mutex::new(Use { used: [0; 2], reserved: [0; 2] }) }; device::MOST];
 
@@ -34,15 +37,49 @@ pub fn plan(context: &'static Context, bytes: usize) -> Answer<CUdeviceptr> {
     Ok(address)
 }
 
-/// The allocation node runs.
+/// Sees to it that a graph's nodes find memory, before any of them runs: `nodes` are its allocations and frees, in order.
+///
+/// # Errors
+/// `CUDA_ERROR_OUT_OF_MEMORY`; nothing has changed then.
+pub fn back(nodes: impl Iterator<Item = Node>) -> Answer {
+    let mut needs = [(0usize, 0usize); device::MOST]; // now, and at the most
+    for node in nodes {
+        let (Node::Takes(address) | Node::Gives(address)) = node;
+        let Allocation { context, charged, .. } = memory::require(address, 0)?;
+        let (now, most) = &mut needs[device::check(context.device)?];
+        match node {
+            Node::Takes(_) => *now += charged,
+            Node::Gives(_) => *now = now.saturating_sub(charged),
+        }
+        *most = (*most).max(*now);
+    }
+    for (place, (_, most)) in needs.into_iter().enumerate().filter(|(_, need)| need.1 > 0) {
+        let mut usage = locked(&USE[place]);
+        let wanted = (usage.used[0] + most).checked_next_multiple_of(GRANULARITY);
+        let wanted = wanted.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        if let Some(more) = wanted.checked_sub(usage.reserved[0]).filter(|more| *more > 0) {
+            let device = CUdevice::try_from(place).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
+            session::current()?.reserve(device, more)?;
+            usage.reserved = [wanted, usage.reserved[1].max(wanted)];
+        }
+    }
+    Ok(())
+}
+
+/// An allocation or a free node, by its address.
+#[derive(Clone, Copy)]
+pub enum Node {
+    /// Takes memory.
+    Takes(CUdeviceptr),
+    /// Gives it back.
+    Gives(CUdeviceptr),
+}
+
+/// The allocation node runs; [`back`] has seen to its memory.
 pub fn take(address: CUdeviceptr) -> Answer {
     let Allocation { context, charged, .. } = memory::require(address, 0)?;
     let mut usage = locked(&USE[device::check(context.device)?]);
     let used = usage.used[0] + charged;
-    if let Some(more) = used.checked_sub(usage.reserved[0]).filter(|more| *more > 0) {
-        session::current()?.reserve(context.device, more)?;
-        usage.reserved = [used, usage.reserved[1].max(used)];
-    }
     usage.used = [used, usage.used[1].max(used)];
     Ok(())
 }
@@ -92,8 +129,9 @@ impl Driver {
 
     pub fn cuDeviceGraphMemTrim(device: CUdevice) -> Answer {
         let mut usage = locked(&USE[device::check(device)?]);
-        let spare = usage.reserved[0] - usage.used[0];
-        usage.reserved[0] = usage.used[0];
+        let kept = usage.used[0].next_multiple_of(GRANULARITY);
+        let spare = usage.reserved[0].saturating_sub(kept);
+        usage.reserved[0] -= spare;
         if spare == 0 { Ok(()) } else { session::current()?.release(device, spare) }
     }
 }

@@ -20,6 +20,7 @@ mod device;
 mod edge;
 mod effects;
 mod event;
+mod external;
 mod fault;
 mod fill;
 mod function;

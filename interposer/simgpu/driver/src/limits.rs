@@ -1,27 +1,54 @@
-//! A context's limits and preferences. They are remembered and answered; none of them changes what is simulated.
+//! A context's limits and preferences. They are remembered and answered; larger stacks, buffers and heaps take device
+//! memory, as a driver reserves it for every thread that can be resident at once.
 
 use std::ffi::*;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use weir_abi::types::*;
 
 use crate::api::Driver;
 use crate::context::current;
-use crate::device;
 use crate::edge::{Answer, get, put};
+use crate::{device, locked, session};
 
 /// Default limits in bytes: stack of a thread, `printf` buffer, heap of `malloc` in kernels.
 const DEFAULTS: [usize; 3] = [1 << 10, 1 << 20, 8 << 20];
+/// Threads that an SM can hold at once. Source: CUDA programming guide, compute capability 8.0.
+const THREADS_OF_SM: usize = 2048;
+/// Memory of contexts comes in multiples of this, bytes.
+const GRANULARITY: usize = 2 << 20;
 
 /// What a context remembers.
 pub struct Limits {
     bytes: [AtomicUsize; 3],
     cache: AtomicU32,
+    /// Device memory beyond what the defaults take, which is part of a context's overhead; bytes.
+    grown: Mutex<usize>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { bytes: DEFAULTS.map(AtomicUsize::new), cache: AtomicU32::new(0) }
+        Limits { bytes: DEFAULTS.map(AtomicUsize::new), cache: AtomicU32::new(0), grown: Mutex::new(0) }
+    }
+}
+
+/// What the limits take of the device beyond the defaults, bytes.
+fn beyond_defaults(bytes: [usize; 3], sms: u32) -> Answer<usize> {
+    let threads = sms as usize * THREADS_OF_SM;
+    let places = bytes.into_iter().zip(DEFAULTS).zip([threads, 1, 1]);
+    let more = places.map(|((bytes, default), times)| bytes.saturating_sub(default).saturating_mul(times));
+    let sum = more.fold(0, usize::saturating_add);
+    sum.checked_next_multiple_of(GRANULARITY).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+impl Limits {
+    /// Gives back what they took, when their context ends.
+    pub fn release(&self, device: CUdevice) -> Answer {
+        match std::mem::take(&mut *locked(&self.grown)) {
+            0 => Ok(()),
+            grown => session::current()?.release(device, grown),
+        }
     }
 }
 
@@ -35,7 +62,19 @@ impl Driver {
     }
 
     pub fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Answer {
-        current()?.limits.bytes[limit_place(limit)?].store(value, Ordering::Relaxed);
+        let (context, place) = (current()?, limit_place(limit)?);
+        let limits = &context.limits;
+        let mut grown = locked(&limits.grown);
+        let mut bytes = [0, 1, 2].map(|place: usize| limits.bytes[place].load(Ordering::Relaxed));
+        bytes[place] = value;
+        let (before, after) = (*grown, beyond_defaults(bytes, context.sms)?);
+        if after > before {
+            session::current()?.reserve(context.device, after - before)?;
+        } else if after < before {
+            session::current()?.release(context.device, before - after)?;
+        }
+        *grown = after;
+        limits.bytes[place].store(value, Ordering::Relaxed);
         Ok(())
     }
 

@@ -20,6 +20,11 @@ pub const GRANULE: usize = 512;
 /// Rows of a pitched allocation begin at multiples of this, bytes.
 const PITCH: usize = 512;
 
+/// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`
+const PREFERRED_LOCATION: c_uint = 3;
+/// `CU_DEVICE_CPU`
+const HOST: CUdevice = -1;
+
 static MEMORY: Mutex<BTreeMap<u64, Allocation>> = Mutex::new(BTreeMap::new());
 
 /// What an allocation is made of, which is who frees it.
@@ -39,6 +44,10 @@ pub enum Kind {
     Mapped,
     /// Memory of another process.
     Imported,
+    /// A piece of another process's pool.
+    Piece,
+    /// A buffer in memory of another interface.
+    External,
     /// Memory of a graph's allocation node.
     Graph,
 }
@@ -109,9 +118,15 @@ fn take(context: &'static Context, bytes: usize, kind: Kind) -> Answer<u64> {
     }
     let charged = bytes.checked_next_multiple_of(GRANULE).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let session = session::current()?;
-    session.reserve(context.device, charged)?;
+    let charged = match session.reserve(context.device, charged) {
+        Ok(()) => charged,
+        // Managed memory that a device has no room for lives on the host.
+        Err(CUDA_ERROR_OUT_OF_MEMORY) if matches!(kind, Kind::Managed) => 0,
+        Err(full) => return Err(full),
+    };
     let address = match backing::take(bytes) {
         Ok(address) => address,
+        Err(full) if charged == 0 => return Err(full),
         Err(full) => {
             session.release(context.device, charged)?;
             return Err(full);
@@ -134,7 +149,10 @@ pub fn free(address: CUdeviceptr) -> Answer {
     if address == 0 {
         return Ok(());
     }
-    let freeable = |kind: &Kind| matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph);
+    let freeable = |kind: &Kind| {
+        let own = matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph);
+        own || matches!(kind, Kind::External | Kind::Piece)
+    };
     let allocation = remove(address, freeable)?;
     stream::all_of(allocation.context).try_for_each(|stream| stream.synchronize())?;
     release(&allocation)
@@ -146,6 +164,7 @@ pub fn release(allocation: &Allocation) -> Answer {
         Kind::Pool(pool) => pool.give_back(allocation),
         Kind::Graph => crate::graph_memory::forget(allocation),
         Kind::Registered(_) => Ok(()),
+        Kind::Piece => crate::pool::unmap_piece(allocation),
         _ => {
             ipc::forget(allocation.address);
             backing::give_back(allocation.address, allocation.bytes);
@@ -179,6 +198,20 @@ fn allocate_host(out: *mut *mut c_void, bytes: usize, flags: c_uint) -> Answer {
     let address = backing::take(bytes)?;
     enter(address, bytes, 0, context, Kind::Host(flags));
     put(out, pointer(address))
+}
+
+/// Advice on where managed memory is to live. An allocation that is wanted on the host, as a whole, leaves the device.
+fn advise(address: u64, bytes: usize, advice: c_uint, on_host: bool) -> Answer {
+    let allocation = require(address, bytes)?;
+    let whole = allocation.address == address && allocation.bytes == bytes;
+    let leaves = advice == PREFERRED_LOCATION && on_host && whole && allocation.charged > 0;
+    if !leaves || !matches!(allocation.kind, Kind::Managed) {
+        return Ok(());
+    }
+    if let Some(entry) = locked(&MEMORY).get_mut(&address) {
+        entry.charged = 0;
+    }
+    session::current()?.release(allocation.context.device, allocation.charged)
 }
 
 /// A device address as a pointer into this process.
@@ -293,17 +326,17 @@ impl Driver {
         Ok(())
     }
 
-    pub fn cuMemAdvise(address: CUdeviceptr, bytes: usize, _advice: c_uint, _device: CUdevice) -> Answer {
-        require(address, bytes).map(drop)
+    pub fn cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: c_uint, device: CUdevice) -> Answer {
+        advise(address, bytes, advice, device == HOST)
     }
 
     pub fn cuMemAdvise_v2(
         address: CUdeviceptr,
         bytes: usize,
-        _advice: c_uint,
-        _location: CUmemLocation,
+        advice: c_uint,
+        location: CUmemLocation,
     ) -> Answer {
-        require(address, bytes).map(drop)
+        advise(address, bytes, advice, location.kind != CU_MEM_LOCATION_TYPE_DEVICE)
     }
 
     pub fn cuMemPrefetchAsync(

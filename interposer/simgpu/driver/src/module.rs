@@ -59,9 +59,15 @@ impl Module {
         Ok(function)
     }
 
-    /// The variable of this name: its address and size. It takes device memory when first asked for.
-    fn variable(&self, name: *const c_char) -> Answer<(CUdeviceptr, usize)> {
-        let name = text(name)?.to_string_lossy().into_owned();
+    /// Gives every variable its memory, as loading a module does.
+    fn allocate_variables(&self) -> Answer {
+        self.image.variables.keys().try_for_each(|name| self.variable(name).map(drop))
+    }
+
+    /// The variable of this name: its address and size. A library's takes device memory when first asked for: it belongs
+    /// to no context until then.
+    fn variable(&self, name: &str) -> Answer<(CUdeviceptr, usize)> {
+        let name = name.to_owned();
         let bytes = *self.image.variables.get(&name).ok_or(CUDA_ERROR_NOT_FOUND)?;
         let mut variables = locked(&self.variables);
         if let Some(address) = variables.get(&name) {
@@ -96,7 +102,12 @@ impl Module {
 fn load(out: *mut CUmodule, image: *const c_void) -> Answer {
     context::current()?;
     capture::forbid_unsafe()?;
-    put(out, Module::load(image)?.handle.raw())
+    let module = Module::load(image)?;
+    if let Err(full) = module.allocate_variables() {
+        MODULES.remove(module.handle.raw())?.unload();
+        return Err(full);
+    }
+    put(out, module.handle.raw())
 }
 
 fn load_library(out: *mut CUlibrary, module: &'static Module) -> Answer {
@@ -104,7 +115,7 @@ fn load_library(out: *mut CUlibrary, module: &'static Module) -> Answer {
 }
 
 fn put_variable(out: *mut CUdeviceptr, bytes: *mut usize, module: &Module, name: *const c_char) -> Answer {
-    let (address, size) = module.variable(name)?;
+    let (address, size) = module.variable(&text(name)?.to_string_lossy())?;
     put_optional(out, address);
     put_optional(bytes, size);
     Ok(())

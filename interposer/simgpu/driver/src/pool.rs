@@ -4,9 +4,11 @@
 //! pieces stay with it until a wait finds more idle than its release threshold allows.
 
 mod calls;
+mod share;
 
 use std::collections::BTreeMap;
 use std::ffi::*;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -36,6 +38,8 @@ pub struct Pool {
     device: CUdevice,
     handle_types: CUmemAllocationHandleType,
     most: usize,
+    /// It was made in another process: nothing can be allocated from it here.
+    imported: bool,
     state: Mutex<State>,
 }
 
@@ -43,6 +47,8 @@ pub struct Pool {
 #[derive(Default)]
 struct State {
     chunks: Vec<(u64, usize)>,
+    /// Files of the chunks, by address, in a pool that can be exported.
+    files: BTreeMap<u64, OwnedFd>,
     /// Idle pieces: address to length, neighbours joined.
     idle: BTreeMap<u64, usize>,
     reserved: usize,
@@ -50,6 +56,8 @@ struct State {
     used: usize,
     used_high: usize,
     threshold: u64,
+    /// The client has destroyed it: it goes with its last piece.
+    destroyed: bool,
     /// The three rules of reuse, which a pool without time order has no use for but remembers.
     reuse: [c_int; 3],
 }
@@ -90,10 +98,10 @@ impl State {
         self.idle.insert(address, bytes);
     }
 
-    fn grow(&mut self, device: CUdevice, bytes: usize) -> Answer {
+    fn grow(&mut self, device: CUdevice, bytes: usize, shareable: bool) -> Answer {
         let bytes = bytes.checked_next_multiple_of(CHUNK).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         session::current()?.reserve(device, bytes)?;
-        let address = backing::take(bytes)?;
+        let address = if shareable { self.lay_file(bytes)? } else { backing::take(bytes)? };
         self.chunks.push((address, bytes));
         self.idle.insert(address, bytes);
         self.reserved += bytes;
@@ -101,15 +109,24 @@ impl State {
         Ok(())
     }
 
+    /// Maps a file for a chunk that other processes may map too.
+    fn lay_file(&mut self, bytes: usize) -> Answer<u64> {
+        let file = backing::file(bytes)?;
+        let address = backing::lay_anywhere(bytes, file.as_raw_fd())?;
+        self.files.insert(address, file);
+        Ok(address)
+    }
+
     /// Gives whole idle chunks back to the device while more than `keep` is reserved.
     fn trim(&mut self, device: CUdevice, keep: u64) -> Answer {
         let mut released = 0;
-        let (idle, reserved) = (&mut self.idle, self.reserved);
+        let (idle, files, reserved) = (&mut self.idle, &mut self.files, self.reserved);
         self.chunks.retain(|(address, bytes)| {
             let whole = idle.get(address) == Some(bytes);
             let spare = ((reserved - released) as u64).saturating_sub(*bytes as u64) >= keep;
             if whole && spare {
                 idle.remove(address);
+                files.remove(address);
                 backing::give_back(*address, *bytes);
                 released += bytes;
             }
@@ -125,14 +142,15 @@ impl Pool {
         device: CUdevice,
         handle_types: CUmemAllocationHandleType,
         most: usize,
+        imported: bool,
     ) -> Answer<&'static Pool> {
         device::check(device)?;
         let state = Mutex::new(State { reuse: [1; 3], ..State::default() });
-        Ok(POOLS.insert_with(|handle| Pool { handle, device, handle_types, most, state })?.1)
+        Ok(POOLS.insert_with(|handle| Pool { handle, device, handle_types, most, imported, state })?.1)
     }
 
     fn allocate(&'static self, context: &'static Context, bytes: usize) -> Answer<CUdeviceptr> {
-        if bytes == 0 {
+        if bytes == 0 || self.imported {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let rounded = bytes.checked_next_multiple_of(GRANULE).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -143,7 +161,8 @@ impl Pool {
         let address = match state.take(rounded) {
             Some(address) => address,
             None => {
-                state.grow(self.device, rounded)?;
+                let shareable = self.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0;
+                state.grow(self.device, rounded, shareable)?;
                 state.take(rounded).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
             }
         };
@@ -155,12 +174,17 @@ impl Pool {
     pub fn give_back(&self, piece: &Allocation) -> Answer {
         let mut state = locked(&self.state);
         state.give_back(piece.address, piece.charged);
+        if state.destroyed {
+            return state.trim(self.device, 0);
+        }
         if state.reserved as u64 > state.threshold {
             IDLE.store(true, Ordering::Release);
         }
         Ok(())
     }
 }
+
+pub use share::unmap_piece;
 
 /// After a wait: every pool gives back what it holds idle above its threshold.
 pub fn trim_idle() -> Answer {
@@ -179,7 +203,7 @@ fn default_of(device: CUdevice) -> Answer<&'static Pool> {
     if let Some(pool) = place.get() {
         return Ok(pool);
     }
-    let pool = Pool::create(device, CU_MEM_HANDLE_TYPE_NONE, 0)?;
+    let pool = Pool::create(device, CU_MEM_HANDLE_TYPE_NONE, 0, false)?;
     Ok(place.get_or_init(|| pool))
 }
 

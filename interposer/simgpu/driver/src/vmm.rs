@@ -4,6 +4,7 @@
 //! when its last reference is gone: handles (create, retain, import) and mappings both count.
 
 mod calls;
+mod multicast;
 
 use std::collections::BTreeMap;
 use std::ffi::*;
@@ -31,6 +32,8 @@ struct Physical {
     properties: Properties,
     /// Which device it is charged to; memory of the host and of other processes is not.
     charged: Option<CUdevice>,
+    /// A multicast object has a team in place of memory.
+    team: Option<Mutex<multicast::Team>>,
     state: Mutex<State>,
 }
 
@@ -62,8 +65,27 @@ fn physical(handle: CUmemGenericAllocationHandle) -> Answer<&'static Physical> {
 
 impl Physical {
     fn enter(file: OwnedFd, bytes: usize, properties: Properties, charged: Option<CUdevice>) -> Answer<u64> {
+        Self::insert(file, bytes, properties, charged, None)
+    }
+
+    fn enter_team(
+        file: OwnedFd,
+        bytes: usize,
+        properties: Properties,
+        team: Option<Mutex<multicast::Team>>,
+    ) -> Answer<u64> {
+        Self::insert(file, bytes, properties, None, team)
+    }
+
+    fn insert(
+        file: OwnedFd,
+        bytes: usize,
+        properties: Properties,
+        charged: Option<CUdevice>,
+        team: Option<Mutex<multicast::Team>>,
+    ) -> Answer<u64> {
         let state = Mutex::new(State { file: Some(file), handles: 1, mappings: 0 });
-        let (handle, _) = PHYSICAL.insert(Physical { bytes, properties, charged, state })?;
+        let (handle, _) = PHYSICAL.insert(Physical { bytes, properties, charged, team, state })?;
         Ok(handle.raw().addr() as u64)
     }
 
@@ -79,6 +101,8 @@ impl Physical {
         if !last || state.file.take().is_none() {
             return Ok(());
         }
+        drop(state);
+        self.team.as_ref().map_or(Ok(()), multicast::dissolve)?;
         self.charged.map_or(Ok(()), |device| session::current()?.release(device, self.bytes))
     }
 }

@@ -145,6 +145,16 @@ nvml! {
         put(count, 0)
     }
     /// Processes behind an MPS server: in this simulation they show as what they are.
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Handle, count: *mut c_uint, _out: *mut ProcessV1) {
+        place(device)?;
+        put(count, 0)
+    }
+    /// Processes behind an MPS server: as above.
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: Handle, count: *mut c_uint, _out: *mut Process) {
+        place(device)?;
+        put(count, 0)
+    }
+    /// Processes behind an MPS server: as above.
     fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: Handle, count: *mut c_uint, _out: *mut Process) {
         place(device)?;
         put(count, 0)

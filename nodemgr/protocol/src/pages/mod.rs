@@ -14,13 +14,15 @@ mod activity;
 mod bucket;
 mod grant;
 mod header;
+mod share;
 mod usage;
 
 pub use activity::ActivityPage;
 pub use bucket::BucketPage;
 pub use grant::{Gate, Grant, GrantPage, Rate};
 pub use header::{Header, PageError, PageKind};
+pub use share::{SHARES, Share, ShareState, Shared};
 pub use usage::{
-    COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, LANES, Lane, MemoryKind, PROCESS_SLOTS, ProcessSlot,
-    ProcessState, UsagePage,
+    COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ContextSource, LANES, Lane, MemoryKind, PROCESS_SLOTS,
+    ProcessSlot, ProcessState, UsagePage,
 };

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::{Header, PageKind};
+use super::share::{SHARES, Share};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, relax};
 use crate::units::Bytes;
 
@@ -83,12 +84,14 @@ pub enum MemoryKind {
     Array,
     /// What a context costs by itself.
     Context,
+    /// Memory nodes of graphs.
+    Graph,
 }
 
 impl MemoryKind {
     /// Every kind, in the order of the words on the page.
-    pub const ALL: [Self; 6] =
-        [Self::Plain, Self::Managed, Self::Pool, Self::Virtual, Self::Array, Self::Context];
+    pub const ALL: [Self; 7] =
+        [Self::Plain, Self::Managed, Self::Pool, Self::Virtual, Self::Array, Self::Context, Self::Graph];
 }
 
 /// How a process stands to its budget. Everything but [`Self::Enforced`] is shown to people.
@@ -114,6 +117,36 @@ impl ProcessState {
             1 => Self::Enforced,
             2 => Self::Stale,
             _ => Self::Degraded,
+        }
+    }
+}
+
+/// How a process knows what its contexts cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u32)]
+pub enum ContextSource {
+    /// It has no context yet.
+    None = 0,
+    /// NVML's figure for the process.
+    Process = 1,
+    /// By how much the card's used memory rose, within bounds: a neighbour's allocation may be in it.
+    Difference = 2,
+    /// What the operator has configured.
+    Configured = 3,
+    /// Nobody can tell: contexts are not charged.
+    Unknown = 4,
+}
+
+impl ContextSource {
+    /// From a word that a tenant wrote: unknown values read as [`Self::Unknown`].
+    pub fn from_word(word: u32) -> Self {
+        match word {
+            0 => Self::None,
+            1 => Self::Process,
+            2 => Self::Difference,
+            3 => Self::Configured,
+            _ => Self::Unknown,
         }
     }
 }
@@ -171,9 +204,21 @@ pub struct ProcessSlot {
     pub corrected_ns: AtomicU64,
     /// What measured work took, in nanoseconds.
     pub measured_ns: AtomicU64,
-    _reserved: [u64; 6],
+    /// Memory of other processes that this one has open, in bytes: charged to its owner, not part of `held_bytes`.
+    pub shared_bytes: AtomicU64,
+    /// 1 once memory was booked beyond the limit, because it could not be refused: a first context, growth that nobody
+    /// foretold. Holds while the tenant holds more than its limit.
+    pub overcommitted: AtomicU32,
+    /// [`ContextSource`] as a number.
+    pub context_source: AtomicU32,
+    /// The process's number in the manager's own namespace, which is NVML's; 0 before it registered. The manager writes.
+    pub pid: AtomicU32,
+    _reserved_0: AtomicU32,
+    _reserved: [u64; 3],
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
+    /// Memory that crosses processes.
+    pub shares: [Share; SHARES],
     /// Launch counters.
     pub lanes: [Lane; LANES],
 }
@@ -195,7 +240,7 @@ const _: () = {
     assert!(size_of::<Lane>() == 256 && COUNTED_MEMORY_CALLS.len() <= 32);
     assert!(offset_of!(ProcessSlot, lanes).is_multiple_of(64) && size_of::<ProcessSlot>().is_multiple_of(64));
     assert!(offset_of!(UsagePage, slots) == 64);
-    assert!(size_of::<UsagePage>() <= 80 << 10, "64 tenants with a page each must stay well under 16 MiB");
+    assert!(size_of::<UsagePage>() <= 100 << 10, "64 tenants with a page each must stay well under 16 MiB");
 };
 
 /// Rounds in which a reservation waits for others to decide theirs before it takes "no" for an answer.
@@ -260,6 +305,14 @@ impl UsagePage {
 }
 
 impl ProcessSlot {
+    /// Takes `bytes` without asking: they are held already, whatever the limit.
+    pub fn book(&self, bytes: Bytes) {
+        // SeqCst: see `UsagePage::held`.
+        let held = self.held_bytes.fetch_add(bytes.0, Ordering::SeqCst).saturating_add(bytes.0);
+        // Relaxed: for people to read.
+        self.peak_bytes.fetch_max(held, Ordering::Relaxed);
+    }
+
     /// Gives `bytes` back.
     pub fn release(&self, bytes: Bytes) {
         // SeqCst: see `UsagePage::held`.
@@ -278,14 +331,19 @@ impl ProcessSlot {
             &self.faults,
             &self.corrected_ns,
             &self.measured_ns,
+            &self.shared_bytes,
         ];
         let lanes = self.lanes.iter().flat_map(Lane::words);
         // Relaxed: the next owner learns of its slot over the socket, which orders these stores before it.
         for word in words.into_iter().chain(&self.by_kind).chain(&self.memory_calls).chain(lanes) {
             word.store(0, Ordering::Relaxed);
         }
-        self.state.store(0, Ordering::Relaxed);
-        self.acked_generation.store(0, Ordering::Relaxed);
+        for word in
+            [&self.state, &self.acked_generation, &self.overcommitted, &self.context_source, &self.pid]
+        {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.shares.iter().for_each(Share::clear);
     }
 }
 

@@ -11,6 +11,9 @@ use crate::{Sweep, call};
 /// What each way is asked for: a multiple of every granularity.
 const BYTES: usize = 8 << 20;
 
+/// What a pool is asked for: each such piece makes it grow.
+const STEP: usize = 32 << 20;
+
 /// `CU_MEM_ATTACH_GLOBAL` of the driver's documentation: managed memory for every stream.
 const ATTACH_GLOBAL: std::ffi::c_uint = 1;
 
@@ -65,13 +68,13 @@ fn ordered(sweep: &mut Sweep) {
     let (mut pool, mut pointers, s) = (null_mut(), [0; 4], sweep.stream);
     let [one, two, three, four] = &mut pointers;
     call!(sweep, cuDeviceGetDefaultMemPool(&raw mut pool, 0));
-    noting(sweep, "cuMemAllocAsync", |sweep| call!(sweep, cuMemAllocAsync(one, BYTES, s)));
-    noting(sweep, "cuMemAllocAsync_ptsz", |sweep| call!(sweep, cuMemAllocAsync_ptsz(two, BYTES, s)));
+    noting(sweep, "cuMemAllocAsync", |sweep| call!(sweep, cuMemAllocAsync(one, STEP, s)));
+    noting(sweep, "cuMemAllocAsync_ptsz", |sweep| call!(sweep, cuMemAllocAsync_ptsz(two, STEP, s)));
     noting(sweep, "cuMemAllocFromPoolAsync", |sweep| {
-        call!(sweep, cuMemAllocFromPoolAsync(three, BYTES, pool, s))
+        call!(sweep, cuMemAllocFromPoolAsync(three, STEP, pool, s))
     });
     noting(sweep, "cuMemAllocFromPoolAsync_ptsz", |sweep| {
-        call!(sweep, cuMemAllocFromPoolAsync_ptsz(four, BYTES, pool, s))
+        call!(sweep, cuMemAllocFromPoolAsync_ptsz(four, STEP, pool, s))
     });
     for pair in pointers.chunks_exact(2) {
         call!(sweep, cuMemFreeAsync(pair[0], s));

@@ -10,6 +10,7 @@ use super::user_object::Held;
 use super::{Graph, Node};
 use crate::edge::Answer;
 use crate::event::{self, Event};
+use crate::graph_memory;
 use crate::locked;
 use crate::registry::{Handle, Registry};
 use crate::stream::{self, Kind, Stream};
@@ -76,6 +77,7 @@ impl Exec {
 
     /// Gives all its work to a stream, the branches to lanes beside it.
     pub fn launch(&self, stream: &'static Stream) -> Answer {
+        self.back_memory()?;
         let nodes = locked(&self.nodes);
         let lanes = self.lanes_beside(stream)?;
         for (lane, [begin, _]) in lanes[1..].iter().zip(&self.forks) {
@@ -99,6 +101,20 @@ impl Exec {
             end.wait(stream)?;
         }
         Ok(())
+    }
+
+    /// Sees to the memory of its allocation nodes.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub fn back_memory(&self) -> Answer {
+        let nodes = locked(&self.nodes);
+        let works = self.steps.iter().filter_map(|step| nodes.get(step.place)?.as_ref());
+        graph_memory::back(works.filter_map(|node| match node.work {
+            Work::Alloc { address } => Some(graph_memory::Node::Takes(address)),
+            Work::Free { address } => Some(graph_memory::Node::Gives(address)),
+            _ => None,
+        }))
     }
 
     /// The launching stream and as many hidden ones of its context as there are further lanes.

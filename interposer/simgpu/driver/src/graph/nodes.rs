@@ -8,7 +8,7 @@ use crate::edge::Answer;
 use crate::fill::Fill;
 use crate::launch::Launch;
 use crate::work::Work;
-use crate::{context, event, function, graph_memory};
+use crate::{context, event, function, graph_memory, memory};
 
 /// A kernel node as CUDA 12 describes it.
 pub fn kernel(node: &CUDA_KERNEL_NODE_PARAMS) -> Answer<Work> {
@@ -99,6 +99,28 @@ pub fn child(graph: &'static Graph) -> Answer<Work> {
 pub fn alloc(node: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Answer<Work> {
     node.dptr = graph_memory::plan(context::current()?, node.bytesize)?;
     Ok(Work::Alloc { address: node.dptr })
+}
+
+/// The description of an allocation node.
+pub fn describe_alloc(work: &Work) -> Option<CUDA_MEM_ALLOC_NODE_PARAMS> {
+    let Work::Alloc { address } = work else { return None };
+    let allocation = memory::find(*address)?;
+    let pool_props = CUmemPoolProps {
+        alloc_type: CU_MEM_ALLOCATION_TYPE_PINNED,
+        handle_types: CU_MEM_HANDLE_TYPE_NONE,
+        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: allocation.context.device },
+        win32_security_attributes: std::ptr::null_mut(),
+        max_size: 0,
+        usage: 0,
+        reserved: [0; 54],
+    };
+    Some(CUDA_MEM_ALLOC_NODE_PARAMS {
+        pool_props,
+        access_descs: std::ptr::null(),
+        access_desc_count: 0,
+        bytesize: allocation.bytes,
+        dptr: *address,
+    })
 }
 
 /// A node of the generic calls.

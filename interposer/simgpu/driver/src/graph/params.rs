@@ -113,6 +113,10 @@ impl Driver {
         write(node, Work::Wait(event::of(event)?))
     }
 
+    pub fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, out: *mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Answer {
+        read(node, out, nodes::describe_alloc)
+    }
+
     pub fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, out: *mut CUdeviceptr) -> Answer {
         read(node, out, |work| if let Work::Free { address } = work { Some(*address) } else { None })
     }

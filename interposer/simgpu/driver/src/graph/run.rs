@@ -80,8 +80,8 @@ impl Driver {
     }
 
     pub fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> Answer {
-        exec::of(exec)?;
-        stream::of(stream).map(drop)
+        stream::of(stream)?;
+        exec::of(exec)?.back_memory()
     }
 
     pub fn cuGraphExecDestroy(exec: CUgraphExec) -> Answer {

@@ -32,8 +32,9 @@ impl Driver {
         if capture::any() && capture::take(stream, &Work::Free { address })? {
             return Ok(());
         }
-        let freeable =
-            |kind: &Kind| matches!(kind, Kind::Pool(_) | Kind::Device | Kind::Managed | Kind::Graph);
+        let freeable = |kind: &Kind| {
+            matches!(kind, Kind::Pool(_) | Kind::Device | Kind::Managed | Kind::Graph | Kind::Piece)
+        };
         memory::release(&memory::remove(address, freeable)?)
     }
 
@@ -45,7 +46,7 @@ impl Driver {
         if location.kind != CU_MEM_LOCATION_TYPE_DEVICE {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        put(out, Pool::create(location.id, handle_types, max_size)?.handle.raw())
+        put(out, Pool::create(location.id, handle_types, max_size, false)?.handle.raw())
     }
 
     pub fn cuMemPoolDestroy(pool: CUmemoryPool) -> Answer {
@@ -56,7 +57,9 @@ impl Driver {
         for current in &CURRENT {
             locked(current).take_if(|current| ptr::eq(*current, pool));
         }
-        locked(&pool.state).trim(pool.device, 0)
+        let mut state = locked(&pool.state);
+        state.destroyed = true;
+        state.trim(pool.device, 0)
     }
 
     pub fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) -> Answer {

@@ -1,0 +1,95 @@
+//! Plain allocations; with `weir run --oversubscribe`, beyond the limit too: as managed memory that lives on the host and
+//! that the GPU reads from there. Slower, and no neighbour's loss. It is counted, and shown, as managed memory beyond the
+//! limit. What only works on plain memory (`cuIpcGetMemHandle`) the driver then refuses.
+
+use std::cell::Cell;
+use std::ffi::c_uint;
+use std::sync::atomic::Ordering;
+
+use weir_abi::CUresult;
+use weir_abi::types::*;
+use weir_core::ledger;
+use weir_protocol::pages::MemoryKind;
+use weir_protocol::units::Bytes;
+
+use super::memory::{self, Ask};
+use crate::driver;
+use crate::guard::guard;
+use crate::link::{Client, Gpu};
+use crate::say::Once;
+use crate::thread;
+
+/// `CU_MEM_ATTACH_GLOBAL`: every stream may use it.
+const ATTACH_GLOBAL: c_uint = 1;
+/// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`
+const PREFERRED_LOCATION: c_uint = 3;
+/// `CU_MEM_ADVISE_SET_ACCESSED_BY`
+const ACCESSED_BY: c_uint = 5;
+/// `CU_DEVICE_CPU`
+const HOST: CUdevice = -1;
+
+/// Allocates within the tenant's limit, or beyond it where that is allowed.
+#[inline]
+pub fn allocate(
+    counted: usize,
+    bytes: usize,
+    out: *mut CUdeviceptr,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    match Client::get() {
+        Some(client) if client.oversubscribe => beyond(counted, bytes, out, call),
+        _ => memory::allocate(counted, Ask::plain(bytes), out, call),
+    }
+}
+
+fn beyond(counted: usize, bytes: usize, out: *mut CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
+    let managed_on: Cell<Option<&'static Gpu>> = Cell::new(None);
+    let asked = Bytes(bytes as u64);
+    guard(
+        |client| {
+            let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
+            memory::count(current.gpu, counted);
+            if let Some(reservation) = memory::take(client, current.gpu, MemoryKind::Plain, asked) {
+                reservation.commit();
+                return Ok(Some((current, MemoryKind::Plain)));
+            }
+            managed_on.set(Some(current.gpu));
+            ledger::book(current.gpu.slot(), MemoryKind::Managed, asked);
+            BEYOND.say(|| {
+                let limit = current.gpu.grant.read().memory_limit;
+                format!("the limit of {limit} is reached: further allocations are managed memory on the host")
+            });
+            Ok(Some((current, MemoryKind::Managed)))
+        },
+        || match managed_on.get() {
+            Some(gpu) => managed(gpu, bytes, out),
+            None => call(),
+        },
+        |client, receipt, result| {
+            let Some((current, kind)) = receipt else { return };
+            if result == CUDA_SUCCESS && !out.is_null() {
+                // SAFETY: the driver has just written it.
+                memory::remember(client, current, unsafe { *out }, kind, asked);
+            } else {
+                current.gpu.give_back(kind, asked);
+            }
+        },
+    )
+}
+
+static BEYOND: Once = Once::new();
+
+/// Managed memory that is to live on the host. Where there is none, the limit holds.
+fn managed(gpu: &Gpu, bytes: usize, out: *mut CUdeviceptr) -> CUresult {
+    match driver::managed(out, bytes, ATTACH_GLOBAL) {
+        CUDA_SUCCESS if !out.is_null() => {}
+        CUDA_ERROR_NOT_SUPPORTED | CUDA_ERROR_NOT_FOUND => return CUDA_ERROR_OUT_OF_MEMORY,
+        result => return result,
+    }
+    // SAFETY: the driver has just written it.
+    let address = unsafe { *out };
+    // Advice: where it is not taken, the memory is there all the same.
+    driver::advise(address, bytes, PREFERRED_LOCATION, HOST);
+    driver::advise(address, bytes, ACCESSED_BY, gpu.device.load(Ordering::Relaxed));
+    CUDA_SUCCESS
+}

@@ -1,0 +1,37 @@
+"""Holds memory and prints, line by line, which processes NVML shows, what they hold, and how busy they are."""
+import json
+import os
+import sys
+
+import pynvml
+from cuda.bindings import driver
+
+
+def call(answer):
+    code, *values = answer
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(code.name)
+    return values[0] if len(values) == 1 else values
+
+
+call(driver.cuInit(0))
+call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(call(driver.cuDeviceGet(0))))))
+call(driver.cuMemAlloc(int(sys.argv[1]) << 20))
+pynvml.nvmlInit()
+handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+lists = {
+    "compute": pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
+    "compute_v2": pynvml.nvmlDeviceGetComputeRunningProcesses_v2,
+    "graphics": pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+    "mps": pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+}
+print(os.getpid(), flush=True)
+for _ in sys.stdin:
+    seen = {name: {p.pid: p.usedGpuMemory for p in ask(handle)} for name, ask in lists.items()}
+    seen["used"] = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+    seen["percent"] = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
+    try:
+        seen["sampled"] = [s.pid for s in pynvml.nvmlDeviceGetProcessUtilization(handle, 0)]
+    except pynvml.NVMLError_NotFound:
+        seen["sampled"] = []
+    print(json.dumps(seen), flush=True)

@@ -1,0 +1,35 @@
+//! Contexts, and what makes them grow.
+
+use std::ffi::CString;
+use std::ptr::null_mut;
+
+use weir_abi::fns;
+use weir_abi::types::*;
+
+use crate::{Client, Done, call, handle, number, size};
+
+/// One command, if it is of this subject.
+pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
+    Some(match command {
+        "context" => {
+            let (mut context, mut popped) = (null_mut(), null_mut());
+            let result = call!(client, cuCtxCreate_v2(&raw mut context, 0, 0));
+            if result == CUDA_SUCCESS {
+                call!(client, cuCtxPopCurrent_v2(&raw mut popped));
+            }
+            (result, vec![number(context)])
+        }
+        "context_destroy" => (call!(client, cuCtxDestroy_v2(handle(n(0)))), Vec::new()),
+        "primary_release" => (call!(client, cuDevicePrimaryCtxRelease_v2(0)), Vec::new()),
+        "heap" => (call!(client, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, size(n(0)))), Vec::new()),
+        "module" => {
+            let mut module = null_mut();
+            let variable = format!(".visible .global .align 8 .b8 big[{}];\n", n(0));
+            let head = ".version 7.0\n.target sm_80\n.address_size 64\n";
+            let image = CString::new(format!("{head}{variable}")).unwrap_or_default();
+            (call!(client, cuModuleLoadData(&raw mut module, image.as_ptr().cast())), vec![number(module)])
+        }
+        "module_unload" => (call!(client, cuModuleUnload(handle(n(0)))), Vec::new()),
+        _ => return None,
+    })
+}

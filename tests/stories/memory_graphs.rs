@@ -1,0 +1,71 @@
+//! Memory nodes of graphs: charged when the graph is launched or uploaded, until the driver gives the memory back.
+
+use weir_tests::memory::Memory;
+use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+use crate::MEMORY;
+
+const MIB: u64 = 1 << 20;
+
+/// A tenant with 2 GiB.
+const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
+
+fn client(gpu: &SimGpu, node: &Node<'_>) -> Memory {
+    Memory::start(Program::under_weir(gpu, Some(node), SMALL, MEMORY))
+}
+
+/// What the ledger has for graphs, in bytes.
+fn charged(node: &Node<'_>) -> u64 {
+    node.tenant("small").expect("the tenant lives").memory_of_kind_bytes("graph")
+}
+
+#[test]
+fn a_graph_is_charged_when_it_is_launched_or_uploaded_and_until_its_memory_is_trimmed() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node);
+    for first in ["graph_launch", "graph_upload"] {
+        let graph = small.does(&format!("graph {} 1", 64 * MIB));
+        assert_eq!(charged(&node), 0, "an address, and no memory yet");
+        small.does(&format!("{first} {graph}"));
+        assert_eq!((charged(&node), small.does("graph_reserved")), (64 * MIB, 64 * MIB), "after {first}");
+        small.does(&format!("graph_launch {graph}"));
+        small.does("wait");
+        assert_eq!(charged(&node), 64 * MIB, "the driver keeps it for the next launch");
+        small.does(&format!("graph_destroy {graph}"));
+        small.does("graph_trim");
+        assert_eq!((charged(&node), small.does("graph_reserved")), (0, 0));
+    }
+}
+
+#[test]
+fn what_a_graph_leaves_allocated_stays_charged_until_it_is_freed_and_trimmed() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node);
+    let made = small.tell(&format!("graph {} 0", 64 * MIB));
+    small.does(&format!("graph_launch {}", made.values[0]));
+    small.does("wait");
+    small.does("graph_trim");
+    assert_eq!(charged(&node), 64 * MIB, "it is in use");
+    small.does(&format!("pool_free {}", made.values[1]));
+    small.does("wait");
+    small.does("graph_trim");
+    assert_eq!(charged(&node), 0);
+}
+
+#[test]
+fn a_graph_that_does_not_fit_is_refused_at_its_launch_and_leaves_no_trace() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node);
+    let large = small.does(&format!("graph {} 1", 1400 * MIB));
+    small.does(&format!("allocate {}", 700 * MIB));
+    assert_eq!(small.tell(&format!("graph_launch {large}")).result, "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!((charged(&node), small.does("graph_reserved")), (0, 0));
+    let fits = small.does(&format!("graph {} 1", 500 * MIB));
+    small.does(&format!("graph_launch {fits}"));
+    assert_eq!(charged(&node), 500 * MIB);
+}

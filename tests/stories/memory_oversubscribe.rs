@@ -1,0 +1,49 @@
+//! `weir run --oversubscribe`: beyond the limit plain allocations live on the host, counted and shown.
+
+use weir_nodemgr::control::TenantStats;
+use weir_tests::memory::Memory;
+use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+use crate::MEMORY;
+
+const MIB: u64 = 1 << 20;
+
+/// A tenant with 1 GiB.
+const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "1GiB" };
+
+#[test]
+fn beyond_the_limit_plain_allocations_become_managed_memory_on_the_host() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let flags = ["--oversubscribe"];
+    let mut small = Memory::start(Program::under_weir_with(&gpu, Some(&node), SMALL, &flags, MEMORY));
+    let tenant = || node.tenant("small").expect("the tenant lives");
+    let by_kind =
+        |tenant: &TenantStats| ["plain", "managed"].map(|kind| tenant.memory_of_kind_bytes(kind) / MIB);
+    let within = small.does(&format!("allocate {}", 512 * MIB));
+    let beyond = small.does(&format!("allocate {}", 512 * MIB));
+    assert_eq!(by_kind(&tenant()), [512, 512]);
+    let held = tenant().gpus[0].memory_held_bytes;
+    assert!(tenant().oversubscribe && held > 1024 * MIB && !tenant().gpus[0].overcommitted, "{held}");
+    assert_eq!(tenant().gpus[0].total.refused, 0);
+    assert_eq!(small.free_bytes(), 0);
+    let on_card = gpu.client(small.pid).expect("a client of the driver").memory_bytes;
+    assert!(on_card <= 1024 * MIB, "the neighbours' part of the card is theirs: {on_card}");
+    small.does(&format!("free {beyond}"));
+    small.does(&format!("free {within}"));
+    assert_eq!(by_kind(&tenant()), [0, 0]);
+    small.does(&format!("allocate {}", 512 * MIB));
+    assert_eq!(by_kind(&tenant()), [512, 0], "within the limit again");
+}
+
+#[test]
+fn without_the_flag_the_limit_holds_and_a_refusal_is_counted_once() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = Memory::start(Program::under_weir(&gpu, Some(&node), SMALL, MEMORY));
+    assert_eq!(small.tell(&format!("allocate {}", 2048 * MIB)).result, "CUDA_ERROR_OUT_OF_MEMORY");
+    let tenant = node.tenant("small").expect("the tenant lives");
+    assert_eq!((tenant.gpus[0].total.refused, tenant.oversubscribe), (1, false));
+}

@@ -1,0 +1,75 @@
+//! One view: whatever a program asks, it sees its tenant's budget, use and processes, and never a neighbour.
+
+use serde_json::Value;
+use weir_tests::memory::Memory;
+use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program, Running};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+use crate::{LOOP, MEMORY, budgeted_python};
+
+/// A tenant with 2 GiB.
+const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
+
+/// The neighbour.
+const OTHER: Budget<'_> = Budget { name: "other", request: "50%", limit: "100%", memory: "4GiB" };
+
+fn looks(gpu: &SimGpu, node: &Node<'_>, budget: Budget<'_>) -> (Running, String) {
+    let mut running = budgeted_python(gpu, Some(node), budget, "processes.py").arg("256").start();
+    let pid = running.next_line().expect("its process id");
+    (running, pid)
+}
+
+fn look(running: &mut Running) -> Value {
+    running.say("");
+    serde_json::from_str(&running.next_line().expect("a line")).expect("figures are JSON")
+}
+
+#[test]
+fn nvml_lists_the_tenants_own_processes_with_the_ledgers_figures_and_no_neighbour() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut neighbour =
+        weir_tests::looping::Looping::start(Program::under_weir(&gpu, Some(&node), OTHER, LOOP));
+    let (mut one, first) = looks(&gpu, &node, SMALL);
+    let (_two, second) = looks(&gpu, &node, SMALL);
+    neighbour.goes_on(1000);
+    let seen = look(&mut one);
+    let held = |pid: &str| {
+        let tenant = node.tenant("small").expect("the tenant lives");
+        let own = tenant.gpus[0].processes.iter().find(|process| process.pid.to_string() == pid);
+        own.expect("the process is registered").memory_held_bytes
+    };
+    for list in ["compute", "compute_v2"] {
+        let listed = seen[list].as_object().expect("bytes by process");
+        assert_eq!(listed.len(), 2, "{seen}");
+        for pid in [&first, &second] {
+            assert_eq!(listed[pid.as_str()].as_u64(), Some(held(pid)), "{seen}");
+        }
+    }
+    assert_eq!(seen["used"].as_u64(), Some(held(&first) + held(&second)), "one truth: {seen}");
+    let sampled: Vec<u64> = serde_json::from_value(seen["sampled"].clone()).expect("process ids");
+    assert!(sampled.iter().all(|pid| [&first, &second].contains(&&pid.to_string())), "{seen}");
+    assert_eq!(seen["percent"], 0, "the neighbour is busy, and does not show: {seen}");
+}
+
+#[test]
+fn two_tenants_that_size_themselves_at_the_same_moment_get_what_each_would_get_alone() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let sizes = |clients: &mut [Memory]| -> Vec<u64> {
+        let free: Vec<u64> = clients.iter_mut().map(Memory::free_bytes).collect();
+        for (client, free) in clients.iter_mut().zip(&free) {
+            client.does(&format!("allocate {}", free / 10 * 9));
+        }
+        free
+    };
+    let start =
+        |node: &Node<'_>, budget| Memory::start(Program::under_weir(&gpu, Some(node), budget, MEMORY));
+    let alone = [SMALL, OTHER].map(|budget| {
+        let node = Node::start(&gpu, "policy = \"static\"\n");
+        sizes(&mut [start(&node, budget)])[0]
+    });
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut both = [start(&node, SMALL), start(&node, OTHER)];
+    assert_eq!(sizes(&mut both), alone);
+}
