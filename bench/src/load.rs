@@ -9,6 +9,7 @@ use weir_abi::types::CUDA_SUCCESS;
 
 use crate::client::{ClientError, Driver};
 use crate::rig::{Cost, Rig};
+use crate::stage::THIS_PROGRAM;
 
 /// Kernels of the mix, and how many of each in a row: of 10 ms of GPU time half goes to one long kernel, three tenths
 /// to medium ones, a fifth to short ones.
@@ -53,7 +54,7 @@ pub fn costs() -> Vec<Cost> {
 
 /// Starts a load as a process of the tenant whose directory is `place`.
 pub fn start(rig: &Rig, place: &std::path::Path, load: Load) -> std::io::Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(THIS_PROGRAM);
     command.args(["load", load.name()]);
     rig.environment(&mut command);
     command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", place);

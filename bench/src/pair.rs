@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use clap::ValueEnum;
 
+use crate::stage::THIS_PROGRAM;
 use crate::worker::Task;
 
 /// How a worker is started.
@@ -30,7 +31,7 @@ pub struct Worker {
 impl Setting {
     /// The command that starts a worker for `task`.
     pub fn command(&self, task: Task) -> std::io::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(THIS_PROGRAM);
         let name = task.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
         command.args(["worker", &name]).env("LD_LIBRARY_PATH", &self.driver).env_remove("LD_PRELOAD");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

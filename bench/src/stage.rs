@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+/// This very program, to be started once more: also where building has put another file in its place.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// The workspace that this binary was built from.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// `dist/`, built now; or `$WEIR_DIST` as it is.
+/// `$WEIR_DIST` as it is; or where this program lies, if it was laid out with the others; or `dist/`, built now.
 pub fn dist() -> io::Result<&'static Path> {
     static DIST: OnceLock<PathBuf> = OnceLock::new();
     if let Some(known) = DIST.get() {
@@ -18,9 +21,15 @@ pub fn dist() -> io::Result<&'static Path> {
     }
     let dist = match std::env::var_os("WEIR_DIST") {
         Some(dist) => PathBuf::from(dist).canonicalize()?,
-        None => build()?,
+        None => laid_out().map_or_else(build, Ok)?,
     };
     Ok(DIST.get_or_init(|| dist))
+}
+
+/// The directory above this program's, if the library lies there too.
+fn laid_out() -> Option<PathBuf> {
+    let dist = std::env::current_exe().ok()?.parent()?.parent()?.to_path_buf();
+    dist.join("lib/weir/libweir.so").exists().then_some(dist)
 }
 
 /// Builds everything; its talk goes to stderr, stdout is the document's alone.

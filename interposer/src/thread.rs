@@ -29,6 +29,7 @@ pub struct Thread {
     window: Cell<u64>,    // the stream of all its launches since its last mark
     marked_at: Cell<u64>, // what its lane had charged at its last mark
     last: Cell<Stream>,
+    guessed: Cell<bool>, // a launch since the program last waited was charged by guess
 }
 
 /// Where the thread's launches go.
@@ -68,6 +69,7 @@ thread_local! {
             window: Cell::new(NO_RUN),
             marked_at: Cell::new(0),
             last: Cell::new(Stream::DEFAULT),
+            guessed: Cell::new(false),
         }
     };
 }
@@ -155,6 +157,16 @@ impl Thread {
     pub fn goes_on(&self, current: &Current, stream: Stream) -> bool {
         let key = stream.key();
         current.gpu.is_busy() && (self.run.get() == key || current.context.flight.is_busy(key))
+    }
+
+    /// A launch is charged by guess.
+    pub fn note_guess(&self) {
+        self.guessed.set(true);
+    }
+
+    /// Whether a launch since the last call was charged by guess.
+    pub fn take_guess(&self) -> bool {
+        self.guessed.replace(false)
     }
 
     /// The stream of the last launch.

@@ -13,6 +13,7 @@ use weir_protocol::units::Bytes;
 use crate::Options;
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu, true_use};
+use crate::stage::THIS_PROGRAM;
 use cases::{CASES, KERNELS, PAIRS};
 pub use pace::run as pace;
 
@@ -75,7 +76,7 @@ impl Paced {
     fn start(rig: &Rig, control: &mut Control, case: usize, percent: u16) -> io::Result<Self> {
         let tenant = format!("case{case}");
         let created = control.create(&tenant, percent, Bytes::gib(1))?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(THIS_PROGRAM);
         command.args(["pace", &case.to_string()]);
         rig.environment(&mut command);
         command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", &created.dir);

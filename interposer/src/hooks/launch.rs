@@ -13,7 +13,7 @@ use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
 use weir_protocol::units::{Nanos, Tokens};
 
-use super::meter::{Hands, NOW, STRETCH, wants_bracket};
+use super::meter::{BRACKET, Hands, REMAINDER, STRETCH, wants_bracket};
 use super::{graph_memory, names};
 use crate::clock;
 use crate::driver::Stream;
@@ -210,6 +210,9 @@ fn admit(
     let price = known.estimate.price();
     draw(thread, &current, stream, known.estimate, price);
     current.gpu.begin();
+    if !known.estimate.is_learnt() {
+        thread.note_guess();
+    }
     let bracketed = start_stretch(thread, &current, stream, known.estimate);
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
@@ -224,7 +227,7 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
     let bracketed = wants_bracket(current.context, estimate);
     thread.book_run();
     let idle = !flight.is_busy(stream.key());
-    let due = if bracketed { NOW } else { Due { work: Nanos(0), ..STRETCH } };
+    let due = if bracketed { BRACKET } else { Due { work: Nanos(0), ..STRETCH } };
     if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
         return false;
     }
@@ -268,11 +271,11 @@ impl Admission {
         let mut hands = Hands::new(thread, &self.current, stream);
         let cap = self.current.gpu.grant.read().in_flight_cap;
         let marked = if self.bracketed {
-            hands.put(NOW)
+            hands.put(Due { spare: 0, ..BRACKET })
         } else if cap == Nanos(0) {
             hands.put(STRETCH)
         } else {
-            hands.put(Due { work: Nanos(cap.0 / 8), time: Nanos(0) })
+            hands.put(Due { work: Nanos(cap.0 / 8), ..REMAINDER })
         };
         if marked {
             hands.look();

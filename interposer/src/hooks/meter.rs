@@ -19,16 +19,20 @@ use crate::thread::{Current, Thread};
 
 /// Shortest stretch of work worth measuring (gpu-truths, rule 5), and how often one is: at most 0.1 % of the time goes
 /// into marks.
-pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_millis(1) };
+pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_millis(1), spare: 16 };
 
 /// A signature that was never measured is bounded anew now and then; all of them together so often at most.
 const BOUND_EVERY: Nanos = Nanos::from_millis(3);
 
-/// A mark in any case.
-pub const NOW: Due = Due { work: Nanos(0), time: Nanos(0) };
+/// So much work is worth a mark before the program waits, however young the last one is.
+pub const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
+
+/// A mark around a launch that is measured by itself. A program that runs far ahead with all that is new shall not spend
+/// every event on that.
+pub const BRACKET: Due = Due { work: Nanos(0), time: Nanos(0), spare: 64 };
 
 /// A mark if there is anything that has none.
-pub const ANYTHING: Due = Due { work: Nanos(1), time: Nanos(0) };
+pub const ANYTHING: Due = Due { work: Nanos(1), time: Nanos(0), spare: 0 };
 
 /// The driver as marks use it, on behalf of one call of the application.
 pub struct Hands<'a> {

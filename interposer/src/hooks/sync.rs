@@ -2,8 +2,10 @@
 
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
+use weir_core::flight::Due;
+use weir_protocol::units::Nanos;
 
-use super::meter::{ANYTHING, Hands};
+use super::meter::{ANYTHING, Hands, REMAINDER, STRETCH};
 use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::guard;
@@ -44,13 +46,20 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
     )
 }
 
-/// The program is about to wait: a stretch that began on an idle stream ends with the work so far.
+/// The program is about to wait: a stretch that began on an idle stream ends with the work so far, and so does one that
+/// is long, or a while old.
 fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     let last = thread.last_stream();
     thread.book_run();
     let covers_last = stream.is_none_or(|stream| stream.key() == last.key());
-    if covers_last && current.context.flight.wants_end(last.key()) {
-        Hands::new(thread, current, last).put(ANYTHING);
+    if !covers_last {
+        return;
+    }
+    let mut hands = Hands::new(thread, current, last);
+    if thread.take_guess() || current.context.flight.wants_end(last.key()) {
+        hands.put(ANYTHING);
+    } else if !hands.put(REMAINDER) {
+        hands.put(Due { work: Nanos(1), ..STRETCH });
     }
 }
 

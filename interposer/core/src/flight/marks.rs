@@ -112,6 +112,11 @@ impl Marks {
         self.spare_parts.extend(std::iter::repeat_with(Parts::with_room).take(count));
     }
 
+    /// Events at hand.
+    pub fn spare(&self) -> usize {
+        self.spare.len()
+    }
+
     /// When the last mark of a book was put, on the processor's clock.
     pub fn recorded_at(&self, book: usize) -> Option<Nanos> {
         self.chains[book].map(|chain| chain.recorded_by)

@@ -49,6 +49,8 @@ pub struct Due {
     pub work: Nanos,
     /// ... and so much time since the stream's last mark.
     pub time: Nanos,
+    /// Events that are left to marks of more weight.
+    pub spare: usize,
 }
 
 /// What marks that were reached came to.
@@ -153,7 +155,8 @@ impl Flight {
             return false;
         }
         let Some(mut marks) = self.marks.try_lock() else { return false };
-        if marks.recorded_at(index).is_some_and(|at| driver.now().since(at) < due.time) {
+        let young = marks.recorded_at(index).is_some_and(|at| driver.now().since(at) < due.time);
+        if young || marks.spare() <= due.spare {
             return false;
         }
         let put = marks.put((index, stream, Place::HERE), value, driver);

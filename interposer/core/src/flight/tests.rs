@@ -10,7 +10,7 @@ const STREAM: u64 = 0x7f00_0000_1230;
 const OTHER: u64 = STREAM + 0x40;
 
 /// Always: any work, at any time.
-const NOW: Due = Due { work: Nanos(1), time: Nanos(0) };
+const NOW: Due = Due { work: Nanos(1), time: Nanos(0), spare: 0 };
 
 struct Process {
     flight: Flight,
@@ -109,7 +109,7 @@ impl Process {
 
     fn mark(&mut self, stream: u64) -> bool {
         self.gpu.here = stream;
-        self.flight.mark(stream, Due { work: Nanos(0), time: Nanos(0) }, &mut self.gpu)
+        self.flight.mark(stream, Due { work: Nanos(0), time: Nanos(0), spare: 0 }, &mut self.gpu)
     }
 
     fn harvest(&mut self) -> Settled {
@@ -131,7 +131,7 @@ impl Process {
 #[test]
 fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
     let mut process = process();
-    let hundred = Due { work: Nanos(100), time: Nanos(0) };
+    let hundred = Due { work: Nanos(100), time: Nanos(0), spare: 0 };
     process.submit(STREAM, 100);
     process.gpu.ends.insert(STREAM, 200);
     assert!(process.flight.mark(STREAM, hundred, &mut process.gpu));
@@ -151,7 +151,7 @@ fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
 #[test]
 fn marks_of_one_stream_keep_their_distance_in_time() {
     let mut process = process();
-    let rare = Due { work: Nanos(1), time: Nanos(1_000) };
+    let rare = Due { work: Nanos(1), time: Nanos(1_000), spare: 0 };
     process.submit(STREAM, 100);
     assert!(process.flight.mark(STREAM, rare, &mut process.gpu));
     process.submit(STREAM, 100);

@@ -5,11 +5,12 @@
 //! measured often moves by a seventh of what a measurement says, and so follows a kernel that becomes dearer within
 //! some twenty measurements while data-dependent kernels stay right on average.
 //!
-//! A tenant that was never alone on the GPU has no measurements, only *bounds*: a launch took no longer than the time
-//! between the marks around it, in which a neighbour's time slices may lie. Until the first measurement the least bound of
-//! the last two windows is the price.
+//! A tenant that was never alone on the GPU has no measurements, only [`Bounds`]; until the first measurement they make
+//! the price.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use super::bounds::Bounds;
 
 /// Measurements after which an estimate counts as learnt.
 const LEARNT: u32 = 3;
@@ -22,9 +23,6 @@ const TOLD: f64 = 0.05;
 
 /// By how much a price may drift from one measurement to the next, as a part of it.
 const DRIFT: f64 = 0.005;
-
-/// Bounds in a window: beside a busy neighbour many a launch meets its time slice.
-const WINDOW: u32 = 32;
 
 /// What a price stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +43,7 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
-    bounds: AtomicU32,
-    least_ns: AtomicU64,        // of this window of bounds
-    least_before_ns: AtomicU64, // of the window before
+    bounds: AtomicPtr<Bounds>, // most signatures never need them
 }
 
 // Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one measurement.
@@ -69,9 +65,7 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
-            bounds: AtomicU32::new(0),
-            least_ns: AtomicU64::new(u64::MAX),
-            least_before_ns: AtomicU64::new(u64::MAX),
+            bounds: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
@@ -80,9 +74,7 @@ impl Estimate {
         let new = if told { Self::told(price_ns) } else { Self::guess(price_ns) };
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
-        self.bounds.store(0, Ordering::Relaxed);
-        self.least_ns.store(u64::MAX, Ordering::Relaxed);
-        self.least_before_ns.store(u64::MAX, Ordering::Relaxed);
+        self.bounds.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.set(price_ns as f64, f64::from_bits(new.variance.into_inner()));
     }
 
@@ -107,8 +99,7 @@ impl Estimate {
 
     /// What the price stands on.
     pub fn known(&self) -> Known {
-        let (measured, bounds) = (self.measured.load(Ordering::Relaxed), self.bounds.load(Ordering::Relaxed));
-        match (measured, bounds) {
+        match (self.measured.load(Ordering::Relaxed), self.bounds().map_or(0, Bounds::count)) {
             (LEARNT.., _) => Known::Mean,
             (0, LEARNT..) => Known::Bounds,
             _ => Known::Nothing,
@@ -131,19 +122,25 @@ impl Estimate {
     }
 
     /// One launch took no longer than `ns`.
-    pub fn bound(&self, ns: f64) {
+    pub(super) fn bound(&self, ns: f64) {
         if self.measured.load(Ordering::Relaxed) > 0 || !ns.is_finite() {
             return;
         }
-        let count = self.bounds.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let least = self.least_ns.load(Ordering::Relaxed).min(whole(ns));
-        let price = least.min(self.least_before_ns.load(Ordering::Relaxed)).max(1);
-        let full = count.is_multiple_of(WINDOW);
-        if full {
-            self.least_before_ns.store(least, Ordering::Relaxed);
+        if self.bounds().is_none() {
+            let new = Box::into_raw(Box::default());
+            let none = std::ptr::null_mut();
+            // Release: whoever finds them finds them empty, not unwritten. A lost race leaks a few words, once.
+            let _ = self.bounds.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed);
         }
-        self.least_ns.store(if full { u64::MAX } else { least }, Ordering::Relaxed);
-        self.set(price as f64, UNKNOWN_NS * UNKNOWN_NS); // the first measurement replaces it
+        if let Some(bounds) = self.bounds() {
+            let price = bounds.add(whole(ns)).max(1);
+            self.set(price as f64, UNKNOWN_NS * UNKNOWN_NS); // the first measurement replaces it
+        }
+    }
+
+    fn bounds(&self) -> Option<&Bounds> {
+        // SAFETY: null, or leaked by `bound`.
+        unsafe { self.bounds.load(Ordering::Acquire).as_ref() }
     }
 
     /// Takes in what a measurement said about it.
@@ -205,12 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_is_never_alone_pays_the_least_that_was_seen_lately() {
+    fn a_tenant_that_is_never_alone_pays_by_bounds_until_something_was_measured() {
         let estimate = Estimate::guess(1);
         [900.0, 400.0, 700.0].into_iter().for_each(|ns| estimate.bound(ns));
-        assert_eq!((estimate.price(), estimate.known()), (400, Known::Bounds));
-        (0..2 * WINDOW).for_each(|_| estimate.bound(1_200.0));
-        assert_eq!(estimate.price(), 1_200, "a kernel that becomes dearer is followed after two windows");
+        assert_eq!((estimate.price(), estimate.known()), (666, Known::Bounds));
         estimate.correct(800.0, 1.0);
         estimate.bound(5.0);
         assert_eq!(estimate.price(), 800, "what was measured counts for more");

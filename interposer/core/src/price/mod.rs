@@ -9,6 +9,7 @@
 //! [`Cache`] is the thread-local way to an estimate, [`Book`] the process's.
 
 mod book;
+mod bounds;
 mod cache;
 mod estimate;
 mod learn;
