@@ -75,8 +75,8 @@ struct Outcome {
     programs: u64,
     hangs: Vec<Failure>,
     errors: Vec<Failure>,
-    longest_launch_ns: u64,
-    longest_program: Duration,
+    longest_launch: (u64, u64),       // ns, and in which program
+    longest_program: (Duration, u64), // and which
     totals: Totals,
     wall: Duration,
 }
@@ -154,7 +154,7 @@ impl Session {
             let timeout = deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
             match self.said.recv_timeout(timeout) {
                 Ok(said) => self.hear(&said)?,
-                Err(RecvTimeoutError::Timeout) => self.find_hangs()?,
+                Err(RecvTimeoutError::Timeout) => self.ask_the_late()?,
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             for tenant in self.tenants.iter_mut().filter(|tenant| tenant.is_idle()) {
@@ -182,13 +182,19 @@ impl Session {
         }
         let words: Vec<&str> = said.line.as_deref().unwrap_or("ended").splitn(3, ' ').collect();
         match words.as_slice() {
+            ["where", ..] => {
+                if tenant.stands_where_it_stood(said) {
+                    self.hangs(said.tenant)?;
+                }
+            }
             ["ready"] => drop(tenant.done(said.rank)),
-            ["done", _, longest] => {
-                let longest = longest.parse().unwrap_or(u64::MAX);
-                self.outcome.longest_launch_ns = self.outcome.longest_launch_ns.max(longest);
+            ["done", seed, longest] => {
+                let seed = seed.parse().unwrap_or(0);
+                let longest = (longest.parse().unwrap_or(u64::MAX), seed);
+                self.outcome.longest_launch = self.outcome.longest_launch.max(longest);
                 if let Some(took) = tenant.finished(said.rank) {
                     self.outcome.programs += 1;
-                    self.outcome.longest_program = self.outcome.longest_program.max(took);
+                    self.outcome.longest_program = self.outcome.longest_program.max((took, seed));
                 }
             }
             _ => {
@@ -201,28 +207,23 @@ impl Session {
         Ok(())
     }
 
-    /// Programs that are overdue hang: says where, and goes on with new processes.
-    fn find_hangs(&mut self) -> io::Result<()> {
+    /// Programs that take long are asked where they are; who does not even answer hangs.
+    fn ask_the_late(&mut self) -> io::Result<()> {
         let now = Instant::now();
         for number in 0..self.tenants.len() {
             let tenant = &mut self.tenants[number];
-            if tenant.rests || tenant.deadline() > now {
-                continue;
+            if !tenant.rests && tenant.deadline() <= now && !tenant.ask_where() {
+                self.hangs(number)?;
             }
-            tenant.ask_where();
-            let mut what = tenant.threads();
-            while let Ok(said) = self.said.recv_timeout(Duration::from_secs(1)) {
-                match said.line.as_deref() {
-                    Some(line) if line.starts_with("where") && said.tenant == number => what.push_str(line),
-                    _ if said.tenant != number => self.hear(&said)?,
-                    _ => {}
-                }
-            }
-            let failure = failure(&self.tenants[number], what);
-            self.outcome.hangs.push(failure);
-            self.restart(number)?;
         }
         Ok(())
+    }
+
+    /// Notes a hang, and goes on with new processes.
+    fn hangs(&mut self, number: usize) -> io::Result<()> {
+        let tenant = &self.tenants[number];
+        self.outcome.hangs.push(failure(tenant, tenant.threads()));
+        self.restart(number)
     }
 
     fn restart(&mut self, number: usize) -> io::Result<()> {
@@ -255,8 +256,10 @@ impl Outcome {
             "launches": totals.launches,
             "throttled": totals.throttled,
             "forced": totals.forced,
-            "longest_launch_ms": ms(self.longest_launch_ns),
-            "longest_program_ms": self.longest_program.as_secs_f64() * 1e3,
+            "longest_launch_ms": ms(self.longest_launch.0),
+            "longest_launch_seed": self.longest_launch.1,
+            "longest_program_ms": self.longest_program.0.as_secs_f64() * 1e3,
+            "longest_program_seed": self.longest_program.1,
             "waited_s": ms(totals.waited_ns) / 1e3,
             "mean_share_percent": 100.0 * totals.used_ns as f64 / totals.wall_ns.max(1) as f64,
         })

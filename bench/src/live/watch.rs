@@ -11,7 +11,7 @@ use weir_protocol::units::Bytes;
 use super::player::MEETING_BYTES;
 use crate::rig::{Control, Rig, true_use};
 
-/// A program that takes longer than this hangs.
+/// A program none of whose threads comes further for this long hangs.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Request and limit of each tenant, in percent.
@@ -42,6 +42,10 @@ pub struct Tenant {
     pub rests: bool,
     since: Instant,
     began: Instant,
+    since_asked: Instant,
+    asked: bool, // and not yet answered
+    answers: Vec<Option<String>>,
+    before: Vec<Option<String>>,
     _meet: tempfile::NamedTempFile,
 }
 
@@ -111,7 +115,21 @@ impl Tenant {
         };
         let players = (0..processes).map(player).collect::<io::Result<Vec<_>>>()?;
         let (busy, now) = (vec![true; players.len()], Instant::now());
-        Ok(Self { life, name, players, busy, seed: None, rests: false, since: now, began: now, _meet: meet })
+        Ok(Self {
+            life,
+            name,
+            players,
+            busy,
+            seed: None,
+            rests: false,
+            since: now,
+            began: now,
+            since_asked: now,
+            asked: false,
+            answers: vec![None; processes],
+            before: Vec::new(),
+            _meet: meet,
+        })
     }
 
     /// One of the processes has done what it was to do; says whether all have.
@@ -126,13 +144,20 @@ impl Tenant {
     pub fn go(&mut self, seed: u64) {
         (self.seed, self.since) = (Some(seed), Instant::now());
         self.busy.fill(true);
+        self.since_asked = self.since;
+        self.asked = false;
+        self.answers.fill(None);
+        self.before.clear();
         self.tell(&format!("run {seed}"));
     }
 
-    /// Has every process say where it is.
-    pub fn ask_where(&mut self) {
-        self.since = Instant::now();
+    /// Has every process say where it is; says no if one has not even answered the last time.
+    pub fn ask_where(&mut self) -> bool {
+        let silent = self.asked;
+        self.since_asked = Instant::now();
+        self.asked = true;
         self.tell("where");
+        !silent
     }
 
     fn tell(&mut self, line: &str) {
@@ -158,7 +183,7 @@ impl Tenant {
 
     /// When it will have hung, unless it says something before.
     pub fn deadline(&self) -> Instant {
-        self.since + PATIENCE
+        self.since_asked + PATIENCE
     }
 
     /// What it did.
@@ -176,6 +201,20 @@ impl Tenant {
             (totals.forced, totals.waited_ns) = (total.forced, total.waited_ns);
         }
         Ok(totals)
+    }
+
+    /// Takes in where a process says it is; says whether all of them are where they were the last time.
+    pub fn stands_where_it_stood(&mut self, said: &Said) -> bool {
+        if let Some(answer) = self.answers.get_mut(said.rank) {
+            answer.clone_from(&said.line);
+        }
+        if self.answers.iter().any(Option::is_none) {
+            return false;
+        }
+        self.asked = false;
+        let fresh = self.answers.iter_mut().map(Option::take).collect();
+        let before = std::mem::replace(&mut self.before, fresh);
+        before == self.before
     }
 
     /// What every thread of its processes does in the kernel, for the report of a hang.

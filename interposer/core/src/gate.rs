@@ -94,8 +94,17 @@ pub struct Gate {
     epoch: AtomicU64,
     epoch_moved_at: AtomicU64,
     stale: AtomicU32,
+    own: Watch,
+    siblings: Watch,
+}
+
+/// Whether predicted work moves: that of this process, or that of the tenant's other processes.
+#[derive(Debug, Default)]
+struct Watch {
     completed: AtomicU64,
-    completed_moved_at: AtomicU64,
+    moved_at: AtomicU64,
+    stuck: AtomicU64,    // what had been submitted when it last stood still
+    in_a_row: AtomicU32, // standstills since it last moved
 }
 
 impl Gate {
@@ -139,21 +148,13 @@ impl Gate {
     /// (gpu-truths, rule 8). At most one per standstill.
     /// Only time since the launch `arrived` counts: before, nobody looked.
     pub fn stands_still(&self, pages: Pages<'_>, arrived: Nanos, now: Nanos) -> bool {
-        let (outstanding, completed) =
-            (in_flight(pages.slot), pages.slot.completed_ns.load(Ordering::Relaxed));
-        // Relaxed throughout: a lost race costs or saves one forced launch, which is charged all the same.
-        let moved = self.completed.swap(completed, Ordering::Relaxed) != completed;
-        let since = Nanos(self.completed_moved_at.load(Ordering::Relaxed));
-        if moved || outstanding == Nanos(0) || since == Nanos(0) {
-            self.completed_moved_at.store(now.0, Ordering::Relaxed);
-            return false;
-        }
-        let patience = STANDSTILL.max(Nanos(outstanding.0.saturating_mul(3)));
-        let stands = now.since(since.max(arrived)) > patience;
-        if stands {
-            self.completed_moved_at.store(now.0, Ordering::Relaxed);
-        }
-        stands
+        let own = self.own.stands(work(pages.slot), Patient::Always, arrived, now);
+        // A kernel of another process may spin for this launch just as well (collectives, IPC). But that process may also
+        // be blocked, stopped or idle, so that nobody sees its work complete: each time it matters less.
+        let others = pages.usage.slots.iter().filter(|slot| !std::ptr::eq(*slot, pages.slot)).map(work);
+        let sum = others.fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
+        let siblings = self.siblings.stands(sum, Patient::EverMore, arrived, now);
+        own || siblings
     }
 
     /// Whether the manager was silent when the gate last looked.
@@ -198,6 +199,59 @@ impl Gate {
         let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
         Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
     }
+}
+
+/// How often a standstill counts that does not end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patient {
+    /// Each time alike.
+    Always,
+    /// After twice the time, each time.
+    EverMore,
+}
+
+/// The most doublings of patience: from 5 ms to 1.3 s.
+const DOUBLINGS: u32 = 8;
+
+impl Watch {
+    fn stands(
+        &self,
+        (submitted, completed): (u64, u64),
+        patient: Patient,
+        arrived: Nanos,
+        now: Nanos,
+    ) -> bool {
+        // Relaxed throughout: a lost race costs or saves one forced launch, which is charged all the same.
+        let moved = self.completed.swap(completed, Ordering::Relaxed) != completed;
+        if moved {
+            self.in_a_row.store(0, Ordering::Relaxed);
+        }
+        let since = Nanos(self.moved_at.load(Ordering::Relaxed));
+        if moved || submitted <= completed || since == Nanos(0) {
+            self.moved_at.store(now.0, Ordering::Relaxed);
+            return false;
+        }
+        // What stood still before is known to wait for something else than the GPU: it is not waited for again, or the
+        // launches behind it, each of which may be the one that is missing, would wait ever longer.
+        let fresh = submitted.saturating_sub(completed.max(self.stuck.load(Ordering::Relaxed)));
+        let row = self.in_a_row.load(Ordering::Relaxed).min(DOUBLINGS);
+        let patience = STANDSTILL.max(Nanos(fresh.saturating_mul(3))).0;
+        let patience =
+            if patient == Patient::EverMore { patience.saturating_mul(1 << row) } else { patience };
+        let stands = now.since(since.max(arrived)) > Nanos(patience);
+        if stands {
+            self.moved_at.store(now.0, Ordering::Relaxed);
+            self.stuck.store(submitted, Ordering::Relaxed);
+            self.in_a_row.store(row + 1, Ordering::Relaxed);
+        }
+        stands
+    }
+}
+
+/// Predicted work of one process: all that was queued, and what of it is known to be done.
+fn work(slot: &ProcessSlot) -> (u64, u64) {
+    let completed = slot.completed_ns.load(Ordering::Relaxed); // first, as in `in_flight`
+    (slot.submitted_ns.load(Ordering::Relaxed), completed)
 }
 
 /// Predicted work of one process that is queued and not known to be done.
@@ -360,5 +414,40 @@ mod tests {
         assert!(!stands(66_001), "one launch, not a flood");
         tenant.pages().slot.completed_ns.store(500_000, Ordering::Relaxed);
         assert!(!stands(90_000), "work moves");
+    }
+
+    #[test]
+    fn work_that_stood_still_is_not_waited_for_again() {
+        let tenant = Tenant::new(&grant(10));
+        let stands =
+            |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(1 + now_us * 1_000));
+        let queued = &tenant.pages().slot.submitted_ns;
+        queued.store(40_000_000, Ordering::Relaxed);
+        assert!(!stands(0) && !stands(119_000) && stands(121_000), "three times what is outstanding");
+        queued.store(41_000_000, Ordering::Relaxed);
+        assert!(!stands(126_000) && stands(127_000), "one launch later: 5 ms, not 123");
+        queued.store(61_000_000, Ordering::Relaxed);
+        assert!(!stands(180_000) && stands(188_000), "what came since might take its time");
+    }
+
+    #[test]
+    fn a_sibling_that_stands_still_lets_a_launch_pass_and_matters_less_each_time() {
+        let tenant = Tenant::new(&grant(10));
+        let sibling = &tenant.usage.slots[3];
+        let mut now_us = 1;
+        let mut next = |most_us: u64| {
+            let from = now_us;
+            while !tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(now_us * 1_000)) {
+                now_us += 1_000;
+                assert!(now_us - from <= most_us, "nothing passed for {most_us} us");
+            }
+            now_us - from
+        };
+        sibling.submitted_ns.store(1_000_000, Ordering::Relaxed);
+        assert!(next(10_000) >= 5_000, "a collective of the sibling spins for this process");
+        let waits: Vec<u64> = (0..10).map(|_| next(3_000_000)).collect();
+        assert!(waits.is_sorted() && waits[9] > 1_000_000, "a sibling that nobody looks after: {waits:?}");
+        sibling.completed_ns.store(500_000, Ordering::Relaxed);
+        assert!(next(20_000) >= 5_000, "it goes on: from the beginning");
     }
 }
