@@ -52,6 +52,7 @@ enum Deed {
     Give { tokens: *const Tokens, token: usize },
     Await { tokens: *const Tokens, token: usize },
     Set { word: u64 },
+    Launch { calls: *const Calls, stream: usize, kernel: usize },
 }
 
 /// A program on its way.
@@ -100,6 +101,7 @@ unsafe extern "C" fn perform(deed: *mut c_void) {
         match &*deed.cast::<Deed>() {
             Deed::Give { tokens, token } => (**tokens).give(*token),
             Deed::Await { tokens, token } => (**tokens).wait(*token),
+            Deed::Launch { calls, stream, kernel } => drop((**calls).launch(pointer(*stream), *kernel)),
             Deed::Set { word: address } => word(*address).store(1, Ordering::Release),
         }
     }
@@ -189,6 +191,10 @@ impl<'a> Running<'a> {
             }
             Op::HostAwait { stream, token } => {
                 self.host(stream, Deed::Await { tokens: &raw const self.tokens, token })
+            }
+            Op::HostLaunch { stream, kernel } => {
+                let handle = self.streams[stream];
+                self.host(stream, Deed::Launch { calls: &raw const *calls, stream: handle, kernel })
             }
             Op::Set { flag } => {
                 word(self.flag(flag)).store(1, Ordering::Release);

@@ -3,11 +3,12 @@
 //! hangs, hangs by our doing.
 //!
 //! ```text
-//! weir-bench live [--programs 100000] [--seconds 180] [--seed 1]
+//! weir-bench live [--programs 100000] [--seconds 180] [--seed 0]
 //! weir-bench live --seed 4711 --programs 1       # a failing seed again
 //! ```
 
 mod calls;
+mod directed;
 mod execute;
 mod generate;
 mod player;
@@ -39,7 +40,7 @@ pub struct Options {
     #[arg(long)]
     json: bool,
     /// Seed of the first program; each further one has the next number.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     seed: u64,
     /// How many programs [default: as many as fit the time]
     #[arg(long)]
@@ -148,6 +149,7 @@ impl Session {
     fn play(mut self, plan: Plan) -> io::Result<Outcome> {
         let start = Instant::now();
         let mut next = 0;
+        let first = if plan.first == 0 { directed::COUNT } else { plan.first };
         let mut working = self.tenants.len();
         while working > 0 {
             let deadline = self.tenants.iter().filter(|t| !t.rests).map(Tenant::deadline).min();
@@ -158,11 +160,17 @@ impl Session {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             for tenant in self.tenants.iter_mut().filter(|tenant| tenant.is_idle()) {
+                // Each tenant begins with what is no matter of chance.
+                if plan.first == 0 && tenant.opened < directed::COUNT {
+                    tenant.go(tenant.opened);
+                    tenant.opened += 1;
+                    continue;
+                }
                 let over = next >= plan.count || plan.until.is_some_and(|until| Instant::now() >= until);
                 if over {
                     tenant.rests = true;
                 } else {
-                    tenant.go(plan.first + next);
+                    tenant.go(first + next);
                     next += 1;
                 }
             }
@@ -232,6 +240,7 @@ impl Session {
         let (life, processes) = (tenant.life + 1, tenant.processes());
         let fresh = Tenant::start(&self.rig, self.control.as_mut(), (number, life, processes), &self.mouth)?;
         self.tenants[number] = fresh;
+        self.tenants[number].opened = directed::COUNT; // what hung once would hang again
         Ok(())
     }
 }

@@ -45,6 +45,8 @@ pub enum Op {
     HostGive { stream: usize, token: usize },
     /// A host function in the stream waits for a token.
     HostAwait { stream: usize, token: usize },
+    /// A host function in the stream launches a kernel there, which it may not: whatever the answer, it must come.
+    HostLaunch { stream: usize, kernel: usize },
     /// The thread gives a token.
     Give { token: usize },
     /// The thread waits for a token.

@@ -38,6 +38,8 @@ pub struct Tenant {
     busy: Vec<bool>,
     /// The program that runs.
     pub seed: Option<u64>,
+    /// How many of the directed programs it was given.
+    pub opened: u64,
     /// Nothing more is asked of it.
     pub rests: bool,
     since: Instant,
@@ -121,6 +123,7 @@ impl Tenant {
             players,
             busy,
             seed: None,
+            opened: 0,
             rests: false,
             since: now,
             began: now,

@@ -11,8 +11,10 @@ use weir_abi::types::*;
 use weir_core::flight::Due;
 use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
+use weir_protocol::pages::Rate;
 use weir_protocol::units::{Nanos, Tokens};
 
+use super::capture;
 use super::meter::{Hands, NOW, STRETCH, wants_bracket};
 use super::names;
 use crate::clock;
@@ -243,6 +245,13 @@ fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate,
     let grant = gpu.grant.read();
     if purse.generation() != grant.generation {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
+    }
+    if capture::by_this_thread() {
+        let lacks = purse.lacks(price);
+        if grant.rate != Rate::FULL {
+            gpu.bucket.charge(Tokens(lacks));
+        }
+        return purse.fill(lacks, price, grant.generation);
     }
     // A price that is still a guess buys one launch at a time.
     let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };

@@ -218,19 +218,23 @@ driver_hooks! {
     // Capture: while a stream captures, nothing of ours waits or records there.
 
     /// Counts a capture in.
-    fn cuStreamBeginCapture(stream: CUstream) = |call| capture::begin(call);
+    fn cuStreamBeginCapture(stream: CUstream) = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
-    fn cuStreamBeginCapture_ptsz(stream: CUstream) = |call| capture::begin(call);
+    fn cuStreamBeginCapture_ptsz(stream: CUstream) = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture in.
-    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
-    fn cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+    fn cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture in.
     fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
     fn cuStreamBeginCaptureToGraph_ptsz(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture out, whether it succeeded or was invalidated.
     fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(Stream::legacy(stream), call);
     /// Counts a capture out.
