@@ -5,6 +5,7 @@
 mod clients;
 mod faults;
 mod kill;
+mod live;
 mod memory;
 mod preload;
 mod probe;

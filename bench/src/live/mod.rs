@@ -28,7 +28,7 @@ pub use player::{Options as PlayerOptions, run as play};
 use watch::{Said, Tenant, Totals};
 
 /// Processes of each tenant. Eight tenants of 10 %: the GPU has room for all, each is throttled.
-const TENANTS: [usize; 8] = [1, 1, 1, 1, 1, 1, 2, 2];
+const TENANTS: [usize; 8] = [2, 2, 1, 1, 1, 1, 1, 1];
 
 /// So many programs are run without Weir first.
 const BARE: u64 = 400;
@@ -48,6 +48,9 @@ pub struct Options {
     /// For how long, unless a number of programs is given.
     #[arg(long, default_value_t = 180)]
     seconds: u64,
+    /// How many tenants, of 10 % each; the first two have two processes.
+    #[arg(long, default_value_t = TENANTS.len(), value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
+    tenants: usize,
     /// Run without Weir.
     #[arg(long)]
     bare: bool,
@@ -93,9 +96,9 @@ struct Plan {
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let first = options.seed;
+    let tenants = if options.programs == Some(1) { 1 } else { options.tenants };
     let bare = options.programs.unwrap_or(BARE).min(BARE);
-    let bare =
-        Session::new(false, options.programs == Some(1))?.play(Plan { first, count: bare, until: None })?;
+    let bare = Session::new(false, tenants)?.play(Plan { first, count: bare, until: None })?;
     let mut report = Report::new("live", true);
     report.figure("bare", bare.figures());
     if options.bare {
@@ -109,7 +112,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     }
     let until = options.programs.is_none().then(|| Instant::now() + Duration::from_secs(options.seconds));
     let plan = Plan { first, count: options.programs.unwrap_or(u64::MAX), until };
-    let outcome = Session::new(true, options.programs == Some(1))?.play(plan)?;
+    let outcome = Session::new(true, tenants)?.play(plan)?;
     let failed = [&bare.hangs, &bare.errors, &outcome.errors].iter().map(|list| list.len()).sum::<usize>();
     report.bar(Bar::at_most("live.hangs", outcome.hangs.len() as f64, "programs", 0.0));
     report.bar(Bar::at_most("live.errors", failed as f64, "programs", 0.0));
@@ -129,7 +132,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(throttled: bool, one: bool) -> io::Result<Self> {
+    fn new(throttled: bool, tenants: usize) -> io::Result<Self> {
         let mut kernels: Vec<Kernel> = generate::KERNELS
             .iter()
             .map(|(name, time_us, _)| Kernel { name, time_us: *time_us, blocks: 20, spins: false })
@@ -138,7 +141,7 @@ impl Session {
         let rig = Rig::untold(&SimulatedGpu { mode: "time-slice", kernel: &kernels })?;
         let mut control = if throttled { Some(Control::of(&rig)?) } else { None };
         let (mouth, said) = channel();
-        let processes = if one { &TENANTS[7..] } else { &TENANTS[..] };
+        let processes = &TENANTS[..tenants.min(TENANTS.len())];
         let start = |(number, processes): (usize, &usize)| {
             Tenant::start(&rig, control.as_mut(), (number, 0, *processes), &mouth)
         };
@@ -149,7 +152,8 @@ impl Session {
     fn play(mut self, plan: Plan) -> io::Result<Outcome> {
         let start = Instant::now();
         let mut next = 0;
-        let first = if plan.first == 0 { directed::COUNT } else { plan.first };
+        let opens = plan.first == 0 && plan.count > 1;
+        let first = if opens { directed::COUNT } else { plan.first };
         let mut working = self.tenants.len();
         while working > 0 {
             let deadline = self.tenants.iter().filter(|t| !t.rests).map(Tenant::deadline).min();
@@ -161,7 +165,7 @@ impl Session {
             }
             for tenant in self.tenants.iter_mut().filter(|tenant| tenant.is_idle()) {
                 // Each tenant begins with what is no matter of chance.
-                if plan.first == 0 && tenant.opened < directed::COUNT {
+                if opens && tenant.opened < directed::COUNT {
                     tenant.go(tenant.opened);
                     tenant.opened += 1;
                     continue;

@@ -15,6 +15,9 @@ pub const SILENCE: Nanos = Nanos::from_secs(1);
 /// Work that stands still this long, at least, may be waiting for the launch that the gate holds back.
 const STANDSTILL: Nanos = Nanos::from_millis(5);
 
+/// A sibling's prediction is waited for so long at most, the first time.
+const MOST_TRUSTED: Nanos = Nanos::from_millis(20);
+
 /// Bounds of one sleep at the gate: not so short that waiting burns the processor, not so long that a missed
 /// wake-up hurts.
 const SLEEP: (Nanos, Nanos) = (Nanos::from_micros(50), Nanos::from_millis(20));
@@ -236,8 +239,11 @@ impl Watch {
         let fresh = submitted.saturating_sub(completed.max(self.stuck.load(Ordering::Relaxed)));
         let row = self.in_a_row.load(Ordering::Relaxed).min(DOUBLINGS);
         let patience = STANDSTILL.max(Nanos(fresh.saturating_mul(3))).0;
-        let patience =
-            if patient == Patient::EverMore { patience.saturating_mul(1 << row) } else { patience };
+        let patience = match patient {
+            Patient::Always => patience,
+            // What it predicts may be what it spun for us before: trusted within bounds.
+            Patient::EverMore => patience.min(MOST_TRUSTED.0).saturating_mul(1 << row),
+        };
         let stands = now.since(since.max(arrived)) > Nanos(patience);
         if stands {
             self.moved_at.store(now.0, Ordering::Relaxed);
