@@ -109,6 +109,7 @@ impl Calls {
         Ok(Self { functions, context: context.expose_provenance(), kernels, spin, _library: library })
     }
 
+    /// Makes the context current on the calling thread.
     pub fn enter(&self) -> Answer {
         check("cuCtxSetCurrent", unsafe { (self.functions.set_current)(pointer(self.context)) })
     }
@@ -126,10 +127,12 @@ impl Calls {
         Ok(place.expose_provenance() as u64)
     }
 
+    /// Launches the kernel of this number.
     pub fn launch(&self, stream: CUstream, kernel: usize) -> Answer {
         self.launch_with(stream, self.kernels[kernel], null_mut())
     }
 
+    /// Launches a kernel that spins until the word is set.
     pub fn spin(&self, stream: CUstream, mut word: u64) -> Answer {
         let mut parameters = [(&raw mut word).cast::<c_void>()];
         self.launch_with(stream, self.spin, parameters.as_mut_ptr())
@@ -142,14 +145,17 @@ impl Calls {
         check("cuLaunchKernel", result)
     }
 
+    /// The stream waits until the word is set.
     pub fn wait_value(&self, stream: CUstream, word: u64) -> Answer {
         check("cuStreamWaitValue32", unsafe { (self.functions.wait_value)(stream, word, 1, 0) })
     }
 
+    /// The stream sets the word.
     pub fn write_value(&self, stream: CUstream, word: u64) -> Answer {
         check("cuStreamWriteValue32", unsafe { (self.functions.write_value)(stream, word, 1, 0) })
     }
 
+    /// The stream calls a function of the host.
     pub fn host_function(
         &self,
         stream: CUstream,
@@ -159,64 +165,78 @@ impl Calls {
         check("cuLaunchHostFunc", unsafe { (self.functions.host_function)(stream, Some(function), data) })
     }
 
+    /// A new stream.
     pub fn stream(&self, flags: c_uint) -> Result<CUstream, ClientError> {
         let mut stream = null_mut();
         check("cuStreamCreate", unsafe { (self.functions.stream_create)(&raw mut stream, flags) })?;
         Ok(stream)
     }
 
+    /// Ends a stream.
     pub fn destroy_stream(&self, stream: CUstream) -> Answer {
         check("cuStreamDestroy", unsafe { (self.functions.stream_destroy)(stream) })
     }
 
+    /// Asks whether a stream is drained.
     pub fn query_stream(&self, stream: CUstream) -> Answer {
         asked("cuStreamQuery", unsafe { (self.functions.stream_query)(stream) })
     }
 
+    /// Waits for a stream.
     pub fn synchronize_stream(&self, stream: CUstream) -> Answer {
         check("cuStreamSynchronize", unsafe { (self.functions.stream_synchronize)(stream) })
     }
 
+    /// Waits for everything.
     pub fn synchronize(&self) -> Answer {
         check("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
     }
 
+    /// A new event.
     pub fn event(&self) -> Result<CUevent, ClientError> {
         let mut event = null_mut();
         check("cuEventCreate", unsafe { (self.functions.event_create)(&raw mut event, 0) })?;
         Ok(event)
     }
 
+    /// Ends an event.
     pub fn destroy_event(&self, event: CUevent) -> Answer {
         check("cuEventDestroy", unsafe { (self.functions.event_destroy)(event) })
     }
 
+    /// Records an event.
     pub fn record(&self, event: CUevent, stream: CUstream) -> Answer {
         check("cuEventRecord", unsafe { (self.functions.event_record)(event, stream) })
     }
 
+    /// The stream waits for an event.
     pub fn wait_event(&self, stream: CUstream, event: CUevent) -> Answer {
         check("cuStreamWaitEvent", unsafe { (self.functions.stream_wait_event)(stream, event, 0) })
     }
 
+    /// Asks whether an event was reached.
     pub fn query_event(&self, event: CUevent) -> Answer {
         asked("cuEventQuery", unsafe { (self.functions.event_query)(event) })
     }
 
+    /// Waits for an event.
     pub fn synchronize_event(&self, event: CUevent) -> Answer {
         check("cuEventSynchronize", unsafe { (self.functions.event_synchronize)(event) })
     }
 
+    /// Takes device memory.
     pub fn allocate(&self) -> Result<CUdeviceptr, ClientError> {
         let mut place = 0;
         check("cuMemAlloc", unsafe { (self.functions.alloc)(&raw mut place, 1 << 20) })?;
         Ok(place)
     }
 
+    /// Gives it back; waits for everything, as the driver does.
     pub fn free(&self, place: CUdeviceptr) -> Answer {
         check("cuMemFree", unsafe { (self.functions.free)(place) })
     }
 
+    /// Begins a capture.
     pub fn begin_capture(&self, stream: CUstream, reach: Reach) -> Answer {
         let mode = match reach {
             Reach::Global => CU_STREAM_CAPTURE_MODE_GLOBAL,
@@ -226,6 +246,7 @@ impl Calls {
         check("cuStreamBeginCapture", unsafe { (self.functions.begin_capture)(stream, mode) })
     }
 
+    /// Ends a capture and makes the graph executable.
     pub fn end_capture(&self, stream: CUstream) -> Result<CUgraphExec, ClientError> {
         let (mut graph, mut exec) = (null_mut(), null_mut());
         check("cuStreamEndCapture", unsafe { (self.functions.end_capture)(stream, &raw mut graph) })?;
@@ -234,10 +255,12 @@ impl Calls {
         Ok(exec)
     }
 
+    /// Launches a graph.
     pub fn launch_graph(&self, stream: CUstream, exec: CUgraphExec) -> Answer {
         check("cuGraphLaunch", unsafe { (self.functions.graph_launch)(exec, stream) })
     }
 
+    /// Ends an executable graph.
     pub fn destroy_graph(&self, exec: CUgraphExec) -> Answer {
         check("cuGraphExecDestroy", unsafe { (self.functions.exec_destroy)(exec) })
     }

@@ -10,6 +10,7 @@
 
 use super::directed;
 use super::program::{Counts, Kind, Op, Program, Reach, Stream};
+use super::random::Random;
 
 /// Kernels by GPU time, and how often each is taken: the long ones fill the in-flight cap.
 pub const KERNELS: [(&str, f64, u64); 5] = [
@@ -22,31 +23,6 @@ pub const KERNELS: [(&str, f64, u64); 5] = [
 
 /// Kernels that a parked stream takes more of: they wait in the queue, and the gate counts them as in flight.
 pub const LONG: usize = 4;
-
-/// SplitMix64 (Steele et al. 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Below `bound`, which is not zero.
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap_or(0)
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick(&mut self, from: &[usize]) -> Option<usize> {
-        (!from.is_empty()).then(|| from[self.below(from.len())])
-    }
-}
 
 /// What parks a stream.
 #[derive(Clone, Copy)]
@@ -373,55 +349,4 @@ impl Draft {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_makes_the_same_program() {
-        for seed in 0..100 {
-            assert_eq!(program(seed).steps, program(seed).steps);
-        }
-    }
-
-    /// Steps in order, by one thread that never waits for what comes later: what is parked is set by a stream that is not.
-    #[test]
-    fn nothing_but_its_own_work_hangs_on_a_parked_stream() {
-        for seed in directed::COUNT..5_000 {
-            let program = program(seed);
-            let together = program.streams.iter().any(|stream| stream.kind == Kind::Legacy);
-            let domain = |stream: usize| match program.streams[stream].kind {
-                Kind::NonBlocking => stream,
-                _ if together => usize::MAX,
-                _ => stream,
-            };
-            let (mut flags, mut tokens, mut events) = (Vec::new(), Vec::new(), Vec::new());
-            for (_, op) in &program.steps {
-                let free = |stream: usize, flags: &[(usize, usize)], tokens: &[(usize, usize)]| {
-                    flags.iter().chain(tokens).all(|(_, parked)| *parked != domain(stream))
-                };
-                match *op {
-                    Op::Spin { stream, flag } | Op::WaitValue { stream, flag } => {
-                        flags.push((flag, domain(stream)));
-                    }
-                    Op::HostAwait { stream, token } => tokens.push((token, domain(stream))),
-                    Op::WriteValue { stream, flag } | Op::HostSet { stream, flag } => {
-                        assert!(free(stream, &flags, &tokens), "{program}");
-                        flags.retain(|(parked, _)| *parked != flag);
-                    }
-                    Op::Set { flag } => flags.retain(|(parked, _)| *parked != flag),
-                    Op::Give { token } => tokens.retain(|(parked, _)| *parked != token),
-                    Op::Record { stream, .. } => events.push(stream),
-                    Op::WaitEvent { event, .. } | Op::SyncEvent { event } => {
-                        assert!(free(events[event], &flags, &tokens), "{program}");
-                    }
-                    Op::SyncStream { stream } | Op::Meet { stream, .. } => {
-                        assert!(free(stream, &flags, &tokens), "{program}");
-                    }
-                    Op::SyncContext => assert!(flags.is_empty() && tokens.is_empty(), "{program}"),
-                    _ => {}
-                }
-            }
-            assert!(flags.is_empty() && tokens.is_empty(), "{program}");
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ mod execute;
 mod generate;
 mod player;
 mod program;
+mod random;
 mod watch;
 
 use std::io::{self, Write};
