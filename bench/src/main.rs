@@ -14,6 +14,7 @@ mod count;
 mod demo;
 mod host;
 mod launch;
+mod live;
 mod load;
 mod meter;
 mod pair;
@@ -68,6 +69,8 @@ enum Bench {
     Meter(Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
+    /// Random programs under throttling: none may hang
+    Live(live::Options),
     /// What only a GPU can answer, in stories
     GpuCheck(check::Options),
     /// The main job: two real programs share one GPU
@@ -77,6 +80,8 @@ enum Bench {
         /// Which case of the sweep.
         case: usize,
     },
+    #[command(hide = true)]
+    LivePlayer(live::PlayerOptions),
     #[command(hide = true)]
     Load {
         /// What to launch.
@@ -97,6 +102,8 @@ fn main() -> ExitCode {
         Bench::Share(options) => share::run(&options),
         Bench::Meter(options) => meter::run(&options),
         Bench::Pace { case } => Ok(meter::pace(case)),
+        Bench::Live(options) => live::run(&options),
+        Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),
         Bench::GpuCheck(options) => check::run(&options),
         Bench::Demo(options) => demo::run(&options),

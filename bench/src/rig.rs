@@ -70,7 +70,7 @@ impl Rig {
     }
 
     /// A node over one simulated GPU whose kernels' costs nobody has told it.
-    pub fn untold(gpu: &SimulatedGpu<'_, Kernel>) -> io::Result<Self> {
+    pub fn untold<K: Serialize>(gpu: &SimulatedGpu<'_, K>) -> io::Result<Self> {
         Self::start(gpu, &[], true)
     }
 

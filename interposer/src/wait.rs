@@ -31,6 +31,7 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: 
         }
         look_at_marks(&mut Hands::new(thread, current, stream), wait.cause);
         if gpu.gate.stands_still(gpu.pages(), arrived, now) {
+            gpu.for_each_context(|context| context.flight.stood_still());
             gpu.bucket.charge(request.price);
             break (wait.generation, request.price, true);
         }

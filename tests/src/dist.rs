@@ -34,6 +34,16 @@ impl Dist {
         self.0.join("bin/weir")
     }
 
+    /// The benchmarks.
+    pub fn bench(&self) -> PathBuf {
+        self.0.join("bin/weir-bench")
+    }
+
+    /// Where all of it lies.
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+
     /// The probe of look-up routes.
     pub fn probe(&self) -> PathBuf {
         self.0.join("bin/weir-probe")

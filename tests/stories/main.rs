@@ -6,6 +6,7 @@ mod clients;
 mod container;
 mod faults;
 mod kill;
+mod live;
 mod memory;
 mod memory_contexts;
 mod memory_graphs;

@@ -4,16 +4,17 @@
 //! hold a launch back: the tenant's bucket (its rate) and the work it has queued already (its in-flight cap).
 //! Source: design 5; the fallback of a silent manager: design 7.
 
+mod standstill;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use weir_protocol::pages::{BucketPage, Gate as GateWord, Grant, GrantPage, ProcessSlot, Rate, UsagePage};
 use weir_protocol::units::{Nanos, Tokens};
 
+use self::standstill::{Patient, Watch};
+
 /// A manager whose epoch stands still this long is gone.
 pub const SILENCE: Nanos = Nanos::from_secs(1);
-
-/// Work that stands still this long, at least, may be waiting for the launch that the gate holds back.
-const STANDSTILL: Nanos = Nanos::from_millis(5);
 
 /// Bounds of one sleep at the gate: not so short that waiting burns the processor, not so long that a missed
 /// wake-up hurts.
@@ -94,8 +95,8 @@ pub struct Gate {
     epoch: AtomicU64,
     epoch_moved_at: AtomicU64,
     stale: AtomicU32,
-    completed: AtomicU64,
-    completed_moved_at: AtomicU64,
+    own: Watch,
+    siblings: Watch,
 }
 
 impl Gate {
@@ -139,21 +140,13 @@ impl Gate {
     /// (gpu-truths, rule 8). At most one per standstill.
     /// Only time since the launch `arrived` counts: before, nobody looked.
     pub fn stands_still(&self, pages: Pages<'_>, arrived: Nanos, now: Nanos) -> bool {
-        let (outstanding, completed) =
-            (in_flight(pages.slot), pages.slot.completed_ns.load(Ordering::Relaxed));
-        // Relaxed throughout: a lost race costs or saves one forced launch, which is charged all the same.
-        let moved = self.completed.swap(completed, Ordering::Relaxed) != completed;
-        let since = Nanos(self.completed_moved_at.load(Ordering::Relaxed));
-        if moved || outstanding == Nanos(0) || since == Nanos(0) {
-            self.completed_moved_at.store(now.0, Ordering::Relaxed);
-            return false;
-        }
-        let patience = STANDSTILL.max(Nanos(outstanding.0.saturating_mul(3)));
-        let stands = now.since(since.max(arrived)) > patience;
-        if stands {
-            self.completed_moved_at.store(now.0, Ordering::Relaxed);
-        }
-        stands
+        let own = self.own.stands(work(pages.slot), Patient::Always, arrived, now);
+        // A kernel of another process may spin for this launch just as well (collectives, IPC). But that process may also
+        // be blocked, stopped or idle, so that nobody sees its work complete: each time it matters less.
+        let others = pages.usage.slots.iter().filter(|slot| !std::ptr::eq(*slot, pages.slot)).map(work);
+        let sum = others.fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
+        let siblings = self.siblings.stands(sum, Patient::EverMore, arrived, now);
+        own || siblings
     }
 
     /// Whether the manager was silent when the gate last looked.
@@ -198,6 +191,12 @@ impl Gate {
         let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
         Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
     }
+}
+
+/// Predicted work of one process: all that was queued, and what of it is known to be done.
+fn work(slot: &ProcessSlot) -> (u64, u64) {
+    let completed = slot.completed_ns.load(Ordering::Relaxed); // first, as in `in_flight`
+    (slot.submitted_ns.load(Ordering::Relaxed), completed)
 }
 
 /// Predicted work of one process that is queued and not known to be done.
@@ -360,5 +359,40 @@ mod tests {
         assert!(!stands(66_001), "one launch, not a flood");
         tenant.pages().slot.completed_ns.store(500_000, Ordering::Relaxed);
         assert!(!stands(90_000), "work moves");
+    }
+
+    #[test]
+    fn work_that_stood_still_is_not_waited_for_again() {
+        let tenant = Tenant::new(&grant(10));
+        let stands =
+            |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(1 + now_us * 1_000));
+        let queued = &tenant.pages().slot.submitted_ns;
+        queued.store(40_000_000, Ordering::Relaxed);
+        assert!(!stands(0) && !stands(119_000) && stands(121_000), "three times what is outstanding");
+        queued.store(41_000_000, Ordering::Relaxed);
+        assert!(!stands(126_000) && stands(127_000), "one launch later: 5 ms, not 123");
+        queued.store(61_000_000, Ordering::Relaxed);
+        assert!(!stands(180_000) && stands(188_000), "what came since might take its time");
+    }
+
+    #[test]
+    fn a_sibling_that_stands_still_lets_a_launch_pass_and_matters_less_each_time() {
+        let tenant = Tenant::new(&grant(10));
+        let sibling = &tenant.usage.slots[3];
+        let mut now_us = 1;
+        let mut next = |most_us: u64| {
+            let from = now_us;
+            while !tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(now_us * 1_000)) {
+                now_us += 1_000;
+                assert!(now_us - from <= most_us, "nothing passed for {most_us} us");
+            }
+            now_us - from
+        };
+        sibling.submitted_ns.store(1_000_000, Ordering::Relaxed);
+        assert!(next(10_000) >= 5_000, "a collective of the sibling spins for this process");
+        let waits: Vec<u64> = (0..10).map(|_| next(3_000_000)).collect();
+        assert!(waits.is_sorted() && waits[9] > 1_000_000, "a sibling that nobody looks after: {waits:?}");
+        sibling.completed_ns.store(500_000, Ordering::Relaxed);
+        assert!(next(20_000) >= 5_000, "it goes on: from the beginning");
     }
 }

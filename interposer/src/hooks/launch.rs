@@ -11,10 +11,11 @@ use weir_abi::types::*;
 use weir_core::flight::Due;
 use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Signature};
+use weir_protocol::pages::Rate;
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::meter::{BRACKET, Hands, REMAINDER, STRETCH, wants_bracket};
-use super::{graph_memory, names};
+use super::{capture, graph_memory, names};
 use crate::clock;
 use crate::driver::Stream;
 use crate::guard::caught;
@@ -224,9 +225,9 @@ fn admit(
 /// stretch is due.
 fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
     let flight = &current.context.flight;
-    let bracketed = wants_bracket(current.context, estimate);
     thread.book_run();
     let idle = !flight.is_busy(stream.key());
+    let bracketed = wants_bracket(current.context, estimate, idle);
     let due = if bracketed { BRACKET } else { Due { work: Nanos(0), ..STRETCH } };
     if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
         return false;
@@ -248,6 +249,13 @@ fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate,
     let grant = gpu.grant.read();
     if purse.generation() != grant.generation {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
+    }
+    if capture::by_this_thread() {
+        let lacks = purse.lacks(price);
+        if grant.rate != Rate::FULL {
+            gpu.bucket.charge(Tokens(lacks));
+        }
+        return purse.fill(lacks, price, grant.generation);
     }
     // A price that is still a guess buys one launch at a time.
     let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };

@@ -72,10 +72,11 @@ impl<'a> Hands<'a> {
 }
 
 /// Whether this launch shall be measured by itself: little is known of it, or nothing but bounds for a while.
-pub fn wants_bracket(context: &Context, estimate: &Estimate) -> bool {
+pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool {
     match estimate.known() {
         Known::Mean => false,
         Known::Nothing => estimate.wants_bracket(),
+        Known::Bounds if idle => false, // it would wait for a neighbour's time slice
         Known::Bounds => {
             let (now, due) = (clock::now().0, &context.bound_at_ns);
             // Relaxed: a lost race brackets one launch more.

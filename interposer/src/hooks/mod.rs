@@ -28,6 +28,7 @@ mod view;
 mod vmm;
 mod vmm_shares;
 
+pub use capture::forget_all as forget_captures;
 pub use context_memory::ContextMemory;
 pub use graph::GraphPrices;
 pub use graph_memory::GraphMemory;
@@ -247,25 +248,29 @@ driver_hooks! {
     // Capture: while a stream captures, nothing of ours waits or records there.
 
     /// Counts a capture in.
-    fn cuStreamBeginCapture(stream: CUstream) = |call| capture::begin(call);
+    fn cuStreamBeginCapture(stream: CUstream) = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
-    fn cuStreamBeginCapture_ptsz(stream: CUstream) = |call| capture::begin(call);
+    fn cuStreamBeginCapture_ptsz(stream: CUstream) = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture in.
-    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
-    fn cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+    fn cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture in.
     fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
     fn cuStreamBeginCaptureToGraph_ptsz(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) = |call| capture::begin(call);
+        data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode)
+        = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture in.
     fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *mut c_void,
-        data: *mut c_void) = |call| capture::begin(call);
+        data: *mut c_void) = |call| capture::begin(Stream::legacy(stream), call);
     /// Counts a capture in.
     fn cuStreamBeginRecaptureToGraph_ptsz(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
-        callback: *mut c_void, data: *mut c_void) = |call| capture::begin(call);
+        callback: *mut c_void, data: *mut c_void) = |call| capture::begin(Stream::per_thread(stream), call);
     /// Counts a capture out, whether it succeeded or was invalidated.
     fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = |call| capture::end(Stream::legacy(stream), call);
     /// Counts a capture out.

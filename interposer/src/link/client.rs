@@ -190,7 +190,7 @@ unsafe extern "C" {
 /// CUDA does not work in a forked child, and the parent's slot is not the child's to write.
 unsafe extern "C" fn in_forked_child() {
     CLIENT.store(std::ptr::null_mut(), Ordering::Release);
-    CAPTURES.store(0, Ordering::Relaxed);
+    crate::hooks::forget_captures();
     CAPTURE_TURN.open_in_forked_child();
     crate::thread::start_afresh();
 }

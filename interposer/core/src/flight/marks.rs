@@ -52,6 +52,7 @@ struct Chain {
     recorded_from: Nanos,    // the record began ...
     recorded_by: Nanos,      // ... and was over
     launched_at: Nanos,      // the first launch behind it, if the stream was idle
+    stood: bool,             // work stood still since
     reached_at: Option<f64>, // the last one that was reached, on the GPU's clock ...
     quiet: Option<u64>,      // ... and the neighbours, not long before that
 }
@@ -147,6 +148,9 @@ impl Marks {
             let charged = value - chain.value;
             let mut parts = self.spare_parts.pop().unwrap_or_default();
             driver.launches(stream, charged, &mut parts);
+            if chain.stood {
+                parts.clear();
+            }
             Stretch {
                 charged: charged as f64,
                 slack: if never_idle {
@@ -167,12 +171,19 @@ impl Marks {
             recorded_from,
             recorded_by,
             launched_at: Nanos(0),
+            stood: false,
             reached_at: before.and_then(|chain| chain.reached_at),
             quiet: before.and_then(|chain| chain.quiet),
         });
         let quiet = driver.neighbours();
         self.under_way.push_back(Mark { event, book, value, stretch, quiet });
         true
+    }
+
+    /// Work stands still: nothing is learnt from what is under way now.
+    pub fn stood_still(&mut self) {
+        self.under_way.iter_mut().filter_map(|mark| mark.stretch.as_mut()).for_each(|s| s.parts.clear());
+        self.chains.iter_mut().flatten().for_each(|chain| chain.stood = true);
     }
 
     /// The first launch behind a book's last mark goes out now, onto an idle stream.
@@ -249,7 +260,7 @@ impl Stretch {
     fn settle(&self, from: f64, to: f64, measured: bool, meter: &mut Meter) -> f64 {
         let most = (to - from - self.late.0).max(0.0);
         if !measured {
-            self.parts.bound(most);
+            self.parts.bound(most, self.slack > 0.0);
             return meter.estimate(to - most, to, self.charged);
         }
         let doubt = self.slack + self.late.1 - self.late.0;

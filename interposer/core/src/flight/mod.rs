@@ -190,6 +190,14 @@ impl Flight {
         }
     }
 
+    /// Work stands still, perhaps a kernel that spins for a launch at the gate. How long it takes says what the gate did:
+    /// learnt as its price it would make the gate more patient, and the next one still dearer.
+    pub fn stood_still(&self) {
+        if let Some(mut marks) = self.marks.try_lock() {
+            marks.stood_still();
+        }
+    }
+
     /// The application is about to destroy `stream`: nothing of ours may go there any more. Its work is no longer
     /// waited for.
     pub fn stream_gone(&self, stream: u64, slot: &ProcessSlot) {

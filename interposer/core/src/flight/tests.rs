@@ -334,3 +334,24 @@ fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
     let per_launch = (process.charged - charged) as f64 / 200.0;
     assert!((per_launch / 30_000.0 - 1.0).abs() < 0.02, "{per_launch}");
 }
+
+#[test]
+fn nothing_is_learnt_from_work_that_stood_still() {
+    let mut process = process();
+    let spinner = guess(5_000);
+    let mut spin = |stands: bool, took: u64| {
+        process.mark(STREAM);
+        process.launch(STREAM, spinner, took);
+        process.mark(STREAM);
+        if stands {
+            process.flight.stood_still();
+        }
+        process.drain();
+        spinner.mean()
+    };
+    (0..4).for_each(|_| assert!(spin(false, 100_000) > 0.0));
+    let before = spin(false, 100_000);
+    assert!((before / 100_000.0 - 1.0).abs() < 0.05, "{before}");
+    let after = spin(true, 80_000_000);
+    assert!((after / before - 1.0).abs() < 0.05, "the gate taught itself: {before}, then {after}");
+}

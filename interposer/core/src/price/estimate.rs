@@ -121,9 +121,10 @@ impl Estimate {
         f64::from_bits(self.variance.load(Ordering::Relaxed))
     }
 
-    /// One launch took no longer than `ns`.
-    pub(super) fn bound(&self, ns: f64) {
-        if self.measured.load(Ordering::Relaxed) > 0 || !ns.is_finite() {
+    /// One launch took no longer than `ns`; one that may have `waited` counts only if it tells something new.
+    pub(super) fn bound(&self, ns: f64, waited: bool) {
+        let news = !waited || self.bounds().is_none() || ns < self.mean();
+        if self.measured.load(Ordering::Relaxed) > 0 || !ns.is_finite() || !news {
             return;
         }
         if self.bounds().is_none() {
@@ -204,10 +205,11 @@ mod tests {
     #[test]
     fn a_tenant_that_is_never_alone_pays_by_bounds_until_something_was_measured() {
         let estimate = Estimate::guess(1);
-        [900.0, 400.0, 700.0].into_iter().for_each(|ns| estimate.bound(ns));
+        [900.0, 400.0, 700.0].into_iter().for_each(|ns| estimate.bound(ns, false));
+        estimate.bound(2_000_000.0, true);
         assert_eq!((estimate.price(), estimate.known()), (666, Known::Bounds));
         estimate.correct(800.0, 1.0);
-        estimate.bound(5.0);
+        estimate.bound(5.0, false);
         assert_eq!(estimate.price(), 800, "what was measured counts for more");
     }
 

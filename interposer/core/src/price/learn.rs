@@ -51,10 +51,11 @@ impl Parts {
         self.0.iter().map(|(estimate, count)| f64::from(*count) * estimate.mean()).sum()
     }
 
-    /// The one launch that this is took no longer than `ns`.
-    pub fn bound(&self, ns: f64) {
+    /// The one launch that this is took no longer than `ns`; `waited` if it came onto an idle stream, where it may have
+    /// waited for the neighbour's time slice to end.
+    pub fn bound(&self, ns: f64, waited: bool) {
         if let [(estimate, 1)] = self.0.as_slice() {
-            estimate.bound(ns);
+            estimate.bound(ns, waited);
         }
     }
 

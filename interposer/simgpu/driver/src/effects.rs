@@ -1,5 +1,5 @@
 //! What the other side can watch: host functions, callbacks, and words of memory that a stream writes or waits
-//! for. They happen when the stream comes to them.
+//! for, or a kernel spins for. They happen when the stream comes to them.
 //!
 //! A stream that has such work gets a thread of its own, once. The stream holds (`Work::Host` in the ring); the
 //! thread waits for what comes before, does it, and lets the stream go on. A blocked host function or a wait
@@ -36,7 +36,10 @@ pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
         Some(sender) => sender,
         None => start(stream.slot)?,
     };
-    let place = session.hold(stream)?;
+    let place = match work {
+        Work::Spin(launch, _) => session.launch(stream, launch)?,
+        _ => session.hold(stream)?,
+    };
     let sent = sender.send(Effect { place, work: work.clone() });
     *thread = Some(sender);
     sent.map_err(|_| CUDA_ERROR_UNKNOWN)
@@ -87,6 +90,7 @@ fn perform(work: &Work) {
         Work::Host { function, data } => unsafe { function(*data) },
         // SAFETY: as above.
         Work::Callback { callback, stream, data } => unsafe { callback(*stream, CUDA_SUCCESS, *data) },
+        Work::Spin(_, word) => on_word(word),
         Work::Memory(operations) => operations.iter().for_each(on_word),
         _ => {}
     }

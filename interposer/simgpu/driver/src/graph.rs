@@ -151,7 +151,7 @@ impl Graph {
     fn kept<T>(&self, place: usize, use_them: impl FnOnce(&mut Kept) -> Answer<T>) -> Answer<T> {
         let mut nodes = locked(&self.nodes);
         match nodes.get_mut(place).and_then(Option::as_mut) {
-            Some(Node { work: Work::Kernel(_), kept, .. }) => use_them(kept),
+            Some(Node { work: Work::Kernel(_) | Work::Spin(..), kept, .. }) => use_them(kept),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }

@@ -10,7 +10,7 @@ use crate::edge::{Answer, get, list};
 use crate::function::{self, Function};
 use crate::occupancy::blocks_per_sm;
 use crate::stream::{self, Stream};
-use crate::work::Work;
+use crate::work::{MemoryOperation, Work};
 use crate::{capture, event, locked, session};
 
 /// A kernel with its grid: what a stream runs and a graph node holds.
@@ -24,7 +24,7 @@ pub struct Launch {
     pub block: [c_uint; 3],
     /// Dynamic shared memory of a block, bytes.
     pub shared_bytes: c_uint,
-    /// The client's arrays of parameters, never read: kernels compute nothing here.
+    /// The client's arrays of parameters. Kernels compute nothing here, so only a spinning one's is ever read.
     pub params: [*mut *mut c_void; 2],
 }
 
@@ -83,9 +83,20 @@ impl Launch {
         session::current()?.launch(stream, self).map(drop)
     }
 
+    /// The word that a spinning kernel runs for: its address is the first parameter.
+    #[cold]
+    fn word(&self) -> Answer<MemoryOperation> {
+        let first = get(self.params[0].cast_const())?;
+        let address: CUdeviceptr = get(first.cast_const().cast())?;
+        Ok(MemoryOperation::Wait { address, value: 1, flags: 0, wide: false })
+    }
+
     #[inline]
     fn run(self, stream: CUstream) -> Answer {
         self.check()?;
+        if self.function.price.spins() {
+            return stream::enqueue(stream, Work::Spin(self, self.word()?));
+        }
         let stream = stream::of(stream)?;
         if capture::any() && capture::take(stream, &Work::Kernel(self))? {
             return Ok(());

@@ -25,6 +25,12 @@ impl Price {
         }
     }
 
+    /// Whether launches run until a word is set.
+    #[inline]
+    pub fn spins(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.spins)
+    }
+
     /// What this launch asks of a device with so many SMs.
     #[inline]
     pub fn of(&self, launch: &Launch, sms: u32) -> Kernel {
@@ -41,7 +47,7 @@ impl Price {
         let held = u32::try_from(blocks.div_ceil(u64::from(per_sm.max(1)))).unwrap_or(u32::MAX);
         let blocks = self.row.as_ref().and_then(|row| row.blocks).unwrap_or(held);
         let bandwidth_permille = self.row.as_ref().map_or(0, |row| row.bandwidth * 10);
-        Kernel { solo_ns, blocks, bandwidth_permille, spins: false }
+        Kernel { solo_ns, blocks, bandwidth_permille, spins: self.spins() }
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Work {
     Empty,
     /// A kernel.
     Kernel(Launch),
+    /// A kernel that runs until a word is as asked for.
+    Spin(Launch, MemoryOperation),
     /// A copy.
     Copy(Copy),
     /// A memset.
@@ -105,7 +107,9 @@ impl Work {
                 fill.perform();
                 session.fill(stream, fill.bytes()).map(drop)
             }
-            Work::Host { .. } | Work::Callback { .. } | Work::Memory(_) => effects::submit(stream, self),
+            Work::Host { .. } | Work::Callback { .. } | Work::Memory(_) | Work::Spin(..) => {
+                effects::submit(stream, self)
+            }
             Work::Record(event) => event.record(stream),
             Work::Wait(event) => event.wait(stream),
             Work::Child(exec) => exec.launch(stream),
@@ -118,7 +122,7 @@ impl Work {
     pub fn node_type(&self) -> CUgraphNodeType {
         match self {
             Work::Empty => CU_GRAPH_NODE_TYPE_EMPTY,
-            Work::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
+            Work::Kernel(_) | Work::Spin(..) => CU_GRAPH_NODE_TYPE_KERNEL,
             Work::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,
             Work::Fill(_) => CU_GRAPH_NODE_TYPE_MEMSET,
             Work::Host { .. } | Work::Callback { .. } => CU_GRAPH_NODE_TYPE_HOST,

@@ -44,7 +44,7 @@ pub fn older_kernel(node: &CUDA_KERNEL_NODE_PARAMS_v1) -> Answer<Work> {
 
 /// The description of a kernel node.
 pub fn describe_kernel(work: &Work) -> Option<CUDA_KERNEL_NODE_PARAMS> {
-    let Work::Kernel(launch) = work else { return None };
+    let (Work::Kernel(launch) | Work::Spin(launch, _)) = work else { return None };
     let ([grid_dim_x, grid_dim_y, grid_dim_z], [block_dim_x, block_dim_y, block_dim_z]) =
         (launch.grid, launch.block);
     let [kernel_params, extra] = launch.params;

@@ -8,6 +8,7 @@
 //! blocks = 54            # holds that many SMs instead of what its grid says (optional)
 //! bandwidth = 40         # percent of the memory bandwidth (optional, 0)
 //! spread = 10            # its longest launch takes 10 times its shortest, as its data want (optional, 1)
+//! spins = true           # it runs until the 32-bit word at its first parameter (an address) is no longer 0
 //! ```
 
 use serde::de::{self, Deserializer};
@@ -37,6 +38,9 @@ pub struct KernelRow {
     /// Longest by shortest launch: a kernel whose time depends on its data. The time in the row is then the geometric mean.
     #[serde(default = "one", deserialize_with = "spread")]
     pub spread: f64,
+    /// It runs until the word at its first parameter is set, however long that is.
+    #[serde(default)]
+    pub spins: bool,
 }
 
 fn one() -> f64 {

@@ -1,0 +1,267 @@
+//! The driver's calls that programs make, by `dlsym`, and the two kinds of memory that they watch.
+
+use std::ffi::{c_uint, c_void};
+use std::ptr::null_mut;
+
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use weir_abi::types::*;
+use weir_abi::{CUresult, fns};
+
+use super::generate::KERNELS;
+use super::program::Reach;
+use crate::client::{ClientError, Driver};
+
+/// What a call answered, with its name if it was an error.
+pub type Answer = Result<(), ClientError>;
+
+/// The kernel that spins until the word at its first parameter is set.
+pub const SPIN: &str = "live_spin";
+
+macro_rules! calls {
+    ($($field:ident: $symbol:ident),* $(,)?) => {
+        /// The functions, looked up once.
+        struct Functions {
+            $($field: fns::$symbol,)*
+        }
+
+        impl Functions {
+            fn find(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: each symbol is given the type that weir-abi's table has for it.
+                unsafe {
+                    Ok(Self { $($field: *library.get(concat!(stringify!($symbol), "\0").as_bytes())?,)* })
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    set_current: cuCtxSetCurrent,
+    get_current: cuCtxGetCurrent,
+    synchronize: cuCtxSynchronize,
+    host_alloc: cuMemHostAlloc,
+    host_register: cuMemHostRegister_v2,
+    alloc: cuMemAlloc_v2,
+    free: cuMemFree_v2,
+    launch: cuLaunchKernel,
+    stream_create: cuStreamCreate,
+    stream_destroy: cuStreamDestroy_v2,
+    stream_synchronize: cuStreamSynchronize,
+    stream_query: cuStreamQuery,
+    stream_wait_event: cuStreamWaitEvent,
+    wait_value: cuStreamWaitValue32_v2,
+    write_value: cuStreamWriteValue32_v2,
+    host_function: cuLaunchHostFunc,
+    event_create: cuEventCreate,
+    event_destroy: cuEventDestroy_v2,
+    event_record: cuEventRecord,
+    event_query: cuEventQuery,
+    event_synchronize: cuEventSynchronize,
+    begin_capture: cuStreamBeginCapture_v2,
+    end_capture: cuStreamEndCapture,
+    instantiate: cuGraphInstantiateWithFlags,
+    graph_launch: cuGraphLaunch,
+    graph_destroy: cuGraphDestroy,
+    exec_destroy: cuGraphExecDestroy,
+}
+
+/// The driver.
+pub struct Calls {
+    functions: Functions,
+    context: usize,
+    kernels: Vec<usize>,
+    spin: usize,
+    _library: Library,
+}
+
+fn check(call: &'static str, result: CUresult) -> Answer {
+    if result == CUDA_SUCCESS { Ok(()) } else { Err(ClientError::Call { call, result }) }
+}
+
+/// A question: "not yet" is an answer, too.
+fn asked(call: &'static str, result: CUresult) -> Answer {
+    if result == CUDA_ERROR_NOT_READY { Ok(()) } else { check(call, result) }
+}
+
+fn pointer(number: usize) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(number)
+}
+
+// SAFETY (of every call below): handles come from the driver and live until the program that made them has synchronized;
+// places for answers are this frame's own.
+#[allow(clippy::undocumented_unsafe_blocks, reason = "said once above for all of them")]
+impl Calls {
+    /// Opens the driver; its primary context is current on this thread.
+    pub fn open() -> Result<Self, ClientError> {
+        let mut names: Vec<&str> = KERNELS.iter().map(|(name, ..)| *name).collect();
+        names.push(SPIN);
+        let driver = Driver::open(&names)?;
+        let found = names.iter().enumerate().map(|(n, name)| driver.function(name, n));
+        let mut kernels = found
+            .map(|function| function.map(|function| function.expose_provenance()))
+            .collect::<Result<Vec<usize>, _>>()?;
+        let spin = kernels.pop().unwrap_or(0);
+        std::mem::forget(driver); // its module is in use as long as the process lives
+        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)? };
+        let functions = Functions::find(&library)?;
+        let mut context = null_mut();
+        check("cuCtxGetCurrent", unsafe { (functions.get_current)(&raw mut context) })?;
+        Ok(Self { functions, context: context.expose_provenance(), kernels, spin, _library: library })
+    }
+
+    /// Makes the context current on the calling thread.
+    pub fn enter(&self) -> Answer {
+        check("cuCtxSetCurrent", unsafe { (self.functions.set_current)(pointer(self.context)) })
+    }
+
+    /// Words that the GPU sees; never given back.
+    pub fn words(&self, count: usize) -> Result<u64, ClientError> {
+        let mut place = null_mut();
+        check("cuMemHostAlloc", unsafe { (self.functions.host_alloc)(&raw mut place, count * 4, 0) })?;
+        Ok(place.expose_provenance() as u64)
+    }
+
+    /// Makes memory of the process's own known to the GPU.
+    pub fn register(&self, place: *mut c_void, bytes: usize) -> Result<u64, ClientError> {
+        check("cuMemHostRegister", unsafe { (self.functions.host_register)(place, bytes, 0) })?;
+        Ok(place.expose_provenance() as u64)
+    }
+
+    /// Launches the kernel of this number.
+    pub fn launch(&self, stream: CUstream, kernel: usize) -> Answer {
+        self.launch_with(stream, self.kernels[kernel], null_mut())
+    }
+
+    /// Launches a kernel that spins until the word is set.
+    pub fn spin(&self, stream: CUstream, mut word: u64) -> Answer {
+        let mut parameters = [(&raw mut word).cast::<c_void>()];
+        self.launch_with(stream, self.spin, parameters.as_mut_ptr())
+    }
+
+    fn launch_with(&self, stream: CUstream, function: usize, parameters: *mut *mut c_void) -> Answer {
+        let launch = self.functions.launch;
+        let function = pointer(function);
+        let result = unsafe { launch(function, 1, 1, 1, 128, 1, 1, 0, stream, parameters, null_mut()) };
+        check("cuLaunchKernel", result)
+    }
+
+    /// The stream waits until the word is set.
+    pub fn wait_value(&self, stream: CUstream, word: u64) -> Answer {
+        check("cuStreamWaitValue32", unsafe { (self.functions.wait_value)(stream, word, 1, 0) })
+    }
+
+    /// The stream sets the word.
+    pub fn write_value(&self, stream: CUstream, word: u64) -> Answer {
+        check("cuStreamWriteValue32", unsafe { (self.functions.write_value)(stream, word, 1, 0) })
+    }
+
+    /// The stream calls a function of the host.
+    pub fn host_function(
+        &self,
+        stream: CUstream,
+        function: unsafe extern "C" fn(*mut c_void),
+        data: *mut c_void,
+    ) -> Answer {
+        check("cuLaunchHostFunc", unsafe { (self.functions.host_function)(stream, Some(function), data) })
+    }
+
+    /// A new stream.
+    pub fn stream(&self, flags: c_uint) -> Result<CUstream, ClientError> {
+        let mut stream = null_mut();
+        check("cuStreamCreate", unsafe { (self.functions.stream_create)(&raw mut stream, flags) })?;
+        Ok(stream)
+    }
+
+    /// Ends a stream.
+    pub fn destroy_stream(&self, stream: CUstream) -> Answer {
+        check("cuStreamDestroy", unsafe { (self.functions.stream_destroy)(stream) })
+    }
+
+    /// Asks whether a stream is drained.
+    pub fn query_stream(&self, stream: CUstream) -> Answer {
+        asked("cuStreamQuery", unsafe { (self.functions.stream_query)(stream) })
+    }
+
+    /// Waits for a stream.
+    pub fn synchronize_stream(&self, stream: CUstream) -> Answer {
+        check("cuStreamSynchronize", unsafe { (self.functions.stream_synchronize)(stream) })
+    }
+
+    /// Waits for everything.
+    pub fn synchronize(&self) -> Answer {
+        check("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
+    }
+
+    /// A new event.
+    pub fn event(&self) -> Result<CUevent, ClientError> {
+        let mut event = null_mut();
+        check("cuEventCreate", unsafe { (self.functions.event_create)(&raw mut event, 0) })?;
+        Ok(event)
+    }
+
+    /// Ends an event.
+    pub fn destroy_event(&self, event: CUevent) -> Answer {
+        check("cuEventDestroy", unsafe { (self.functions.event_destroy)(event) })
+    }
+
+    /// Records an event.
+    pub fn record(&self, event: CUevent, stream: CUstream) -> Answer {
+        check("cuEventRecord", unsafe { (self.functions.event_record)(event, stream) })
+    }
+
+    /// The stream waits for an event.
+    pub fn wait_event(&self, stream: CUstream, event: CUevent) -> Answer {
+        check("cuStreamWaitEvent", unsafe { (self.functions.stream_wait_event)(stream, event, 0) })
+    }
+
+    /// Asks whether an event was reached.
+    pub fn query_event(&self, event: CUevent) -> Answer {
+        asked("cuEventQuery", unsafe { (self.functions.event_query)(event) })
+    }
+
+    /// Waits for an event.
+    pub fn synchronize_event(&self, event: CUevent) -> Answer {
+        check("cuEventSynchronize", unsafe { (self.functions.event_synchronize)(event) })
+    }
+
+    /// Takes device memory.
+    pub fn allocate(&self) -> Result<CUdeviceptr, ClientError> {
+        let mut place = 0;
+        check("cuMemAlloc", unsafe { (self.functions.alloc)(&raw mut place, 1 << 20) })?;
+        Ok(place)
+    }
+
+    /// Gives it back; waits for everything, as the driver does.
+    pub fn free(&self, place: CUdeviceptr) -> Answer {
+        check("cuMemFree", unsafe { (self.functions.free)(place) })
+    }
+
+    /// Begins a capture.
+    pub fn begin_capture(&self, stream: CUstream, reach: Reach) -> Answer {
+        let mode = match reach {
+            Reach::Global => CU_STREAM_CAPTURE_MODE_GLOBAL,
+            Reach::ThreadLocal => CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            Reach::Relaxed => CU_STREAM_CAPTURE_MODE_RELAXED,
+        };
+        check("cuStreamBeginCapture", unsafe { (self.functions.begin_capture)(stream, mode) })
+    }
+
+    /// Ends a capture and makes the graph executable.
+    pub fn end_capture(&self, stream: CUstream) -> Result<CUgraphExec, ClientError> {
+        let (mut graph, mut exec) = (null_mut(), null_mut());
+        check("cuStreamEndCapture", unsafe { (self.functions.end_capture)(stream, &raw mut graph) })?;
+        check("cuGraphInstantiate", unsafe { (self.functions.instantiate)(&raw mut exec, graph, 0) })?;
+        check("cuGraphDestroy", unsafe { (self.functions.graph_destroy)(graph) })?;
+        Ok(exec)
+    }
+
+    /// Launches a graph.
+    pub fn launch_graph(&self, stream: CUstream, exec: CUgraphExec) -> Answer {
+        check("cuGraphLaunch", unsafe { (self.functions.graph_launch)(exec, stream) })
+    }
+
+    /// Ends an executable graph.
+    pub fn destroy_graph(&self, exec: CUgraphExec) -> Answer {
+        check("cuGraphExecDestroy", unsafe { (self.functions.exec_destroy)(exec) })
+    }
+}

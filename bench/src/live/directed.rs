@@ -1,0 +1,76 @@
+//! One program for each way in which a gate can deadlock (gpu-truths, rule 8), and two for what must not wait at all.
+
+use super::generate::LONG;
+use super::program::{Counts, Kind, Op, Program, Reach, Stream};
+
+/// A short kernel.
+const SHORT: usize = 2;
+
+/// How many there are; they have the first seeds.
+pub const COUNT: u64 = 8;
+
+/// Work that puts the tenant into debt: what follows is held back at the gate.
+const DEBT: [Op; 5] = [
+    Op::Launch { stream: 1, kernel: LONG },
+    Op::Launch { stream: 1, kernel: LONG },
+    Op::Launch { stream: 1, kernel: LONG },
+    Op::SyncStream { stream: 1 },
+    Op::Launch { stream: 1, kernel: SHORT },
+];
+
+/// The program with this number, of [`COUNT`].
+pub fn program(number: u64) -> Program {
+    let launch = |stream| Op::Launch { stream, kernel: SHORT };
+    // By thread 0, which owns stream 0, and by thread 1, which owns stream 1.
+    let (first, second): (Vec<Op>, Vec<Op>) = match number {
+        // A kernel spins for a flag that is set behind a gated kernel.
+        0 => (vec![Op::Spin { stream: 0, flag: 0 }], vec![launch(1), Op::WriteValue { stream: 1, flag: 0 }]),
+        // A stream waits for a flag, with more work behind it than the in-flight cap.
+        1 => (
+            [vec![Op::WaitValue { stream: 0, flag: 0 }], vec![Op::Launch { stream: 0, kernel: LONG }; 6]]
+                .concat(),
+            vec![launch(1), launch(1), Op::HostSet { stream: 1, flag: 0 }],
+        ),
+        // A host function waits for the thread that is held back.
+        2 => (vec![Op::HostAwait { stream: 0, token: 0 }, launch(0)], vec![launch(1), Op::Give { token: 0 }]),
+        // A thread waits for a host function behind a gated kernel.
+        3 => (vec![Op::Await { token: 0 }, launch(0)], vec![launch(1), Op::HostGive { stream: 1, token: 0 }]),
+        // A lock is held at the gate; another thread needs it to synchronize.
+        4 => (
+            vec![Op::Lock, launch(0), Op::SyncStream { stream: 0 }, Op::Unlock],
+            vec![Op::Lock, launch(1), launch(1), launch(1), Op::Unlock],
+        ),
+        // A thread launches elsewhere while it captures.
+        5 => (
+            vec![launch(0), launch(0)],
+            vec![
+                Op::Begin { stream: 1 },
+                launch(1),
+                launch(2),
+                Op::End { stream: 1, graph: 0 },
+                Op::Graph { stream: 1, graph: 0 },
+            ],
+        ),
+        // A host function launches, on a thread of the driver's.
+        6 => (vec![launch(0), Op::HostLaunch { stream: 0, kernel: SHORT }], vec![launch(1)]),
+        // Two processes spin for each other, again and again.
+        _ => (vec![launch(0)], (0..4).flat_map(|round| [launch(1), Op::Meet { stream: 1, round }]).collect()),
+    };
+    let owned = |thread: usize| move |op: Op| (thread, op);
+    // The debt first: it is the first thread's work that must be waiting when the second one comes to the gate.
+    let steps = DEBT.into_iter().map(owned(1)).chain(first.into_iter().map(owned(0)));
+    let steps = steps.chain(second.into_iter().map(owned(1))).collect();
+    let stream = |owner| Stream { kind: Kind::NonBlocking, owner };
+    Program {
+        seed: number,
+        streams: vec![stream(0), stream(1), stream(1)],
+        reach: Reach::ThreadLocal,
+        steps,
+        counts: Counts { threads: 2, flags: 1, tokens: 1, graphs: u64_is(number, 5), meetings: 4, events: 0 },
+    }
+}
+
+/// One if the program is this one.
+fn u64_is(number: u64, this: u64) -> usize {
+    usize::from(number == this)
+}

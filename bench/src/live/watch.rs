@@ -1,0 +1,246 @@
+//! The side that watches: players, what they say, and for how long they have said nothing.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use weir_protocol::units::Bytes;
+
+use super::player::MEETING_BYTES;
+use crate::rig::{Control, Rig, true_use};
+
+/// A program none of whose threads comes further for this long hangs.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Request and limit of each tenant, in percent.
+pub const SHARE: u16 = 10;
+
+/// Something that a player said, or that it ended.
+pub struct Said {
+    /// Which tenant.
+    pub tenant: usize,
+    /// In which life of it.
+    pub life: usize,
+    /// Which of its processes.
+    pub rank: usize,
+    /// What; nothing if the process ended.
+    pub line: Option<String>,
+}
+
+/// One tenant with its one or two processes, all of which run the same program at a time.
+pub struct Tenant {
+    /// How often it was started.
+    pub life: usize,
+    name: String,
+    players: Vec<Child>,
+    busy: Vec<bool>,
+    /// The program that runs.
+    pub seed: Option<u64>,
+    /// How many of the directed programs it was given.
+    pub opened: u64,
+    /// Nothing more is asked of it.
+    pub rests: bool,
+    since: Instant,
+    began: Instant,
+    since_asked: Instant,
+    asked: bool, // and not yet answered
+    answers: Vec<Option<String>>,
+    before: Vec<Option<String>>,
+    _meet: tempfile::NamedTempFile,
+}
+
+/// What became of a tenant, by its counters and by the GPU's books.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Launches.
+    pub launches: u64,
+    /// Launches that waited at the gate.
+    pub throttled: u64,
+    /// Launches that passed as debt.
+    pub forced: u64,
+    /// Time that launches waited, ns.
+    pub waited_ns: u64,
+    /// GPU time used, ns.
+    pub used_ns: u64,
+    /// Time for which the tenant was there, ns.
+    pub wall_ns: u64,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.launches += other.launches;
+        self.throttled += other.throttled;
+        self.forced += other.forced;
+        self.waited_ns += other.waited_ns;
+        self.used_ns += other.used_ns;
+        self.wall_ns += other.wall_ns;
+    }
+}
+
+impl Tenant {
+    /// Starts the processes; under Weir if there is a `control`, else bare.
+    pub fn start(
+        rig: &Rig,
+        control: Option<&mut Control>,
+        (number, life, processes): (usize, usize, usize),
+        said: &Sender<Said>,
+    ) -> io::Result<Self> {
+        let meet = tempfile::NamedTempFile::new()?;
+        meet.as_file().set_len(MEETING_BYTES)?;
+        let name = format!("live{number}x{life}");
+        let place = match control {
+            Some(control) => Some(control.create(&name, SHARE, Bytes::gib(1))?.dir),
+            None => None,
+        };
+        let player = |rank| {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["live-player", "--rank", &format!("{rank}")]);
+            if processes > 1 {
+                command.arg("--meet").arg(meet.path());
+            }
+            rig.environment(&mut command);
+            if let Some(place) = &place {
+                command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", place);
+            }
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+            let lines = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?).lines();
+            let said = said.clone();
+            std::thread::spawn(move || {
+                let lines = lines.map_while(Result::ok).map(Some).chain([None]);
+                lines
+                    .map(|line| said.send(Said { tenant: number, life, rank, line }))
+                    .all(|sent| sent.is_ok())
+            });
+            Ok::<_, io::Error>(child)
+        };
+        let players = (0..processes).map(player).collect::<io::Result<Vec<_>>>()?;
+        let (busy, now) = (vec![true; players.len()], Instant::now());
+        Ok(Self {
+            life,
+            name,
+            players,
+            busy,
+            seed: None,
+            opened: 0,
+            rests: false,
+            since: now,
+            began: now,
+            since_asked: now,
+            asked: false,
+            answers: vec![None; processes],
+            before: Vec::new(),
+            _meet: meet,
+        })
+    }
+
+    /// One of the processes has done what it was to do; says whether all have.
+    pub fn done(&mut self, rank: usize) -> bool {
+        if let Some(busy) = self.busy.get_mut(rank) {
+            *busy = false;
+        }
+        self.busy.iter().all(|busy| !busy)
+    }
+
+    /// Runs a program.
+    pub fn go(&mut self, seed: u64) {
+        (self.seed, self.since) = (Some(seed), Instant::now());
+        self.busy.fill(true);
+        self.since_asked = self.since;
+        self.asked = false;
+        self.answers.fill(None);
+        self.before.clear();
+        self.tell(&format!("run {seed}"));
+    }
+
+    /// Has every process say where it is; says no if one has not even answered the last time.
+    pub fn ask_where(&mut self) -> bool {
+        let silent = self.asked;
+        self.since_asked = Instant::now();
+        self.asked = true;
+        self.tell("where");
+        !silent
+    }
+
+    fn tell(&mut self, line: &str) {
+        for stdin in self.players.iter_mut().filter_map(|player| player.stdin.as_mut()) {
+            let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush()); // its end is seen on its stdout
+        }
+    }
+
+    /// Whether it has nothing to do and may get something.
+    pub fn is_idle(&self) -> bool {
+        !self.rests && self.busy.iter().all(|busy| !busy)
+    }
+
+    /// How many processes it has.
+    pub fn processes(&self) -> usize {
+        self.players.len()
+    }
+
+    /// One of the processes has ended the program; says how long it took when all have.
+    pub fn finished(&mut self, rank: usize) -> Option<Duration> {
+        self.done(rank).then(|| self.since.elapsed())
+    }
+
+    /// When it will have hung, unless it says something before.
+    pub fn deadline(&self) -> Instant {
+        self.since_asked + PATIENCE
+    }
+
+    /// What it did.
+    pub fn totals(&self, rig: &Rig, control: Option<&mut Control>) -> io::Result<Totals> {
+        let books = rig.books()?;
+        let used_ns = self.players.iter().map(|player| true_use(&books, player.id().cast_signed())).sum();
+        let wall_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut totals = Totals { used_ns, wall_ns, ..Totals::default() };
+        let Some(control) = control else { return Ok(totals) };
+        let stats = control.stats()?;
+        let tenant = stats.tenants.iter().find(|tenant| tenant.name == self.name);
+        if let Some(gpu) = tenant.and_then(|tenant| tenant.gpus.first()) {
+            let total = &gpu.total;
+            (totals.launches, totals.throttled) = (total.launches, total.throttled);
+            (totals.forced, totals.waited_ns) = (total.forced, total.waited_ns);
+        }
+        Ok(totals)
+    }
+
+    /// Takes in where a process says it is; says whether all of them are where they were the last time.
+    pub fn stands_where_it_stood(&mut self, said: &Said) -> bool {
+        if let Some(answer) = self.answers.get_mut(said.rank) {
+            answer.clone_from(&said.line);
+        }
+        if self.answers.iter().any(Option::is_none) {
+            return false;
+        }
+        self.asked = false;
+        let fresh = self.answers.iter_mut().map(Option::take).collect();
+        let before = std::mem::replace(&mut self.before, fresh);
+        before == self.before
+    }
+
+    /// What every thread of its processes does in the kernel, for the report of a hang.
+    pub fn threads(&self) -> String {
+        let of = |pid: u32| {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let about = |path: &Path| {
+                let read = |what: &str| {
+                    std::fs::read_to_string(path.join(what)).unwrap_or_default().trim().to_owned()
+                };
+                format!("  {pid} {}: {} {}\n", read("comm"), read("wchan"), read("syscall"))
+            };
+            tasks.map(|task| about(&task.path())).collect::<String>()
+        };
+        self.players.iter().map(|player| of(player.id())).collect()
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        for player in &mut self.players {
+            let _ = player.kill();
+            let _ = player.wait();
+        }
+    }
+}
