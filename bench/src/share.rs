@@ -51,7 +51,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
         worst = errors.fold(worst, f64::max);
         cases.push(case);
     }
-    report.bar(Bar::at_most("share.error_points", worst, "points", 3.0));
+    report.bar(Bar::at_most("share.error_points", worst, "points", 1.0));
     report.figure("cases", cases);
     Ok(report.finish(options.json))
 }
