@@ -112,3 +112,32 @@ mod tests {
         assert_eq!(page.quiet(None), Some(0));
     }
 }
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+
+    #[test]
+    fn whoever_finds_the_same_quiet_twice_missed_no_work_in_between() {
+        loom::model(|| {
+            let page = loom::sync::Arc::new(ActivityPage::default());
+            let launched = loom::sync::Arc::new(AtomicU64::new(0));
+            let tenant = {
+                let (page, launched) = (page.clone(), launched.clone());
+                loom::thread::spawn(move || {
+                    page.begin(0);
+                    launched.fetch_add(1, Ordering::SeqCst);
+                    page.end(0);
+                })
+            };
+            let before = page.quiet(None);
+            let first = launched.load(Ordering::SeqCst);
+            let then = launched.load(Ordering::SeqCst);
+            let after = page.quiet(None);
+            if before.is_some() && before == after {
+                assert_eq!(first, then, "work went on between two looks that found the same quiet");
+            }
+            tenant.join().unwrap();
+        });
+    }
+}
