@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_abi::CUresult;
+use weir_abi::types::CUDA_SUCCESS;
 
 use crate::failpoint;
 use crate::link::Client;
@@ -28,6 +29,19 @@ pub fn guard<R>(
     let result = call();
     caught(client, || settle(client, receipt, result));
     result
+}
+
+/// A call of which we only need to know that it succeeded: `then` books what it did.
+pub fn after_success(call: impl FnOnce() -> CUresult, then: impl FnOnce(&'static Client)) -> CUresult {
+    guard(
+        |_| Ok(()),
+        call,
+        |client, (), result| {
+            if result == CUDA_SUCCESS {
+                then(client);
+            }
+        },
+    )
 }
 
 /// Runs our own code; a panic in it is counted, shown as *degraded*, and goes no further.

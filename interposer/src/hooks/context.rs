@@ -9,7 +9,7 @@ use weir_core::ledger::Entry;
 
 use super::{context_memory, graph_memory};
 use crate::driver;
-use crate::guard::{alone, guard};
+use crate::guard::{after_success, alone, guard};
 use crate::link::{Client, Gpu};
 use crate::say::Once;
 use crate::thread;
@@ -107,19 +107,15 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
 /// A device's primary context loses a user, perhaps the last.
 pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
     alone(thread::leave_context);
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || is_active(device) {
-                return; // other users keep it
-            }
-            if let Some(gpu) = client.gpu_of_device(device) {
-                let context = gpu.primary.swap(0, Ordering::Relaxed);
-                give_back(client, context, client.ledger.remove_of_context(context));
-            }
-        },
-    )
+    after_success(call, |client| {
+        if is_active(device) {
+            return; // other users keep it
+        }
+        if let Some(gpu) = client.gpu_of_device(device) {
+            let context = gpu.primary.swap(0, Ordering::Relaxed);
+            give_back(client, context, client.ledger.remove_of_context(context));
+        }
+    })
 }
 
 fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {

@@ -19,7 +19,7 @@ use weir_protocol::pages::{ContextSource, MemoryKind};
 use weir_protocol::units::Bytes;
 
 use super::memory;
-use crate::guard::guard;
+use crate::guard::after_success;
 use crate::link::{Client, Gpu};
 use crate::nvml::{self, Own};
 use crate::thread;
@@ -98,17 +98,11 @@ fn held(gpu: &Gpu) -> Bytes {
 
 /// A call by which contexts grow or shrink.
 pub fn grown(call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if let (CUDA_SUCCESS, Some(current)) =
-                (result, thread::with(|thread| thread.find_current(client)))
-            {
-                look(current.gpu);
-            }
-        },
-    )
+    after_success(call, |client| {
+        if let Some(current) = thread::with(|thread| thread.find_current(client)) {
+            look(current.gpu);
+        }
+    })
 }
 
 /// Charges what the process has of the card beyond all that the ledger knows; where NVML does not tell, nothing.

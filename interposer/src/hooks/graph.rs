@@ -10,7 +10,7 @@ use weir_core::price::Signature;
 use super::graph_memory::{self, Needs};
 use super::{launch, names};
 use crate::driver;
-use crate::guard::guard;
+use crate::guard::{after_success, guard};
 use crate::link::Client;
 
 /// Graphs inside graphs are followed so deep.
@@ -75,31 +75,21 @@ impl KernelNode {
 
 /// A graph was made executable: `exec` is read once the driver has written it.
 pub fn instantiate(exec: *mut CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result == CUDA_SUCCESS && !exec.is_null() {
-                // SAFETY: the driver has just written it.
-                let exec = unsafe { *exec };
-                client.graphs.price(client, exec, graph);
-                graph_memory::look_at(client, exec);
-            }
-        },
-    )
+    after_success(call, |client| {
+        if !exec.is_null() {
+            // SAFETY: the driver has just written it.
+            let exec = unsafe { *exec };
+            client.graphs.price(client, exec, graph);
+            graph_memory::look_at(client, exec);
+        }
+    })
 }
 
 /// An executable graph took over another graph's parameters.
 pub fn update(exec: CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result == CUDA_SUCCESS {
-                client.graphs.price(client, exec, graph);
-            }
-        },
-    )
+    after_success(call, |client| {
+        client.graphs.price(client, exec, graph);
+    })
 }
 
 /// One kernel node of an executable graph got other parameters.
@@ -109,15 +99,9 @@ pub fn set_node(
     params: KernelNode,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result == CUDA_SUCCESS {
-                client.graphs.reprice(client, exec, node, &params);
-            }
-        },
-    )
+    after_success(call, |client| {
+        client.graphs.reprice(client, exec, node, &params);
+    })
 }
 
 /// An executable graph is gone.

@@ -8,7 +8,7 @@ use weir_protocol::units::Bytes;
 
 use super::memory;
 use crate::driver;
-use crate::guard::{alone, guard};
+use crate::guard::{after_success, alone, guard};
 use crate::link::Client;
 use crate::thread;
 
@@ -73,20 +73,16 @@ pub fn bind(
     bytes: usize,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            // Memory that was never charged is none of ours.
-            let Some(gpu) = client.virtual_memory.gpu_of(memory).filter(|_| result == CUDA_SUCCESS) else {
-                return;
-            };
-            let (place, what) = ((gpu, at as u64), (bytes as u64, memory));
-            if client.virtual_memory.with_team(object, |team| team.bound.insert(place, what)).is_some() {
-                client.virtual_memory.add_one(memory);
-            }
-        },
-    )
+    after_success(call, |client| {
+        // Memory that was never charged is none of ours.
+        let Some(gpu) = client.virtual_memory.gpu_of(memory) else {
+            return;
+        };
+        let (place, what) = ((gpu, at as u64), (bytes as u64, memory));
+        if client.virtual_memory.with_team(object, |team| team.bound.insert(place, what)).is_some() {
+            client.virtual_memory.add_one(memory);
+        }
+    })
 }
 
 /// Memory is bound by the address where it is mapped.

@@ -6,23 +6,19 @@ use weir_abi::CUresult;
 use weir_abi::types::CUDA_SUCCESS;
 
 use crate::driver;
-use crate::guard::guard;
+use crate::guard::after_success;
 use crate::link::Client;
 
 /// A function or kernel was looked up by name.
 pub fn learn(handle: *mut *mut c_void, name: *const c_char, call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || handle.is_null() || name.is_null() {
-                return;
-            }
-            // SAFETY: the driver has just read the name and written the handle.
-            let (handle, name) = unsafe { (*handle, CStr::from_ptr(name)) };
-            client.book.name(handle.addr() as u64, &name.to_string_lossy());
-        },
-    )
+    after_success(call, |client| {
+        if handle.is_null() || name.is_null() {
+            return;
+        }
+        // SAFETY: the driver has just read the name and written the handle.
+        let (handle, name) = unsafe { (*handle, CStr::from_ptr(name)) };
+        client.book.name(handle.addr() as u64, &name.to_string_lossy());
+    })
 }
 
 /// Makes sure that the book knows the function's name, if the driver can tell it.

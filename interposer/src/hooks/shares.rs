@@ -17,7 +17,7 @@ use weir_protocol::units::Bytes;
 
 use crate::clock;
 use crate::driver;
-use crate::guard::guard;
+use crate::guard::{after_success, guard};
 use crate::link::{Client, Gpu};
 use crate::thread;
 
@@ -60,22 +60,18 @@ pub fn give_out(
     address: CUdeviceptr,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || handle.is_null() {
-                return;
-            }
-            // SAFETY: the driver has just written it.
-            let key = key_of(unsafe { &(*handle).reserved });
-            let Some((base, _)) = range_of(address) else { return };
-            let Some(entry) = client.ledger.get(base) else { return };
-            if let Some(gpu) = client.gpus.get(entry.gpu) {
-                client.shares.exported(gpu, base, key, entry.bytes, entry.kind);
-            }
-        },
-    )
+    after_success(call, |client| {
+        if handle.is_null() {
+            return;
+        }
+        // SAFETY: the driver has just written it.
+        let key = key_of(unsafe { &(*handle).reserved });
+        let Some((base, _)) = range_of(address) else { return };
+        let Some(entry) = client.ledger.get(base) else { return };
+        if let Some(gpu) = client.gpus.get(entry.gpu) {
+            client.shares.exported(gpu, base, key, entry.bytes, entry.kind);
+        }
+    })
 }
 
 /// The allocation that an address lies in: base and bytes.
@@ -96,24 +92,20 @@ fn open_by_key(
     address: *mut CUdeviceptr,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || address.is_null() {
-                return;
-            }
-            // SAFETY: the driver has just written it.
-            let address = unsafe { *address };
-            let Some(current) = thread::with(|thread| thread.find_current(client)) else { return };
-            let mut opened = client.shares.opened.lock();
-            if let Some(known) = opened.get_mut(&address) {
-                known.times += 1;
-            } else if let Some((_, bytes)) = range_of(address) {
-                opened.insert(address, Opened::note(current.gpu, key, bytes, kind));
-            }
-        },
-    )
+    after_success(call, |client| {
+        if address.is_null() {
+            return;
+        }
+        // SAFETY: the driver has just written it.
+        let address = unsafe { *address };
+        let Some(current) = thread::with(|thread| thread.find_current(client)) else { return };
+        let mut opened = client.shares.opened.lock();
+        if let Some(known) = opened.get_mut(&address) {
+            known.times += 1;
+        } else if let Some((_, bytes)) = range_of(address) {
+            opened.insert(address, Opened::note(current.gpu, key, bytes, kind));
+        }
+    })
 }
 
 /// Bytes of `CUmemPoolPtrExportData`, by which a piece of a pool goes to another process.
@@ -121,21 +113,17 @@ const PIECE: usize = 64;
 
 /// A piece of a pool may be opened by others.
 pub fn give_out_piece(data: *mut c_void, address: CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || data.is_null() {
-                return;
-            }
-            // SAFETY: the driver has just written it.
-            let key = key_of(&unsafe { data.cast::<[u8; PIECE]>().read_unaligned() });
-            let Some(entry) = client.ledger.get(address) else { return };
-            if let Some(gpu) = client.gpus.get(entry.gpu) {
-                client.shares.exported(gpu, address, key, entry.bytes, entry.kind);
-            }
-        },
-    )
+    after_success(call, |client| {
+        if data.is_null() {
+            return;
+        }
+        // SAFETY: the driver has just written it.
+        let key = key_of(&unsafe { data.cast::<[u8; PIECE]>().read_unaligned() });
+        let Some(entry) = client.ledger.get(address) else { return };
+        if let Some(gpu) = client.gpus.get(entry.gpu) {
+            client.shares.exported(gpu, address, key, entry.bytes, entry.kind);
+        }
+    })
 }
 
 /// A piece of another process's pool is opened.

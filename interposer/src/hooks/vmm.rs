@@ -11,7 +11,7 @@ use weir_protocol::units::Bytes;
 
 use super::shares::Opened;
 use super::{memory, vmm_shares};
-use crate::guard::guard;
+use crate::guard::{after_success, guard};
 use crate::link::{Client, Gpu};
 
 /// Physical memory of this process, by handle, and where it is mapped.
@@ -113,18 +113,14 @@ pub fn retain(
     handle: *mut CUmemGenericAllocationHandle,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result == CUDA_SUCCESS && !handle.is_null() {
-                // SAFETY: the driver has just written it.
-                let handle = unsafe { *handle };
-                client.virtual_memory.count(client, handle, counted);
-                client.virtual_memory.add_one(handle);
-            }
-        },
-    )
+    after_success(call, |client| {
+        if !handle.is_null() {
+            // SAFETY: the driver has just written it.
+            let handle = unsafe { *handle };
+            client.virtual_memory.count(client, handle, counted);
+            client.virtual_memory.add_one(handle);
+        }
+    })
 }
 
 /// A handle is mapped.

@@ -9,7 +9,7 @@ use weir_protocol::units::Bytes;
 
 use super::{shares, vmm};
 use crate::driver;
-use crate::guard::guard;
+use crate::guard::after_success;
 
 /// A handle for other processes was made.
 pub fn export(
@@ -18,23 +18,19 @@ pub fn export(
     kind: CUmemAllocationHandleType,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || out.is_null() {
-                return;
-            }
-            let Some((gpu, bytes)) = client.virtual_memory.charged(handle) else { return };
-            let Some(gpu) = client.gpus.get(gpu) else { return };
-            let file = (kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR).then(|| {
-                // SAFETY: for this kind the driver has just written a descriptor.
-                unsafe { out.cast::<c_int>().read() }
-            });
-            let key = file.and_then(by_file).unwrap_or_else(|| by_size(bytes));
-            client.shares.exported(gpu, handle, key, bytes, MemoryKind::Virtual);
-        },
-    )
+    after_success(call, |client| {
+        if out.is_null() {
+            return;
+        }
+        let Some((gpu, bytes)) = client.virtual_memory.charged(handle) else { return };
+        let Some(gpu) = client.gpus.get(gpu) else { return };
+        let file = (kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR).then(|| {
+            // SAFETY: for this kind the driver has just written a descriptor.
+            unsafe { out.cast::<c_int>().read() }
+        });
+        let key = file.and_then(by_file).unwrap_or_else(|| by_size(bytes));
+        client.shares.exported(gpu, handle, key, bytes, MemoryKind::Virtual);
+    })
 }
 
 /// Another process's memory gets a handle here.
@@ -44,25 +40,21 @@ pub fn import(
     kind: CUmemAllocationHandleType,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    guard(
-        |_| Ok(()),
-        call,
-        |client, (), result| {
-            if result != CUDA_SUCCESS || handle.is_null() {
-                return;
-            }
-            // SAFETY: the driver has just written it; all-zero properties are valid ones.
-            let (handle, mut prop) = unsafe { (*handle, std::mem::zeroed::<CUmemAllocationProp>()) };
-            if driver::properties(&raw mut prop, handle) != CUDA_SUCCESS {
-                return;
-            }
-            let Some(gpu) = vmm::device_of(client, &raw const prop) else { return };
-            let file =
-                (kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR).then(|| c_int::try_from(os_handle.addr()));
-            let key = file.and_then(Result::ok).and_then(by_file);
-            client.virtual_memory.enter_foreign(handle, gpu.index, key);
-        },
-    )
+    after_success(call, |client| {
+        if handle.is_null() {
+            return;
+        }
+        // SAFETY: the driver has just written it; all-zero properties are valid ones.
+        let (handle, mut prop) = unsafe { (*handle, std::mem::zeroed::<CUmemAllocationProp>()) };
+        if driver::properties(&raw mut prop, handle) != CUDA_SUCCESS {
+            return;
+        }
+        let Some(gpu) = vmm::device_of(client, &raw const prop) else { return };
+        let file =
+            (kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR).then(|| c_int::try_from(os_handle.addr()));
+        let key = file.and_then(Result::ok).and_then(by_file);
+        client.virtual_memory.enter_foreign(handle, gpu.index, key);
+    })
 }
 
 /// The key of memory that has a file of its own.
