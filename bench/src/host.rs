@@ -84,7 +84,7 @@ impl Pages {
         bucket.init();
         let (activity_fd, activity) = Mapped::<ActivityPage>::create("activity")?;
         usage.init();
-        activity.init();
+        activity.init(1);
         let fds = [grant_fd, bucket_fd, usage_fd, activity_fd];
         Ok(Self { fds, grant, bucket, usage, _activity: activity })
     }

@@ -13,8 +13,10 @@ use crate::load::{self, Load};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, true_use};
 
-/// The sweep: requests of tenants that share the GPU, in percent.
-const CASES: [&[u16]; 4] = [&[85, 10], &[70, 25], &[45, 45], &[18, 18, 18, 18, 18]];
+/// The sweep: requests of tenants that share the GPU, in percent. Where they sum to the whole, switching takes its part:
+/// then a share is one of what all of them used.
+const CASES: [&[u16]; 6] =
+    [&[90, 10], &[70, 30], &[50, 50], &[20, 20, 20, 20, 20], &[60, 30], &[18, 18, 18, 18, 18]];
 
 /// One window over which a share is taken, and how many of them.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -38,6 +40,8 @@ struct Case {
     tenants: Vec<Tenant>,
     switch_percent: f64,
     idle_percent: f64,
+    /// What nobody used although somebody wanted it; only known where all of it was requested.
+    lost_percent: Option<f64>,
 }
 
 /// Measures and prints.
@@ -52,6 +56,8 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
         cases.push(case);
     }
     report.bar(Bar::at_most("share.error_points", worst, "points", 1.0));
+    let lost = cases.iter().filter_map(|case: &Case| case.lost_percent).fold(0.0, f64::max);
+    report.bar(Bar::at_most("share.overhead_percent", lost, "percent", 3.0));
     report.figure("cases", cases);
     Ok(report.finish(options.json))
 }
@@ -84,10 +90,13 @@ fn measure(requests: &[u16]) -> io::Result<Case> {
 
 /// Shares of each window, from the books at its two ends.
 fn judge(requests: &[u16], pids: &[i32], books: &[Books]) -> Case {
+    let whole = requests.iter().sum::<u16>() == 100;
     let share = |pid: i32, pair: &[Books]| match pair {
         [start, end] => {
-            let used = true_use(end, pid).saturating_sub(true_use(start, pid));
-            100.0 * used as f64 / end.now_ns.saturating_sub(start.now_ns) as f64
+            let used = |pid: i32| true_use(end, pid).saturating_sub(true_use(start, pid));
+            let wall = end.now_ns.saturating_sub(start.now_ns);
+            let of = if whole { pids.iter().map(|pid| used(*pid)).sum() } else { wall };
+            100.0 * used(pid) as f64 / of as f64
         }
         _ => f64::NAN,
     };
@@ -105,10 +114,12 @@ fn judge(requests: &[u16], pids: &[i32], books: &[Books]) -> Case {
         }
         _ => f64::NAN,
     };
+    let (switch_percent, idle_percent) = (part(|gpu| gpu.switch_ns), part(|gpu| gpu.idle_ns));
     Case {
         requests_percent: requests.to_vec(),
         tenants,
-        switch_percent: part(|gpu| gpu.switch_ns),
-        idle_percent: part(|gpu| gpu.idle_ns),
+        switch_percent,
+        idle_percent,
+        lost_percent: whole.then_some(switch_percent + idle_percent),
     }
 }

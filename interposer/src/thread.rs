@@ -156,7 +156,7 @@ impl Thread {
     #[inline]
     pub fn goes_on(&self, current: &Current, stream: Stream) -> bool {
         let key = stream.key();
-        current.gpu.is_busy() && (self.run.get() == key || current.context.flight.is_busy(key))
+        current.gpu.flows() && (self.run.get() == key || current.context.flight.is_busy(key))
     }
 
     /// A launch is charged by guess.

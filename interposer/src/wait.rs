@@ -3,44 +3,49 @@
 //! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
 //! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::Arc;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
 use weir_core::gate::{Cause, Patience, Request, Verdict, Wait};
+use weir_protocol::mapping::Mapped;
+use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
 use crate::driver::Stream;
 use crate::hooks::{ANYTHING, Hands};
-use crate::link::CAPTURE_TURN;
+use crate::link::{CAPTURE_TURN, Gpu, Held};
 use crate::thread::{Current, Thread};
 
-/// Asks the gate until it admits a launch; returns the generation under which it was admitted, and what was drawn.
-pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: Request) -> (u32, Tokens) {
+/// Asks until the launch may go: whether it is the tenant's turn, and if tokens are `wanted`, for these. Returns the
+/// generation under which it was admitted, and what was drawn.
+pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, wanted: Option<Request>) -> (u32, Tokens) {
     let Current { gpu, counters, .. } = current;
     let arrived = clock::now();
-    let mut now = arrived;
+    let (mut now, mut patience) = (arrived, Patience::Fresh);
     let (generation, drawn, forced) = loop {
-        let wait = match gpu.gate.ask(gpu.pages(), now, request) {
-            Verdict::Admitted { generation, tokens } => break (generation, tokens, false),
-            Verdict::Wait(wait) => wait,
-        };
+        let held =
+            match ask(gpu, wanted.map(|wanted| Request { patience, ..wanted }), patience, (arrived, now)) {
+                Asked::Goes(generation, tokens) => break (generation, tokens, false),
+                Asked::Waits(held) => held,
+            };
         if now == arrived {
-            Hands::new(thread, current, stream).put(ANYTHING); // or the end of what this thread has queued would never show
+            mark_everything(&mut Hands::new(thread, current, stream)); // or the end of what is queued would never show
         }
-        look_at_marks(&mut Hands::new(thread, current, stream), wait.cause);
+        Hands::new(thread, current, stream).look();
         if gpu.gate.stands_still(gpu.pages(), arrived, now) {
             gpu.for_each_context(|context| context.flight.stood_still());
-            gpu.bucket.charge(request.price);
-            break (wait.generation, request.price, true);
+            let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
+            gpu.bucket.charge(price);
+            break (held.generation, price, true);
         }
         gpu.show_state();
-        sleep(gpu.grant.futex_word(), wait);
-        if gpu.grant.generation() != wait.generation {
-            request.patience = Patience::None; // a new grant takes effect at once
-        } else if wait.cause == Cause::Tokens && request.patience == Patience::Fresh {
-            request.patience = Patience::Turn;
+        held.sleep(gpu);
+        if gpu.grant.generation() != held.generation {
+            patience = Patience::None; // a new grant takes effect at once
+        } else if held.cause == Cause::Tokens && patience == Patience::Fresh {
+            patience = Patience::Turn;
         }
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
@@ -52,20 +57,85 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: 
     (generation, drawn)
 }
 
-/// Sees which marks were reached. If the cap holds the launch back, all work of this context gets a mark first.
-fn look_at_marks(hands: &mut Hands<'_>, cause: Cause) {
-    if cause == Cause::InFlight {
-        let _no_capture_begins = CAPTURE_TURN.lock();
-        hands.put_everywhere();
-    }
-    hands.look();
+/// What was said to a launch.
+enum Asked {
+    Goes(u32, Tokens),
+    Waits(Holdup),
 }
 
-fn sleep(word: &AtomicU32, wait: Wait) {
-    const SECOND: u64 = 1_000_000_000;
-    let whole = |n: u64| i64::try_from(n).unwrap_or(0);
-    let timeout =
-        Timespec { tv_sec: whole(wait.at_most.0 / SECOND), tv_nsec: whole(wait.at_most.0 % SECOND) };
-    // Woken, timed out, interrupted, or the grant had moved already: in each case the gate is asked again.
-    let _ = futex::wait(word, futex::Flags::empty(), wait.generation, Some(&timeout));
+/// What holds a launch up, and until when.
+struct Holdup {
+    generation: u32,
+    at_most: Nanos,
+    cause: Cause,
+    neighbour: Option<(Arc<Mapped<ActivityPage>>, u32)>,
+}
+
+/// A wait for a turn is looked at anew so often: the grant may change meanwhile.
+const TURN_STEP: Nanos = Nanos::from_millis(1);
+
+/// While a turn ends, progress is looked for so often: what is seen late makes the turn end late.
+const LOOK: Nanos = Nanos::from_micros(200);
+
+/// A launch that waits until its own tenant's work is done looks so soon again, at least.
+const SHORTEST: Nanos = Nanos::from_micros(30);
+
+fn ask(gpu: &Gpu, wanted: Option<Request>, patience: Patience, (arrived, now): (Nanos, Nanos)) -> Asked {
+    let generation = gpu.grant.generation();
+    let waits = |at_most: Nanos, neighbour| {
+        let at_most = at_most.clamp(SHORTEST, TURN_STEP);
+        Asked::Waits(Holdup { generation, at_most, cause: Cause::Turn, neighbour })
+    };
+    // A new grant lets one launch through at once, whoever's turn it is.
+    if patience != Patience::None {
+        match gpu.ask_turn(arrived, now) {
+            Held::No => {}
+            Held::Queueing => return waits(SHORTEST, None),
+            Held::Over(left) => return waits(left.min(LOOK), None),
+            Held::Behind(page, word) => {
+                // Until the tenant's last work is done nobody measures anything.
+                let step = if gpu.is_busy() { LOOK } else { TURN_STEP };
+                return waits(step, Some((page, word)));
+            }
+        }
+    }
+    let Some(request) = wanted else { return Asked::Goes(generation, Tokens(0)) };
+    let ceiling = gpu.turn_ceiling().max(request.price.0);
+    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), ..request };
+    match gpu.gate.ask(gpu.pages(), now, request) {
+        Verdict::Admitted { generation, tokens } => {
+            gpu.activity.turn.spend(tokens.0);
+            Asked::Goes(generation, tokens)
+        }
+        Verdict::Wait(Wait { generation, mut at_most, cause }) => {
+            if cause == Cause::Tokens
+                && let Some(left) = gpu.pass_on(now)
+            {
+                at_most = at_most.min(left.max(SHORTEST)); // meanwhile others may go
+            }
+            Asked::Waits(Holdup { generation, at_most, cause, neighbour: None })
+        }
+    }
+}
+
+/// Puts a mark behind all work of this context that has none.
+fn mark_everything(hands: &mut Hands<'_>) {
+    hands.put(ANYTHING);
+    let _no_capture_begins = CAPTURE_TURN.lock();
+    hands.put_everywhere();
+}
+
+impl Holdup {
+    fn sleep(&self, gpu: &Gpu) {
+        const SECOND: u64 = 1_000_000_000;
+        let whole = |n: u64| i64::try_from(n).unwrap_or(0);
+        let timeout =
+            Timespec { tv_sec: whole(self.at_most.0 / SECOND), tv_nsec: whole(self.at_most.0 % SECOND) };
+        let (word, value) = match &self.neighbour {
+            Some((page, word)) => (page.turn.futex_word(), *word),
+            None => (gpu.grant.futex_word(), self.generation),
+        };
+        // Woken, timed out, interrupted, or the word had moved already: in each case the gate is asked again.
+        let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+    }
 }

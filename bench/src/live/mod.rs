@@ -276,6 +276,7 @@ impl Outcome {
             "longest_program_seed": self.longest_program.1,
             "waited_s": ms(totals.waited_ns) / 1e3,
             "mean_share_percent": 100.0 * totals.used_ns as f64 / totals.wall_ns.max(1) as f64,
+            "charged_of_used_percent": 100.0 * totals.charged_ns as f64 / totals.used_ns.max(1) as f64,
         })
     }
 }

@@ -64,6 +64,8 @@ pub struct Totals {
     pub waited_ns: u64,
     /// GPU time used, ns.
     pub used_ns: u64,
+    /// GPU time charged, ns.
+    pub charged_ns: u64,
     /// Time for which the tenant was there, ns.
     pub wall_ns: u64,
 }
@@ -75,6 +77,7 @@ impl std::ops::AddAssign for Totals {
         self.forced += other.forced;
         self.waited_ns += other.waited_ns;
         self.used_ns += other.used_ns;
+        self.charged_ns += other.charged_ns;
         self.wall_ns += other.wall_ns;
     }
 }
@@ -202,6 +205,7 @@ impl Tenant {
             let total = &gpu.total;
             (totals.launches, totals.throttled) = (total.launches, total.throttled);
             (totals.forced, totals.waited_ns) = (total.forced, total.waited_ns);
+            totals.charged_ns = total.charged_ns;
         }
         Ok(totals)
     }

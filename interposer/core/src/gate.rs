@@ -65,6 +65,8 @@ pub enum Cause {
     Tokens,
     /// Enough work is queued on the GPU.
     InFlight,
+    /// It is another tenant's turn.
+    Turn,
 }
 
 /// What a launch asks of the gate.
@@ -133,6 +135,13 @@ impl Gate {
         let missing = u64::try_from(goal.saturating_sub(balance)).unwrap_or(1);
         let at_most = rate.time_for(missing).clamp(SLEEP.0, SLEEP.1);
         Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
+    }
+
+    /// Whether more than three quarters of what the tenant may save up are in its bucket: it has had less than it may.
+    pub fn has_saved(&self, pages: Pages<'_>, grant: &Grant, now: Nanos) -> bool {
+        let rate = self.rate(grant, pages.grant.epoch(), now);
+        pages.bucket.refill(now, rate, grant.capacity);
+        rate != Rate::FULL && pages.bucket.balance().0 > grant.capacity.0 / 4 * 3
     }
 
     /// Whether a launch that waits should pass as debt, because work is queued and nothing has moved for

@@ -17,3 +17,4 @@ pub mod meter;
 pub mod pool;
 pub mod price;
 pub mod purse;
+pub mod turn;

@@ -243,14 +243,18 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
 fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate, price: i64) {
     let Some(purse) = thread.purse(current.gpu) else { return };
     let gpu = current.gpu;
+    let captures = capture::by_this_thread();
     if purse.pay(price, gpu.grant.generation()) {
+        if !captures && !gpu.has_turn() {
+            wait::at_gate(thread, current, stream, None);
+        }
         return;
     }
     let grant = gpu.grant.read();
     if purse.generation() != grant.generation {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
     }
-    if capture::by_this_thread() {
+    if captures {
         let lacks = purse.lacks(price);
         if grant.rate != Rate::FULL {
             gpu.bucket.charge(Tokens(lacks));
@@ -264,7 +268,7 @@ fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate,
         tokens: Tokens(purse.ask(price, ceiling)),
         patience: Patience::Fresh,
     };
-    let (generation, drawn) = wait::at_gate(thread, current, stream, wanted);
+    let (generation, drawn) = wait::at_gate(thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     gpu.acknowledge(generation);

@@ -97,6 +97,7 @@ fn charge(gpu: &Gpu, correction_ns: i64) {
     gpu.slot().corrected_ns.fetch_add(correction_ns.cast_unsigned(), Ordering::Relaxed); // wraps: a signed sum
     if gpu.grant.read().rate != Rate::FULL {
         gpu.bucket.charge(Tokens(correction_ns));
+        gpu.activity.turn.spend(correction_ns);
     }
 }
 

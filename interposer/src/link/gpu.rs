@@ -16,6 +16,7 @@ use weir_protocol::units::{Bytes, Nanos};
 
 use super::board::Board;
 use super::run::Run;
+use super::turns::Progress;
 use crate::driver;
 use crate::hooks::{ContextMemory, Utilization};
 
@@ -39,8 +40,12 @@ pub struct Gpu {
     pub usage: Mapped<UsagePage>,
     /// Which of the tenant's processes have work here now.
     pub activity: Mapped<ActivityPage>,
-    /// The same of this process, in its own memory: for the launch path.
+    /// The same of this process, in its own memory.
     busy: AtomicBool,
+    /// Whether launches that follow others go on without a look at the board: for the launch path.
+    flows: AtomicBool,
+    /// How far the tenant's work has come.
+    pub progress: Progress,
     /// The neighbours.
     pub board: Board,
     /// What each lane's thread launches to.
@@ -97,6 +102,8 @@ impl Gpu {
             usage,
             activity,
             busy: AtomicBool::new(false),
+            flows: AtomicBool::new(false),
+            progress: Progress::default(),
             board: Board::default(),
             runs: Default::default(),
             gate: Gate::default(),
@@ -141,26 +148,41 @@ impl Gpu {
     }
 
     /// Whether this process has said that it has work here.
-    #[inline]
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process has work here and may add to it without asking whose turn it is.
+    #[inline]
+    pub fn flows(&self) -> bool {
+        self.flows.load(Ordering::Relaxed)
+    }
+
+    /// The next launch shall ask whose turn it is.
+    pub fn stop_flowing(&self) {
+        self.flows.store(false, Ordering::Relaxed);
     }
 
     /// This process is about to have work here.
     pub fn begin(&self) {
         self.activity.begin(self.slot);
         self.busy.store(true, Ordering::Relaxed);
+        self.flows.store(true, Ordering::Relaxed);
     }
 
     /// Says that this process has no work here, if that is so.
     pub fn end_if_idle(&self) {
         if self.is_busy() && self.is_idle() {
             // SeqCst: in one order with the counters that are looked at again behind it.
+            self.flows.store(false, Ordering::SeqCst);
             self.busy.store(false, Ordering::SeqCst);
             self.activity.end(self.slot);
             // A launch on another thread may have found it as it was: then that shows by now.
             if !self.is_idle() {
-                self.begin();
+                return self.begin();
+            }
+            if self.activity.quiet(None).is_some() {
+                self.end_turn(); // drained: whoever waits may go
             }
         }
     }

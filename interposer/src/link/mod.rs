@@ -5,7 +5,9 @@ mod board;
 mod client;
 mod gpu;
 mod run;
+mod turns;
 
 pub use attach::{attach, fault};
 pub use client::{CAPTURE_TURN, CAPTURES, Client};
 pub use gpu::{Context, Gpu, SHARED_LANE};
+pub use turns::Held;

@@ -6,12 +6,16 @@ use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 /// What a closed gate or a silent manager leaves to a tenant that requested nothing, so that it never starves.
 pub const FLOOR: SmShare = SmShare::percent(1);
 
-/// A throttled tenant resumes with what accrues in this time: its turns on the GPU are this long times its share,
-/// and the driver, which pays for each switch between contexts, switches seldom.
-const TURN_MS: u64 = 10;
+/// A throttled tenant resumes with what accrues in one round, and so much is its turn: the whole round times its share.
+/// A round lasts so long for each tenant on the GPU. Each turn costs the driver a switch, about a tenth of a millisecond,
+/// so that a sixtieth of the time goes there.
+const ROUND_MS: u64 = 6;
 
-/// The bucket holds what accrues in this time: two turns, so that a turn is never cut by the bucket's rim.
-const HOARD_MS: u64 = 20;
+/// Shortest and longest round. A tenant may have to wait for most of one before its launches go on.
+const ROUNDS_MS: (u64, u64) = (10, 40);
+
+/// The bucket holds what accrues in so many rounds, so that a turn is never cut by the bucket's rim.
+const HOARD: u64 = 2;
 
 /// Smallest bucket: below it a tenant of 1 % would be cut into turns shorter than a driver's switch is long.
 const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
@@ -21,10 +25,11 @@ const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
 const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
 
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
-/// publishes it.
-pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes) -> Grant {
-    let capacity = accrued(rate, HOARD_MS).max(LEAST_CAPACITY.0);
-    let resume_at = accrued(rate, TURN_MS).max(LEAST_CAPACITY.0 / 2);
+/// publishes it. `tenants` share the GPU.
+pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, tenants: usize) -> Grant {
+    let round_ms = (ROUND_MS * tenants as u64).clamp(ROUNDS_MS.0, ROUNDS_MS.1);
+    let capacity = accrued(rate, HOARD * round_ms).max(LEAST_CAPACITY.0);
+    let resume_at = accrued(rate, round_ms).max(LEAST_CAPACITY.0 / 2);
     Grant {
         generation: 0,
         rate,

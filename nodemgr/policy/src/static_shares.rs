@@ -42,7 +42,9 @@ impl Policy for StaticShares {
         for gpu in seen.samples.chunk_by(|a, b| a.gpu == b.gpu) {
             share_out(gpu, &mut self.rates);
             let granted = gpu.iter().zip(&self.rates);
-            self.grants.extend(granted.map(|(s, rate)| grant(Rate::ppm(*rate), s.request, s.memory_limit)));
+            self.grants.extend(
+                granted.map(|(s, rate)| grant(Rate::ppm(*rate), s.request, s.memory_limit, gpu.len())),
+            );
         }
         &self.grants
     }

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_neighbour_sees_a_page_and_cannot_write_it() {
         let (fd, ours) = Mapped::<ActivityPage>::create("activity").unwrap();
-        ours.init();
+        ours.init(1);
         let fd = Mapped::<ActivityPage>::read_only(&fd).unwrap();
         let theirs = Mapped::<ActivityPage>::open(&fd, Access::ReadOnly).unwrap();
         ours.begin(1);

@@ -30,7 +30,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    fn create(first: &Grant) -> Result<Self, MapError> {
+    fn create(first: &Grant, tenant: u64) -> Result<Self, MapError> {
         let (grant_fd, grant) = Mapped::<GrantPage>::create("weir-grant")?;
         let (bucket_fd, bucket) = Mapped::<BucketPage>::create("weir-bucket")?;
         let (usage_fd, usage) = Mapped::<UsagePage>::create("weir-usage")?;
@@ -38,7 +38,7 @@ impl Pages {
         let activity_for_neighbours = Mapped::<ActivityPage>::read_only(&activity_fd)?;
         bucket.init();
         usage.init();
-        activity.init();
+        activity.init(tenant);
         grant.init(first);
         grant.tick(); // an epoch of zero could be taken for one that stands still
         let fds = [grant_fd, bucket_fd, usage_fd, activity_fd];
@@ -91,11 +91,11 @@ pub struct Cell {
 
 impl Cell {
     /// New pages with the request as their first grant.
-    pub fn create(gpu: usize, budget: &Budget) -> Result<Self, MapError> {
-        let granted = weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory);
+    pub fn create(gpu: usize, tenant: u64, budget: &Budget) -> Result<Self, MapError> {
+        let granted = weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory, 1);
         Ok(Self {
             gpu,
-            pages: Arc::new(Pages::create(&granted)?),
+            pages: Arc::new(Pages::create(&granted, tenant)?),
             board: 0,
             dead: Counters::default(),
             dead_charged_ns: 0,
@@ -201,6 +201,7 @@ impl Cell {
     /// Keeps what a dead process did and frees its slot. Says what it was charged for and others may still have open.
     pub fn bury(&mut self, slot: usize) -> Vec<Orphan> {
         self.pages.activity.end(slot);
+        self.pages.activity.turn.reset();
         let Some(slot) = self.pages.usage.slots.get(slot) else { return Vec::new() };
         let orphans = heirs::orphans(self.gpu, slot);
         let counters = Counters::of(slot);

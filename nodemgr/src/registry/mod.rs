@@ -127,10 +127,12 @@ impl Registry {
             return Ok((tenant.id, true));
         }
         self.check_room(&plan.budget, &plan.gpus, None)?;
-        let cells = plan.gpus.iter().map(|gpu| Cell::create(*gpu, &plan.budget)).collect::<Result<_, _>>();
+        let id = self.next_id();
+        let cells =
+            plan.gpus.iter().map(|gpu| Cell::create(*gpu, id, &plan.budget)).collect::<Result<_, _>>();
         let cells = cells
             .map_err(|e| Fault::system(&codes::SYSTEM, "make the pages", e, "look at the memory limits"))?;
-        let (id, class, budget) = (self.next_id(), wanted.class, plan.budget);
+        let (class, budget) = (wanted.class, plan.budget);
         let (processes, slots, holders) = (Vec::new(), Vec::with_capacity(PROCESS_SLOTS), vec![holder]);
         self.tenants.push(Tenant {
             id,

@@ -1,6 +1,6 @@
 //! The activity page: whether each process of a tenant has work on one GPU.
 //!
-//! The one page that crosses tenants: its neighbours on that GPU map it read-only, and all of them together are the
+//! The one page that crosses tenants, with the tenant's word in the queue for [turns](super::Turn): its neighbours on that GPU map it read-only, and all of them together are the
 //! board (design 5). A process's word is odd while it has work; it only grows, so whoever finds the same even number
 //! twice knows that nothing went on in between. A tenant that lies here can keep fillers out and spoil its neighbours'
 //! measurements, no more.
@@ -9,6 +9,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::{Header, PageKind};
+use super::turn::Turn;
 use super::usage::PROCESS_SLOTS;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -28,15 +29,18 @@ struct Activity {
 pub struct ActivityPage {
     header: Header,
     _line: [u64; 6],
+    /// How the tenant stands to the turn.
+    pub turn: Turn,
     slots: [Activity; PROCESS_SLOTS],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<ActivityPage>() == 64 * (1 + PROCESS_SLOTS));
+const _: () = assert!(size_of::<ActivityPage>() == 64 * (2 + PROCESS_SLOTS));
 
 impl ActivityPage {
-    /// Marks a zeroed page as ready.
-    pub fn init(&self) {
+    /// Marks a zeroed page of this tenant, a number that tells tenants apart, as ready.
+    pub fn init(&self, tenant: u64) {
+        self.turn.init(tenant);
         self.header.publish(PageKind::Activity, size_of::<Self>());
     }
 

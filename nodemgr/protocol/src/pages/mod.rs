@@ -5,7 +5,7 @@
 //! | [`GrantPage`] | node manager | node manager | what the tenant may do now |
 //! | [`BucketPage`] | the tenant's processes | both | balance and refill stamp |
 //! | [`UsagePage`] | each process its own slot | both | memory held, launches, waits |
-//! | [`ActivityPage`] | each process its own word | both; neighbours read-only | who has work on the GPU now |
+//! | [`ActivityPage`] | each process its own word, all of them the turn | both; neighbours read-only | who has work on the GPU now, whose turn it is |
 //!
 //! Only fixed-size integers stand on a page: any bytes are valid, nothing read from it is used as an index or a
 //! length before it was range-checked, and there is no padding to leak.
@@ -15,6 +15,7 @@ mod bucket;
 mod grant;
 mod header;
 mod share;
+mod turn;
 mod usage;
 
 pub use activity::ActivityPage;
@@ -22,6 +23,7 @@ pub use bucket::BucketPage;
 pub use grant::{Gate, Grant, GrantPage, Rate};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
+pub use turn::{Stand, Turn};
 pub use usage::{
     COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ContextSource, LANES, Lane, MemoryKind, PROCESS_SLOTS,
     ProcessSlot, ProcessState, UsagePage,

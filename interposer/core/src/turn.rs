@@ -1,0 +1,240 @@
+//! Taking turns with the neighbours: when a tenant queues up, when its turn is over, and for how long it waits for one
+//! that does not move. The queue itself stands on the activity pages ([`weir_protocol::pages::Turn`]).
+//!
+//! A turn is an amount of predicted work, by default what accrues to the tenant in ten milliseconds, so that turns are
+//! as long as shares are large. It only ends where somebody waits. A tenant that was drained gives it up at once; one
+//! that therefore has had less than it may is let in earlier (`WantsSoon`), or programs that wait for each of their
+//! steps would lose to those that never wait.
+
+use weir_protocol::pages::{Stand, Turn};
+use weir_protocol::units::Nanos;
+
+/// A turn is not cut short before this: each costs the driver a switch, about a tenth of a millisecond.
+const SHORTEST: i64 = 1_000_000;
+
+/// A neighbour that does not move is waited for so long, at least and at most; in between twice its turn.
+const PATIENCE: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_millis(200));
+
+/// No launch waits longer for its turn than this, whatever the neighbours say.
+const LONGEST: Nanos = Nanos::from_millis(250);
+
+/// So long before its work is done a tenant lets the next one in, whose first launches then arrive as the last ones of
+/// the tenant run: to wake somebody takes about as long.
+pub const LEAD: Nanos = Nanos::from_micros(150);
+
+/// What a tenant remembers of a neighbour.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    word: u32,
+    since: Nanos,
+    given_up: bool, // it did not move: not waited for until it does
+}
+
+/// A neighbour in the queue.
+pub trait Neighbour {
+    /// Its word on the board.
+    fn turn(&self) -> &Turn;
+    /// What is remembered of it.
+    fn seen(&mut self) -> &mut Seen;
+}
+
+/// What the tenant asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How long its turns are.
+    pub length: Nanos,
+    /// It has saved up more than a turn: it has had less than it may.
+    pub saved: bool,
+}
+
+/// Whether a launch may go, as far as turns are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It may.
+    Mine,
+    /// The tenant's turn is over, once its work is done.
+    Over,
+    /// It has to wait for the neighbour at this position, whose word shows this.
+    Behind(usize, u32),
+    /// Another thread of the tenant is queueing up.
+    Queueing,
+}
+
+/// Asks for a launch that has been waiting since `arrived`.
+pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nanos, now: Nanos) -> Answer {
+    watch(others, arrived, now);
+    if own.look().0 == Stand::Holds {
+        if is_over(own, others, terms) {
+            return Answer::Over;
+        }
+        if own.left() <= 0 {
+            own.renew(terms.length);
+        }
+        return Answer::Mine;
+    }
+    if others.is_empty() || now.since(arrived) > LONGEST {
+        own.reset();
+        return Answer::Mine;
+    }
+    own.want(others.iter().map(Neighbour::turn));
+    if terms.saved {
+        own.want_soon();
+    }
+    for (at, other) in others.iter_mut().enumerate() {
+        if !other.seen().given_up && own.is_behind(other.turn()) {
+            return Answer::Behind(at, other.turn().look().1);
+        }
+    }
+    own.hold(terms.length);
+    if own.look().0 == Stand::Holds { Answer::Mine } else { Answer::Queueing }
+}
+
+/// Whether a turn that the tenant holds is over.
+fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
+    let mut waits = |soon: bool| {
+        let stands = |stand| stand == Stand::WantsSoon || (stand == Stand::Wants && !soon);
+        others.iter_mut().any(|other| !other.seen().given_up && stands(other.turn().look().0))
+    };
+    let used = i64::try_from(own.length().0).unwrap_or(i64::MAX).saturating_sub(own.left());
+    (own.left() <= 0 && waits(false)) || (used >= SHORTEST && !terms.saved && waits(true))
+}
+
+/// Notes which neighbours move, and gives those up that should and do not. Only time since the launch `arrived` counts:
+/// before, nobody had a reason to.
+fn watch(others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) {
+    let mut moved = arrived; // anybody
+    for other in &mut *others {
+        let word = other.turn().look().1;
+        let seen = other.seen();
+        if seen.word != word {
+            *seen = Seen { word, since: now, given_up: false };
+        }
+        moved = moved.max(seen.since);
+    }
+    for other in others {
+        let (stand, length) = (other.turn().look().0, other.turn().length());
+        let patience = Nanos(length.0.saturating_mul(2)).clamp(PATIENCE.0, PATIENCE.1);
+        let seen = other.seen();
+        // Who waits has no reason to move while others do.
+        let still = now.since(if stand == Stand::Holds { seen.since.max(arrived) } else { moved });
+        seen.given_up |= stand != Stand::Away && still > patience;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A neighbour, as one of the tenants sees it.
+    struct Other<'a>(&'a Turn, Seen);
+
+    impl Neighbour for Other<'_> {
+        fn turn(&self) -> &Turn {
+            self.0
+        }
+        fn seen(&mut self) -> &mut Seen {
+            &mut self.1
+        }
+    }
+
+    const TERMS: Terms = Terms { length: Nanos::from_millis(5), saved: false };
+    const SAVED: Terms = Terms { saved: true, ..TERMS };
+
+    fn turns() -> [Box<Turn>; 2] {
+        std::array::from_fn(|n| {
+            let turn: Box<Turn> = Box::new(zerocopy::FromZeros::new_zeroed());
+            turn.init(n as u64 + 1);
+            turn
+        })
+    }
+
+    fn ms(ms: u64) -> Nanos {
+        Nanos(1 + ms * 1_000_000)
+    }
+
+    #[test]
+    fn who_is_alone_needs_no_turn() {
+        let [own, _] = turns();
+        assert_eq!(ask(&own, &mut [] as &mut [Other<'_>], TERMS, ms(0), ms(0)), Answer::Mine);
+        assert_eq!(own.look().0, Stand::Away);
+    }
+
+    #[test]
+    fn a_turn_ends_only_where_somebody_waits() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        one.spend(9_000_000);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(9)), Answer::Mine);
+        one.spend(5_000_000);
+        assert!(matches!(ask(&two, &mut of_two, TERMS, ms(9), ms(9)), Answer::Behind(0, _)));
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(9)), Answer::Over);
+        one.end();
+        assert_eq!(ask(&two, &mut of_two, TERMS, ms(9), ms(9)), Answer::Mine);
+        assert!(matches!(ask(&one, &mut of_one, TERMS, ms(9), ms(9)), Answer::Behind(0, _)));
+        two.spend(4_999_999);
+        assert_eq!(ask(&two, &mut of_two, TERMS, ms(9), ms(13)), Answer::Mine, "a nanosecond is left");
+    }
+
+    #[test]
+    fn who_has_had_less_than_it_may_is_let_in_early_but_not_at_once() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        ask(&one, &mut of_one, TERMS, ms(0), ms(0));
+        ask(&two, &mut of_two, SAVED, ms(0), ms(0));
+        one.spend(SHORTEST - 1);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(1)), Answer::Mine);
+        one.spend(1);
+        assert_eq!(ask(&one, &mut of_one, SAVED, ms(0), ms(1)), Answer::Mine, "so has this one");
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(1)), Answer::Over);
+    }
+
+    #[test]
+    fn a_neighbour_that_does_not_move_is_given_up_until_it_does() {
+        let [one, dead] = turns();
+        ask(&dead, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
+        let mut others = [Other(&dead, Seen::default())];
+        let mut first = |arrived: u64| {
+            let goes = |at: &u64| ask(&one, &mut others, TERMS, ms(arrived), ms(*at)) == Answer::Mine;
+            let at = (arrived..arrived + 300).find(goes);
+            one.end();
+            at
+        };
+        assert_eq!((first(1_000), first(2_000)), (Some(1_021), Some(2_000)));
+        dead.end();
+        ask(&dead, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
+        assert_eq!(first(3_000), Some(3_021), "it lives, or somebody else in its place");
+    }
+
+    #[test]
+    fn who_waits_for_many_others_is_not_given_up() {
+        let [one, two] = turns();
+        let third: Box<Turn> = Box::new(zerocopy::FromZeros::new_zeroed());
+        third.init(3);
+        two.want(std::iter::empty());
+        third.want([&*two].into_iter());
+        third.hold(Nanos::from_millis(5));
+        let mut others = [Other(&two, Seen::default()), Other(&third, Seen::default())];
+        for at in 0..200 {
+            if at % 10 == 0 {
+                third.end();
+                third.want([&*two].into_iter());
+                third.hold(Nanos::from_millis(5));
+            }
+            assert!(matches!(ask(&one, &mut others, TERMS, ms(0), ms(at)), Answer::Behind(0, _)), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_that_lies_costs_a_launch_a_quarter_of_a_second_at_most() {
+        let [one, liar] = turns();
+        let mut others = [Other(&liar, Seen::default())];
+        let goes = |at: &u64| {
+            liar.end();
+            liar.want(std::iter::empty());
+            liar.hold(Nanos(*at)); // ever again, in front of everybody
+            ask(&one, &mut others, TERMS, ms(0), ms(*at)) == Answer::Mine
+        };
+        assert_eq!((0..).find(goes), Some(251));
+    }
+}

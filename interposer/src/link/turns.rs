@@ -1,0 +1,115 @@
+//! This process's part in taking turns with the tenants beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::thread::futex;
+use weir_core::gate::in_flight;
+use weir_core::lock::Lock;
+use weir_core::turn::{self, Answer, LEAD, Terms};
+use weir_protocol::mapping::Mapped;
+use weir_protocol::pages::{ActivityPage, Stand};
+use weir_protocol::units::Nanos;
+
+use super::Gpu;
+
+/// When something of the tenant's work was last seen to be done.
+#[derive(Default)]
+pub struct Progress(Lock<(u64, Nanos)>);
+
+/// What keeps a launch from going.
+pub enum Held {
+    /// Nothing, as far as turns are concerned.
+    No,
+    /// The turn is over; it is passed on in so long, when the work is done.
+    Over(Nanos),
+    /// A neighbour. Its page, and what it shows.
+    Behind(Arc<Mapped<ActivityPage>>, u32),
+    /// Another thread is queueing up.
+    Queueing,
+}
+
+impl Gpu {
+    /// Whether a launch that has been waiting since `arrived` may go. Without neighbours, or while they are not known,
+    /// always.
+    pub fn ask_turn(&self, arrived: Nanos, now: Nanos) -> Held {
+        let own = &self.activity.turn;
+        let held_before = own.look().0 == Stand::Holds;
+        let held = self.board.with(self.grant.board(), |neighbours| {
+            if neighbours.is_empty() {
+                return Held::No;
+            }
+            let grant = self.grant.read();
+            let saved = self.gate.has_saved(self.pages(), &grant, now);
+            let terms = Terms { length: Nanos(grant.resume_at.0.unsigned_abs()), saved };
+            match turn::ask(own, neighbours, terms, arrived, now) {
+                Answer::Mine => {
+                    if !held_before {
+                        self.progress.0.lock().1 = now; // what it launches begins now
+                    }
+                    Held::No
+                }
+                Answer::Over => Held::Over(Nanos(0)),
+                Answer::Queueing => Held::Queueing,
+                Answer::Behind(at, word) => {
+                    neighbours.get(at).map_or(Held::No, |neighbour| Held::Behind(neighbour.page(), word))
+                }
+            }
+        });
+        match held {
+            Some(Held::Over(_)) => self.pass_on(now).map_or(Held::Queueing, Held::Over),
+            held => held.unwrap_or(Held::No),
+        }
+    }
+
+    /// Whether launches go without asking: the tenant holds the turn, or has nobody to take turns with.
+    pub fn has_turn(&self) -> bool {
+        let own = &self.activity.turn;
+        (own.look().0 == Stand::Holds && own.left() > 0) || self.board.is_empty(self.grant.board())
+    }
+
+    /// Tokens that may be drawn at once in what is left of the turn.
+    pub fn turn_ceiling(&self) -> i64 {
+        let own = &self.activity.turn;
+        if own.look().0 == Stand::Holds { own.left().max(1) } else { i64::MAX }
+    }
+
+    /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
+    pub fn pass_on(&self, now: Nanos) -> Option<Nanos> {
+        let left = self.work_left(now);
+        if left > LEAD {
+            return Some(Nanos(left.0 - LEAD.0));
+        }
+        self.end_turn();
+        None
+    }
+
+    /// Ends the tenant's turn, if it holds one.
+    pub fn end_turn(&self) {
+        let own = &self.activity.turn;
+        if own.end() {
+            self.stop_flowing();
+            let _ = futex::wake(own.futex_word(), futex::Flags::empty(), WAITERS);
+        }
+    }
+
+    /// Predicted work of the tenant that is not done yet, less the time since any of it was last seen to be done.
+    fn work_left(&self, now: Nanos) -> Nanos {
+        self.book_runs();
+        let slots = &self.usage.slots;
+        let queued: u64 = slots.iter().map(|slot| in_flight(slot).0).fold(0, u64::saturating_add);
+        // Relaxed: sums that only grow.
+        let done =
+            slots.iter().map(|slot| slot.completed_ns.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
+        // Beside a neighbour's work ours takes longer than predicted, nobody knows by how much.
+        let beside = self.neighbours().is_none();
+        let mut progress = self.progress.0.lock();
+        if queued == 0 || progress.0 != done || beside {
+            *progress = (done, now);
+        }
+        Nanos(queued.saturating_sub(now.since(progress.1).0))
+    }
+}
+
+/// Everybody who waits for the turn.
+const WAITERS: u32 = i32::MAX.unsigned_abs();
