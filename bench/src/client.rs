@@ -26,6 +26,17 @@ pub struct Driver {
     _library: Library,
 }
 
+/// Threads of a block.
+const BLOCK: c_uint = 128;
+
+/// What libweir.so charges for a launch now, in nanoseconds; 0 if it was never asked to, or is not there.
+pub fn price_ns(function: CUfunction, blocks: c_uint) -> u64 {
+    type Ask = unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint) -> u64;
+    let this = Library::this();
+    // SAFETY: the symbol has this type (interposer, `hint`).
+    unsafe { this.get::<Ask>(b"weir_kernel_price_ns\0").map_or(0, |ask| ask(function, blocks, BLOCK, 0)) }
+}
+
 /// What the driver did not like.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -105,17 +116,22 @@ impl Driver {
     #[inline]
     pub fn launch(&self, function: CUfunction, blocks: c_uint) -> CUresult {
         // SAFETY: the function is loaded and takes no parameters.
-        unsafe { (self.launch)(function, blocks, 1, 1, 128, 1, 1, 0, null_mut(), null_mut(), null_mut()) }
+        unsafe { (self.launch)(function, blocks, 1, 1, BLOCK, 1, 1, 0, null_mut(), null_mut(), null_mut()) }
     }
 
-    /// Launches one block into a stream.
+    /// Launches `blocks` blocks into a stream.
     ///
     /// # Errors
     /// What the driver answers.
-    pub fn launch_into(&self, stream: CUstream, function: CUfunction) -> Result<(), ClientError> {
+    pub fn launch_into(
+        &self,
+        stream: CUstream,
+        function: CUfunction,
+        blocks: c_uint,
+    ) -> Result<(), ClientError> {
         // SAFETY: as above; the stream is the driver's.
         let result =
-            unsafe { (self.launch)(function, 1, 1, 1, 128, 1, 1, 0, stream, null_mut(), null_mut()) };
+            unsafe { (self.launch)(function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, null_mut(), null_mut()) };
         check("cuLaunchKernel", result)
     }
 

@@ -41,6 +41,14 @@ pub struct Kernel {
     pub spread: f64,
 }
 
+impl Kernel {
+    /// Mean time of a launch: data-dependent times are spread evenly on a logarithmic scale around `time_us`.
+    pub fn mean_us(&self) -> f64 {
+        let root = self.spread.sqrt();
+        if self.spread > 1.0 { self.time_us * (root - 1.0 / root) / self.spread.ln() } else { self.time_us }
+    }
+}
+
 /// A simulated GPU's configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimulatedGpu<'a, K> {

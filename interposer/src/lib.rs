@@ -32,6 +32,7 @@ mod clock;
 mod driver;
 mod failpoint;
 mod guard;
+mod hint;
 mod hooks;
 mod link;
 mod nvml;

@@ -180,7 +180,7 @@ impl Thread {
     pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
         let key = stream.key();
         if current.counters.shared != 0 {
-            current.context.flight.opens(key, stream.place());
+            current.context.flight.opens(key, stream.place(), || current.gpu.launched());
             let run = &current.gpu.runs[SHARED_LANE];
             run.book_shared(current.context, key, ns, current.gpu.slot());
             self.run.set(NO_RUN); // on a shared lane each launch is booked by itself
@@ -195,7 +195,7 @@ impl Thread {
         let Some(run) = gpu.runs.get(counters.index as usize) else { return };
         // This launch has been counted already, and is the new stream's.
         run.book_up_to(counters.lane.charged_ns.load(Ordering::Relaxed).wrapping_sub(ns), gpu.slot());
-        current.context.flight.opens(stream.key(), stream.place());
+        current.context.flight.opens(stream.key(), stream.place(), || gpu.launched());
         run.open(current.context, stream.key());
         self.run.set(stream.key());
         self.last.set(stream);

@@ -12,7 +12,7 @@ use weir_protocol::units::Bytes;
 
 use crate::Options;
 use crate::report::{Bar, Report};
-use crate::rig::{Control, Rig, SimulatedGpu, true_use};
+use crate::rig::{Control, Kernel, Rig, SimulatedGpu, true_use};
 use crate::stage::THIS_PROGRAM;
 use cases::{CASES, KERNELS, PAIRS};
 pub use pace::run as pace;
@@ -34,6 +34,17 @@ struct Outcome {
     measured_percent: f64,
     /// Charged and true, of one launch.
     launch_ns: (f64, f64),
+    /// What each kernel is charged in the end, and what it takes alone: the price of a launch that other streams overlap
+    /// is smaller, since their common time counts once.
+    signatures: Vec<Signature>,
+}
+
+/// One kernel.
+#[derive(Debug, Serialize)]
+struct Signature {
+    kernel: &'static str,
+    charged_ns: u64,
+    alone_ns: f64,
 }
 
 /// Measures and prints.
@@ -70,6 +81,7 @@ struct Paced {
     said: BufReader<ChildStdout>,
     case: usize,
     tenant: String,
+    prices_ns: Vec<u64>,
 }
 
 impl Paced {
@@ -82,7 +94,7 @@ impl Paced {
         command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", &created.dir);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let said = child.stdout.take().map(BufReader::new).ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut paced = Self { child, said, case, tenant };
+        let mut paced = Self { child, said, case, tenant, prices_ns: Vec::new() };
         paced.hear()?;
         Ok(paced)
     }
@@ -95,8 +107,22 @@ impl Paced {
         let mut line = String::new();
         match self.said.read_line(&mut line)? {
             0 => Err(io::Error::other(format!("the program `{}` ended", CASES[self.case].name))),
-            _ => Ok(()),
+            _ => {
+                self.prices_ns = line.split_whitespace().filter_map(|price| price.parse().ok()).collect();
+                Ok(())
+            }
         }
+    }
+
+    fn signatures(&self) -> Vec<Signature> {
+        let kernels =
+            CASES[self.case].mix.iter().filter_map(|(name, _)| KERNELS.iter().find(|k| k.name == *name));
+        let signature = |(kernel, charged_ns): (&Kernel, &u64)| Signature {
+            kernel: kernel.name,
+            charged_ns: *charged_ns,
+            alone_ns: kernel.mean_us() * 1e3,
+        };
+        kernels.zip(&self.prices_ns).map(signature).collect()
     }
 
     /// Charged and measured by our books, used by the GPU's, and launches.
@@ -134,7 +160,8 @@ fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
     }
     let outcome = |(n, books): (usize, &Vec<[u64; 4]>)| {
         let other = cases.iter().enumerate().find(|(other, _)| *other != n);
-        Outcome::of(cases[n], other.map(|(_, case)| CASES[*case].name), mode, books)
+        let beside = other.map(|(_, case)| CASES[*case].name);
+        Outcome { signatures: programs[n].signatures(), ..Outcome::of(cases[n], beside, mode, books) }
     };
     Ok(books.iter().enumerate().map(outcome).collect())
 }
@@ -156,6 +183,7 @@ impl Outcome {
             first_error_percent: windows.first().map_or(f64::NAN, error),
             measured_percent: 100.0 * sum(1) / sum(0),
             launch_ns: (sum(0) / sum(3), sum(2) / sum(3)),
+            signatures: Vec::new(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The measured side: for each line on stdin a program works for about a second of GPU time, waits for it, and says so.
+//! The measured side: for each line on stdin a program works for about a second of GPU time, waits for
+//! it, and says what each kernel of its mix is charged by now.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_abi::types::{CUfunction, CUgraphExec, CUstream};
 
 use super::cases::{CASES, Case, KERNELS, Rhythm};
-use crate::client::{ClientError, Driver};
+use crate::client::{ClientError, Driver, price_ns};
 
 /// GPU time of one window, and at most so much of the clock's.
 const WORK_US: f64 = 1e6;
@@ -23,7 +24,7 @@ struct Program {
     driver: Driver,
     case: Case,
     streams: Vec<CUstream>,
-    mix: Vec<(CUfunction, usize)>,
+    mix: Vec<(CUfunction, u32, usize)>, // function, blocks, how many in a row
     graph: Option<CUgraphExec>,
     turn_us: f64,
 }
@@ -42,13 +43,13 @@ pub fn run(case: usize) -> ExitCode {
 fn serve(case: Case) -> Result<(), ClientError> {
     let program = Program::open(case)?;
     let mut stdout = std::io::stdout().lock();
-    let mut say = |word: &str| {
-        let _ = writeln!(stdout, "{word}").and_then(|()| stdout.flush());
+    let mut say = |prices_ns: Vec<String>| {
+        let _ = writeln!(stdout, "{}", prices_ns.join(" ")).and_then(|()| stdout.flush());
     };
-    say("ready");
+    say(program.prices());
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         program.window()?;
-        say("done");
+        say(program.prices());
     }
     Ok(())
 }
@@ -58,8 +59,9 @@ impl Program {
         let names: Vec<&str> = case.mix.iter().map(|(name, _)| *name).collect();
         let driver = Driver::open(&names)?;
         let rows = case.mix.iter().enumerate();
+        let blocks = |name: &str| KERNELS.iter().find(|k| k.name == name).map_or(1, |k| k.blocks);
         let mix: Result<Vec<_>, ClientError> =
-            rows.map(|(n, (name, count))| Ok((driver.function(name, n)?, *count))).collect();
+            rows.map(|(n, (name, count))| Ok((driver.function(name, n)?, blocks(name), *count))).collect();
         let streams: Result<Vec<_>, _> = (0..case.streams).map(|_| driver.stream()).collect();
         let time = |name: &str| KERNELS.iter().find(|k| k.name == name).map_or(0.0, |k| k.time_us);
         let turn_us = case.mix.iter().map(|(name, count)| time(name) * *count as f64).sum();
@@ -101,10 +103,15 @@ impl Program {
     }
 
     fn launch_all(&self, stream: CUstream) -> Result<(), ClientError> {
-        for (function, count) in &self.mix {
-            (0..*count).try_for_each(|_| self.driver.launch_into(stream, *function))?;
+        for (function, blocks, count) in &self.mix {
+            (0..*count).try_for_each(|_| self.driver.launch_into(stream, *function, *blocks))?;
         }
         Ok(())
+    }
+
+    /// What each kernel of the mix is charged.
+    fn prices(&self) -> Vec<String> {
+        self.mix.iter().map(|(function, blocks, _)| price_ns(*function, *blocks).to_string()).collect()
     }
 }
 

@@ -37,9 +37,13 @@ impl Meter {
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
-    /// for it, less the part of it that other stretches cover. Slices that stretch one stream stretch all of them.
-    pub fn estimate(&mut self, from: f64, to: f64, charged: f64) -> f64 {
+    /// for it. Prices that were `learnt` know how much of a launch other streams cover; of others that part is left out
+    /// here. Slices that stretch one stream stretch all of them.
+    pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: bool) -> f64 {
         let new = self.cover(from, to);
+        if learnt {
+            return charged.min(to - from);
+        }
         if to > from { (charged * new / (to - from)).min(new) } else { 0.0 }
     }
 }
@@ -71,10 +75,18 @@ mod tests {
     }
 
     #[test]
+    fn learnt_prices_know_what_other_streams_cover() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.estimate(0.0, 200.0, 90.0, true), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, 90.0, true), 90.0);
+        assert_eq!(meter.estimate(0.0, 30.0, 90.0, true), 30.0);
+    }
+
+    #[test]
     fn a_stretch_beside_a_neighbour_is_charged_its_estimate_less_what_other_streams_cover() {
         let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 90.0), 90.0);
-        assert_eq!(meter.estimate(100.0, 300.0, 90.0), 45.0);
-        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0), 30.0, "never more than went by");
+        assert_eq!(meter.estimate(0.0, 200.0, 90.0, false), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, 90.0, false), 45.0);
+        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0, false), 30.0, "never more than went by");
     }
 }

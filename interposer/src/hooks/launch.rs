@@ -29,6 +29,11 @@ pub fn shape(function: CUfunction, grid: [c_uint; 3], block: [c_uint; 3], shared
     Signature::of_kernel(function.addr() as u64, grid, block, shared)
 }
 
+/// What one launch of a kernel is charged now, if one like it was ever charged.
+pub fn launch_price(function: CUfunction, blocks: c_uint, threads: c_uint, shared: c_uint) -> Option<u64> {
+    Client::get()?.book.price(&shape(function, [blocks, 1, 1], [threads, 1, 1], shared))
+}
+
 /// What a launch of CUDA 2 costs by: its block shape was set on the function before.
 pub fn old_shape(function: CUfunction, width: c_int, height: c_int) -> Signature {
     let positive = |n: c_int| c_uint::try_from(n).unwrap_or(0);

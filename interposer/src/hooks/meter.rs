@@ -131,6 +131,10 @@ impl Driver for Hands<'_> {
         self.current.gpu.neighbours()
     }
 
+    fn launched(&mut self) -> u64 {
+        self.current.gpu.launched()
+    }
+
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {
         self.thread.take_launches(stream, charged, parts);
     }

@@ -32,6 +32,7 @@ pub use capture::forget_all as forget_captures;
 pub use context_memory::ContextMemory;
 pub use graph::GraphPrices;
 pub use graph_memory::GraphMemory;
+pub use launch::launch_price;
 pub use meter::{ANYTHING, Hands};
 pub use nvml_processes::Utilization;
 pub use pool::{Pools, piece_freed};

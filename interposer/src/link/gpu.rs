@@ -200,6 +200,13 @@ impl Gpu {
         self.lanes.load(Ordering::Relaxed)
     }
 
+    /// Launches of this process so far, by all its threads.
+    pub fn launched(&self) -> u64 {
+        let calls = self.slot().lanes.iter().flat_map(|lane| &lane.calls);
+        // Relaxed: sums that only grow.
+        calls.map(|calls| calls.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+
     /// Tells the manager, once for each grant, that a launch went out under it.
     pub fn acknowledge(&self, generation: u32) {
         if self.acked.swap(generation, Ordering::Relaxed) == generation {

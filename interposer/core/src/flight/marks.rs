@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use weir_protocol::units::Nanos;
 
-use super::{BOOKS, Driver, Place};
+use super::{BOOKS, Driver};
 use crate::meter::Meter;
 use crate::price::Parts;
 
@@ -31,8 +31,27 @@ struct Mark {
     event: u64,
     book: usize,
     value: u64,
+    launched: u64,
     stretch: Option<Stretch>,
     quiet: Option<u64>, // of the neighbours, when it was last seen not to be reached
+}
+
+/// An event that is to become a mark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blank {
+    pub event: u64,
+    life: u32, // of the marks from which it came
+}
+
+/// A mark that the driver has taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub blank: Blank,
+    /// On the processor's clock, when the call began and when it was over.
+    pub from: Nanos,
+    pub by: Nanos,
+    /// Launches of the process until then.
+    pub launched: u64,
 }
 
 /// The launches between a mark and the one before it, on one stream.
@@ -66,6 +85,7 @@ pub(super) struct Marks {
     chains: [Option<Chain>; BOOKS],
     anchor: Option<(u64, f64)>, // an event that was reached, and when
     meter: Meter,
+    life: u32, // contexts so far
 }
 
 /// How far a look at the marks has come.
@@ -86,6 +106,8 @@ impl Look {
 pub(super) struct Reached {
     pub book: usize,
     pub value: u64,
+    /// Launches of the process until it was put.
+    pub launched: u64,
     /// What was charged for the stretch that it ends, and what the stretch took.
     pub stretch: Option<(f64, f64)>,
     pub measured: bool,
@@ -100,6 +122,7 @@ impl Default for Marks {
             chains: [None; BOOKS],
             anchor: None,
             meter: Meter::default(),
+            life: 0,
         }
     }
 }
@@ -113,6 +136,11 @@ impl Marks {
         self.spare_parts.extend(std::iter::repeat_with(Parts::with_room).take(count));
     }
 
+    /// Forgets everything: the context is gone.
+    pub fn reset(&mut self) {
+        *self = Self { life: self.life.wrapping_add(1), ..Self::default() };
+    }
+
     /// Events at hand.
     pub fn spare(&self) -> usize {
         self.spare.len()
@@ -123,24 +151,32 @@ impl Marks {
         self.chains[book].map(|chain| chain.recorded_by)
     }
 
-    /// Puts a mark at `place`, behind what `stream` has been given, `value` in all; says whether it did. A mark that
-    /// could not be put leaves everything as it was.
+    /// An event for a mark, if one is at hand. What the driver does with it is done without the marks' lock: where a
+    /// queue is full, a record waits.
+    pub fn take(&mut self) -> Option<Blank> {
+        let room = self.under_way.len() < MARKS;
+        self.spare.pop_if(|_| room).map(|event| Blank { event, life: self.life })
+    }
+
+    /// Gives an event back that was not recorded.
+    pub fn give_back(&mut self, blank: &Blank) {
+        if blank.life == self.life {
+            self.spare.push(blank.event);
+        }
+    }
+
+    /// Takes in a mark that was recorded in the book's stream behind what that had been given, `value` in all.
     pub fn put(
         &mut self,
-        (book, stream, place): (usize, u64, Place),
+        (book, stream): (usize, u64),
         value: u64,
+        record: &Record,
         driver: &mut impl Driver,
-    ) -> bool {
-        if self.under_way.len() >= MARKS {
-            return false;
+    ) {
+        let Record { blank: Blank { event, life }, from: recorded_from, by: recorded_by, launched } = *record;
+        if life != self.life {
+            return; // its context is gone, and the event with it
         }
-        let Some(event) = self.spare.pop() else { return false };
-        let recorded_from = driver.now();
-        if !driver.record(event, place) {
-            self.spare.push(event);
-            return false;
-        }
-        let recorded_by = driver.now();
         let before = self.chains[book].filter(|chain| chain.stream == stream);
         let never_idle = self.under_way.iter().rfind(|mark| mark.book == book).map(|mark| mark.event);
         let never_idle = never_idle.is_some_and(|last| !driver.reached(last));
@@ -176,8 +212,7 @@ impl Marks {
             quiet: before.and_then(|chain| chain.quiet),
         });
         let quiet = driver.neighbours();
-        self.under_way.push_back(Mark { event, book, value, stretch, quiet });
-        true
+        self.under_way.push_back(Mark { event, book, value, launched, stretch, quiet });
     }
 
     /// Work stands still: nothing is learnt from what is under way now.
@@ -220,7 +255,7 @@ impl Marks {
     }
 
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
-        let Mark { event, book, value, stretch, quiet } = mark;
+        let Mark { event, book, value, launched, stretch, quiet } = mark;
         let time = self.time_of(event, driver);
         let (mut took, mut measured) = (None, false);
         if let Some(chain) = &mut self.chains[book] {
@@ -234,7 +269,7 @@ impl Marks {
         if let Some(stretch) = stretch {
             self.spare_parts.push(stretch.parts);
         }
-        Reached { book, value, stretch: took, measured }
+        Reached { book, value, launched, stretch: took, measured }
     }
 
     /// When an event was reached, on the GPU's clock; gives the event back to the pool, or keeps it as the anchor.
@@ -261,16 +296,18 @@ impl Stretch {
         let most = (to - from - self.late.0).max(0.0);
         if !measured {
             self.parts.bound(most, self.slack > 0.0);
-            return meter.estimate(to - most, to, self.charged);
+            self.parts.owe();
+            return meter.estimate(to - most, to, self.charged, self.parts.are_learnt());
         }
         let doubt = self.slack + self.late.1 - self.late.0;
         let busy = self.charged.clamp((most - doubt).max(0.0), most);
         let took = meter.cover(to - busy, to);
-        // Nothing is learnt from a stretch that another stream's overlapped, or in which the host may have paused.
-        let tight = doubt < most.max(PROMPT_NS);
-        if took >= 0.99 * busy && tight && !self.parts.is_empty() {
-            self.parts.learn((to - from - self.late.1).max(0.0), doubt);
+        let mut owed = 0.0;
+        // Nothing is learnt from a stretch in which the host may have paused.
+        if doubt < most.max(PROMPT_NS) {
+            let least = (to - from - self.late.1).max(0.0);
+            owed = self.parts.learn((least - (busy - took)).max(0.0), doubt);
         }
-        took
+        took + owed
     }
 }

@@ -7,12 +7,12 @@
 
 mod marks;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_protocol::pages::ProcessSlot;
 use weir_protocol::units::Nanos;
 
-use self::marks::{Look, Marks};
+use self::marks::{Look, Marks, Record};
 use crate::lock::Lock;
 use crate::price::Parts;
 
@@ -21,6 +21,13 @@ const BOOKS: usize = 64;
 
 /// Places in which a stream's book is looked for.
 const PROBES: usize = 8;
+
+/// So many launches may be queued in a stream that gets a mark from elsewhere: drivers take about 1,024 before the next
+/// one waits.
+const FULL: u64 = 512;
+
+/// No launch takes the GPU less than this, in nanoseconds.
+const SHORTEST_NS: u64 = 1_000;
 
 /// The book is nobody's. No stream has this key: it would be an address beyond user space.
 const FREE: u64 = u64::MAX;
@@ -38,6 +45,8 @@ pub trait Driver {
     /// What the neighbours on the GPU have been up to: the same number twice means that none of them had work there in
     /// between. `None`: one has work there now, or nobody can tell.
     fn neighbours(&mut self) -> Option<u64>;
+    /// Launches of the process so far.
+    fn launched(&mut self) -> u64;
     /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
 }
@@ -81,6 +90,25 @@ struct StreamBook {
     submitted: AtomicU64,
     marked: AtomicU64,
     completed: AtomicU64,
+    launched: AtomicU64, // by the process, when the last mark that was reached was put, or before the first launch here
+    recording: AtomicBool, // a mark is being put there
+}
+
+/// A mark is being put into a book's stream, until this is dropped.
+struct Recording<'a>(&'a AtomicBool);
+
+impl StreamBook {
+    /// The one who puts a mark there now; `None`: somebody else does.
+    fn record(&self) -> Option<Recording<'_>> {
+        // Acquire, Release: a stream's marks come in the order in which they were recorded.
+        (!self.recording.swap(true, Ordering::Acquire)).then(|| Recording(&self.recording))
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// The work of one process on one GPU, in one context.
@@ -98,6 +126,8 @@ impl Default for Flight {
             submitted: AtomicU64::new(0),
             marked: AtomicU64::new(0),
             completed: AtomicU64::new(0),
+            launched: AtomicU64::new(0),
+            recording: AtomicBool::new(false),
         };
         Self { books: std::array::from_fn(|_| closed()), marks: Lock::default() }
     }
@@ -111,15 +141,20 @@ impl Flight {
 
     /// Forgets all events and all work: their context is gone.
     pub fn reset(&self, slot: &ProcessSlot) {
-        let mut marks = self.marks.lock();
-        *marks = Marks::default();
+        self.marks.lock().reset();
         (0..BOOKS)
             .for_each(|book| self.complete(book, self.books[book].submitted.load(Ordering::Relaxed), slot));
     }
 
-    /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now.
-    pub fn opens(&self, stream: u64, place: Place) {
-        let book = &self.books[self.claim(stream)];
+    /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now. The
+    /// process has `launched` so much before.
+    pub fn opens(&self, stream: u64, place: Place, launched: impl FnOnce() -> u64) {
+        let known =
+            self.find(stream).filter(|index| self.books[*index].stream.load(Ordering::Relaxed) == stream);
+        let book = &self.books[known.unwrap_or_else(|| self.claim(stream))];
+        if known.is_none() {
+            book.launched.store(launched(), Ordering::Relaxed);
+        }
         book.place.store(place.0, Ordering::Relaxed);
     }
 
@@ -154,33 +189,55 @@ impl Flight {
         if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
             return false;
         }
-        let Some(mut marks) = self.marks.try_lock() else { return false };
-        let young = marks.recorded_at(index).is_some_and(|at| driver.now().since(at) < due.time);
-        if young || marks.spare() <= due.spare {
-            return false;
-        }
-        let put = marks.put((index, stream, Place::HERE), value, driver);
-        if put {
-            book.marked.store(value, Ordering::Relaxed);
-        }
-        put
+        let worth = |marks: &Marks, driver: &mut _| {
+            let at = marks.recorded_at(index);
+            marks.spare() > due.spare && at.is_none_or(|at| Driver::now(driver).since(at) >= due.time)
+        };
+        self.put((index, stream, Place::HERE), value, worth, driver)
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
-    /// that must be seen to complete.
+    /// that must be seen to complete. Never into a stream whose queue may be full: the record would wait, and who knows
+    /// for whom.
     pub fn mark_all(&self, driver: &mut impl Driver) {
-        let Some(mut marks) = self.marks.try_lock() else { return };
+        let launched = driver.launched();
         for (index, book) in self.books.iter().enumerate() {
             let value = book.submitted.load(Ordering::Relaxed);
-            let seen = book.marked.load(Ordering::Relaxed).max(book.completed.load(Ordering::Relaxed));
+            let completed = book.completed.load(Ordering::Relaxed);
+            let seen = book.marked.load(Ordering::Relaxed).max(completed);
             let place = Place(book.place.load(Ordering::Relaxed));
-            if value <= seen || place == Place::NOWHERE {
-                continue;
-            }
-            if marks.put((index, book.stream.load(Ordering::Relaxed), place), value, driver) {
-                book.marked.store(value, Ordering::Relaxed);
+            let queued = launched.wrapping_sub(book.launched.load(Ordering::Relaxed));
+            let queued = queued.min(value.saturating_sub(completed) / SHORTEST_NS);
+            if value > seen && place != Place::NOWHERE && queued < FULL {
+                self.put((index, book.stream.load(Ordering::Relaxed), place), value, |_, _| true, driver);
             }
         }
+    }
+
+    /// Puts a mark if it is `worth` it. Nothing is held while the driver records it but the book's own flag.
+    fn put<D: Driver>(
+        &self,
+        (index, stream, place): (usize, u64, Place),
+        value: u64,
+        worth: impl FnOnce(&Marks, &mut D) -> bool,
+        driver: &mut D,
+    ) -> bool {
+        let book = &self.books[index];
+        let Some(_recording) = book.record() else { return false };
+        let blank =
+            self.marks.try_lock().filter(|marks| worth(marks, driver)).and_then(|mut marks| marks.take());
+        blank.is_some_and(|blank| {
+            let (from, done, by) = (driver.now(), driver.record(blank.event, place), driver.now());
+            let mut marks = self.marks.lock();
+            if !done {
+                marks.give_back(&blank);
+                return false;
+            }
+            let record = Record { blank, from, by, launched: driver.launched() };
+            marks.put((index, stream), value, &record, driver);
+            book.marked.store(value, Ordering::Relaxed);
+            true
+        })
     }
 
     /// The launch behind a mark on an idle stream goes out now.
@@ -201,9 +258,15 @@ impl Flight {
     /// The application is about to destroy `stream`: nothing of ours may go there any more. Its work is no longer
     /// waited for.
     pub fn stream_gone(&self, stream: u64, slot: &ProcessSlot) {
-        let mut marks = self.marks.lock(); // nobody is putting a mark there now, and nobody will
         let Some(index) = self.find(stream) else { return };
         let book = &self.books[index];
+        let _recording = loop {
+            match book.record() {
+                Some(turn) => break turn, // nobody is putting a mark there now, and nobody will
+                None => std::thread::yield_now(),
+            }
+        };
+        let mut marks = self.marks.lock();
         if book.stream.load(Ordering::Relaxed) == stream {
             book.place.store(Place::NOWHERE.0, Ordering::Relaxed);
             marks.forget(index);
@@ -219,6 +282,7 @@ impl Flight {
         let mut look = Look::begin(driver);
         while let Some(reached) = marks.next_reached(&mut look, driver) {
             self.complete(reached.book, reached.value, slot);
+            self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.stretch, reached.measured);
         }
         settled

@@ -29,6 +29,7 @@ struct Gpu {
     refuses: bool,
     neighbour: Option<u64>,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
+    launches: u64,
 }
 
 impl Driver for Gpu {
@@ -52,6 +53,10 @@ impl Driver for Gpu {
 
     fn now(&mut self) -> Nanos {
         Nanos(self.now)
+    }
+
+    fn launched(&mut self) -> u64 {
+        self.launches
     }
 
     fn neighbours(&mut self) -> Option<u64> {
@@ -78,8 +83,8 @@ fn process() -> Process {
     let gpu = Gpu { now: 1, neighbour: Some(0), ..Gpu::default() };
     let process = Process { flight: Flight::default(), slot, gpu, charged: 0 };
     process.flight.add_events(1..=8);
-    process.flight.opens(STREAM, Place(STREAM));
-    process.flight.opens(OTHER, Place(OTHER));
+    process.flight.opens(STREAM, Place(STREAM), || 0);
+    process.flight.opens(OTHER, Place(OTHER), || 0);
     process
 }
 
@@ -205,6 +210,21 @@ fn without_spare_events_work_goes_unmarked_and_a_failed_record_gives_its_event_b
 }
 
 #[test]
+fn a_stream_whose_queue_may_be_full_gets_no_mark_from_elsewhere() {
+    let mut process = process();
+    process.gpu.ends.insert(STREAM, 2_000_000);
+    process.submit(STREAM, 2_000_000);
+    process.gpu.launches = FULL;
+    process.flight.mark_all(&mut process.gpu);
+    assert!(process.gpu.events.is_empty());
+    assert!(process.mark(STREAM), "right behind a launch there, which would have waited just as well");
+    process.wait(2_000_000);
+    process.submit(STREAM, 2_000_000);
+    process.flight.mark_all(&mut process.gpu);
+    assert_eq!(process.gpu.events.len(), 2, "the mark that was reached says that the queue is short");
+}
+
+#[test]
 fn nothing_is_put_into_a_stream_that_is_gone() {
     let mut process = process();
     process.submit(STREAM, 100);
@@ -220,7 +240,7 @@ fn streams_whose_handles_are_alike_have_books_of_their_own() {
     let mut process = process();
     let alike: Vec<u64> = (0..PROBES as u64).map(|n| STREAM + n * 0x11_0000).collect();
     for stream in &alike {
-        process.flight.opens(*stream, Place(*stream));
+        process.flight.opens(*stream, Place(*stream), || 0);
         process.submit(*stream, 100);
     }
     let before = process.flight.snapshot(Some(alike[1]));

@@ -67,6 +67,11 @@ impl Book {
         pages.keep(signature, price, told)
     }
 
+    /// What a launch costs now, if one like it was ever priced.
+    pub fn price(&self, signature: &Signature) -> Option<u64> {
+        self.pages.lock().estimates.get(signature).map(|estimate| estimate.price().unsigned_abs())
+    }
+
     /// The operator's price, or a guess from the grid; and which of the two.
     fn first_price(&self, name: Option<&str>, blocks: u64) -> (u64, bool) {
         let row = name.and_then(|name| price::find(&self.rows, name));

@@ -43,6 +43,8 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
+    owed: AtomicU32,           // launches charged by guess that no stretch could measure
+    guess_ns: AtomicU64,       // and by how much each
     bounds: AtomicPtr<Bounds>, // most signatures never need them
 }
 
@@ -65,6 +67,8 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
+            owed: AtomicU32::new(0),
+            guess_ns: AtomicU64::new(price_ns),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -74,6 +78,8 @@ impl Estimate {
         let new = if told { Self::told(price_ns) } else { Self::guess(price_ns) };
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
+        self.owed.store(0, Ordering::Relaxed);
+        self.guess_ns.store(price_ns, Ordering::Relaxed);
         self.bounds.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.set(price_ns as f64, f64::from_bits(new.variance.into_inner()));
     }
@@ -144,13 +150,23 @@ impl Estimate {
         unsafe { self.bounds.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Takes in what a measurement said about it.
-    pub(super) fn correct(&self, mean: f64, variance: f64) {
-        let mean = if mean.is_finite() { mean.max(1.0) } else { return };
+    /// So many launches were charged by guess and not measured.
+    pub(super) fn owe(&self, count: u32) {
+        if self.measured.load(Ordering::Relaxed) == 0 && self.bounds().is_none() {
+            self.owed.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes in what a measurement said about it. The first one also says what is to be charged for the launches that
+    /// were charged by guess.
+    pub(super) fn correct(&self, mean: f64, variance: f64) -> f64 {
+        let mean = if mean.is_finite() { mean.max(1.0) } else { return 0.0 };
+        let owed = f64::from(self.owed.swap(0, Ordering::Relaxed));
         let drift = DRIFT * mean;
         // Saturating in effect: after 2^32 measurements it is measured anew for three launches.
         self.measured.fetch_add(1, Ordering::Relaxed);
         self.set(mean, variance.max(0.0) + drift * drift);
+        owed * (mean - self.guess_ns.load(Ordering::Relaxed) as f64)
     }
 
     fn set(&self, mean: f64, variance: f64) {

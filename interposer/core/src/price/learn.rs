@@ -6,7 +6,7 @@
 //! little is known of it and how often it occurs. Prices that always occur in the same mix are not told apart by this,
 //! and need not be: their sum is right.
 
-use super::Estimate;
+use super::{Estimate, Known};
 
 /// Signatures told apart in one stretch. A stretch with more teaches nothing.
 pub const PARTS: usize = 128;
@@ -59,19 +59,31 @@ impl Parts {
         }
     }
 
-    /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`.
-    pub fn learn(&self, measured_ns: f64, slack_ns: f64) {
+    /// Whether something is known of every launch, and of any.
+    pub fn are_learnt(&self) -> bool {
+        !self.is_empty() && self.0.iter().all(|(estimate, _)| estimate.known() == Known::Mean)
+    }
+
+    /// The launches could not be measured: those of which nothing is known stay charged by guess until it is.
+    pub fn owe(&self) {
+        self.0.iter().for_each(|(estimate, count)| estimate.owe(*count));
+    }
+
+    /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`. Returns what is to be charged
+    /// for earlier launches that were charged by guess.
+    pub fn learn(&self, measured_ns: f64, slack_ns: f64) -> f64 {
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
         let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
         let of_parts = self.0.iter().map(|(estimate, n)| f64::from(*n) * f64::from(*n) * estimate.variance());
         let spread = of_parts.sum::<f64>() + noise * noise;
         let error = measured_ns - self.sum();
-        for (estimate, count) in &self.0 {
+        let correct = |(estimate, count): &(&Estimate, u32)| {
             let variance = estimate.variance();
             let gain = f64::from(*count) * variance / spread;
             let left = variance * (1.0 - gain * f64::from(*count));
-            estimate.correct(estimate.mean() + gain * error, left);
-        }
+            estimate.correct(estimate.mean() + gain * error, left)
+        };
+        self.0.iter().map(correct).sum()
     }
 }
 
@@ -144,9 +156,21 @@ mod tests {
     #[test]
     fn a_kernel_that_becomes_dearer_is_followed_however_long_it_was_steady() {
         let estimate = guess();
-        (0..10_000).for_each(|_| stretch(&[(estimate, 1)]).learn(100_000.0, 0.0));
-        (0..60).for_each(|_| stretch(&[(estimate, 1)]).learn(300_000.0, 0.0));
+        let teach =
+            |ns: f64, times: usize| (0..times).map(|_| stretch(&[(estimate, 1)]).learn(ns, 0.0)).sum::<f64>();
+        teach(100_000.0, 10_000);
+        teach(300_000.0, 60);
         assert!((estimate.mean() / 300_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
+    }
+
+    #[test]
+    fn launches_that_were_charged_by_guess_are_made_good_once_the_price_is_known() {
+        let estimate = guess();
+        stretch(&[(estimate, 30)]).owe();
+        let owed: f64 = (0..5).map(|_| stretch(&[(estimate, 1)]).learn(100_000.0, 0.0)).sum();
+        assert!((owed / (30.0 * 95_000.0) - 1.0).abs() < 0.01, "{owed}");
+        stretch(&[(estimate, 30)]).owe();
+        assert_eq!(stretch(&[(estimate, 1)]).learn(100_000.0, 0.0), 0.0, "these were not");
     }
 
     #[test]
