@@ -42,6 +42,8 @@ driver_calls! {
     fn device_uuid = cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
     /// A device's identity, before CUDA 11.4.
     fn device_uuid_v1 = cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice);
+    /// One of a device's attributes.
+    fn device_attribute = cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice);
     /// Whether a device's primary context exists.
     fn primary_state = cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int);
     /// A new event in the current context.

@@ -14,6 +14,7 @@ pub mod gate;
 pub mod ledger;
 pub mod lock;
 pub mod meter;
+pub mod overlap;
 pub mod pool;
 pub mod price;
 pub mod purse;

@@ -13,7 +13,12 @@ const INTERVALS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Meter {
     busy: VecDeque<(f64, f64)>, // disjoint, ascending
+    occupied: (f64, f64),       // time covered, and weighted, since they were last taken
+    recent: (f64, f64),         // the same, fading
 }
+
+/// The weight of a process is that of its last so many nanoseconds on the GPU.
+const RECENT: f64 = 10e6;
 
 impl Meter {
     /// A stretch kept its stream busy from `from` to `to`. Returns how much of that no other stretch has covered.
@@ -34,6 +39,22 @@ impl Meter {
             self.busy.pop_front();
         }
         new.max(0.0)
+    }
+
+    /// A stretch of launches of this `weight` kept its stream busy for `busy` ns, of which no other stretch had covered
+    /// `covered`. Returns the weight of all streams together; launches of which nothing is known weigh as the others.
+    pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<f64>) -> f64 {
+        let known = if self.recent.0 > 0.0 { self.recent.1 / self.recent.0 } else { 1.0 };
+        let weighted = busy * weight.unwrap_or(known);
+        let fade = RECENT / (RECENT + covered);
+        self.recent = (self.recent.0 * fade + covered, self.recent.1 * fade + weighted);
+        self.occupied = (self.occupied.0 + covered, self.occupied.1 + weighted);
+        if self.recent.0 > 0.0 { self.recent.1 / self.recent.0 } else { known }
+    }
+
+    /// What was covered and weighed since the last call.
+    pub fn take_occupied(&mut self) -> (f64, f64) {
+        std::mem::take(&mut self.occupied)
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
@@ -72,6 +93,23 @@ mod tests {
             let sum: f64 = turned.map(|(from, to)| meter.cover(*from, *to)).sum();
             assert_eq!(sum, 14.0, "turned by {turn}");
         }
+    }
+
+    #[test]
+    fn streams_that_overlap_weigh_together() {
+        let mut meter = Meter::default();
+        for n in 0..1_000u32 {
+            let from = f64::from(n) * 1e5;
+            for _ in 0..2 {
+                let covered = meter.cover(from, from + 1e5);
+                meter.weigh(covered, 1e5, Some(0.2));
+            }
+        }
+        let together = meter.weigh(0.0, 0.0, None);
+        assert!((together - 0.4).abs() < 1e-6, "{together}");
+        let (busy, weighted) = meter.take_occupied();
+        assert!((busy - 1e8).abs() < 1.0 && (weighted - 4e7).abs() < 1.0);
+        assert_eq!(meter.take_occupied(), (0.0, 0.0));
     }
 
     #[test]

@@ -238,7 +238,11 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
         return false;
     }
     if idle {
-        flight.launches(stream.key(), clock::now());
+        let now = clock::now();
+        flight.launches(stream.key(), now);
+        if current.gpu.overlaps() {
+            current.gpu.look_around(now);
+        }
     }
     current.counters.add(&current.counters.lane().bracketed, u64::from(bracketed));
     bracketed

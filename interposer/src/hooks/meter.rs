@@ -62,9 +62,14 @@ impl<'a> Hands<'a> {
     /// Sees which marks were reached, in all contexts that this process has on the GPU, and settles what they say.
     pub fn look(&mut self) {
         let gpu = self.current.gpu;
+        if gpu.overlaps() {
+            gpu.look_around(clock::now());
+        }
         gpu.for_each_context(|context| {
             let settled = context.flight.harvest(gpu.slot(), self);
             gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
+            let (busy_ns, weighted_ns) = settled.occupied_ns;
+            gpu.activity.occupied(gpu.slot_index(), busy_ns, weighted_ns);
             charge(gpu, settled.correction_ns);
         });
         gpu.end_if_idle();
@@ -129,6 +134,14 @@ impl Driver for Hands<'_> {
 
     fn neighbours(&mut self) -> Option<u64> {
         self.current.gpu.neighbours()
+    }
+
+    fn overlaps(&mut self) -> bool {
+        self.current.gpu.overlaps()
+    }
+
+    fn part(&mut self, weight: f64) -> f64 {
+        self.current.gpu.part(weight)
     }
 
     fn launched(&mut self) -> u64 {

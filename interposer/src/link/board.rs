@@ -8,11 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use weir_core::lock::{Guard, Lock};
+use weir_core::overlap::Presence;
 use weir_core::turn::{self, Seen};
 use weir_protocol::mapping::{Access, MapError, Mapped};
 use weir_protocol::message::Notice;
 use weir_protocol::pages::{ActivityPage, Turn};
 use weir_protocol::transport;
+use weir_protocol::units::Nanos;
 
 use super::Client;
 
@@ -30,12 +32,19 @@ struct Neighbours {
 pub struct Neighbour {
     page: Arc<Mapped<ActivityPage>>,
     seen: Seen,
+    presence: Presence,
 }
 
 impl Neighbour {
     /// Its page, to be kept beyond a change of the board.
     pub fn page(&self) -> Arc<Mapped<ActivityPage>> {
         self.page.clone()
+    }
+
+    /// Its part of the time since `before`.
+    pub fn look(&mut self, before: Nanos, now: Nanos) -> Presence {
+        self.presence.look(self.page.occupancy(None), before, now);
+        self.presence
     }
 }
 
@@ -89,7 +98,7 @@ impl Board {
     pub fn replace(&self, notice: &Notice, pages: &[OwnedFd]) {
         let open = |page| {
             let page = Arc::new(Mapped::open(page, Access::ReadOnly)?);
-            Ok::<_, MapError>(Neighbour { page, seen: Seen::default() })
+            Ok::<_, MapError>(Neighbour { page, seen: Seen::default(), presence: Presence::default() })
         };
         let pages: Result<Vec<_>, _> = pages.iter().map(open).collect();
         let complete = notice.complete && pages.is_ok();

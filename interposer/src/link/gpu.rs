@@ -15,6 +15,7 @@ use weir_protocol::pages::{
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::board::Board;
+use super::overlap::Overlap;
 use super::run::Run;
 use super::turns::Progress;
 use crate::driver;
@@ -44,6 +45,8 @@ pub struct Gpu {
     busy: AtomicBool,
     /// Whether launches that follow others go on without a look at the board: for the launch path.
     flows: AtomicBool,
+    /// Whether tenants' kernels run at once.
+    pub overlap: Overlap,
     /// How far the tenant's work has come.
     pub progress: Progress,
     /// The neighbours.
@@ -103,6 +106,7 @@ impl Gpu {
             activity,
             busy: AtomicBool::new(false),
             flows: AtomicBool::new(false),
+            overlap: Overlap::default(),
             progress: Progress::default(),
             board: Board::default(),
             runs: Default::default(),
@@ -281,6 +285,7 @@ impl Gpu {
         if let Some(known) = contexts.iter().find(|context| context.handle == handle) {
             return known;
         }
+        self.ask_mode();
         // Leaked on purpose: threads keep it at hand. A program makes a handful of contexts in its life.
         let context: &'static Context = Box::leak(Box::new(Context::with_events(handle)));
         contexts.push(context);

@@ -4,6 +4,7 @@ mod attach;
 mod board;
 mod client;
 mod gpu;
+mod overlap;
 mod run;
 mod turns;
 

@@ -30,9 +30,12 @@ pub enum Held {
 }
 
 impl Gpu {
-    /// Whether a launch that has been waiting since `arrived` may go. Without neighbours, or while they are not known,
-    /// always.
+    /// Whether a launch that has been waiting since `arrived` may go. Without neighbours, while they are not known, or
+    /// where their work and ours run at once: always.
     pub fn ask_turn(&self, arrived: Nanos, now: Nanos) -> Held {
+        if self.overlaps() {
+            return Held::No;
+        }
         let own = &self.activity.turn;
         let held_before = own.look().0 == Stand::Holds;
         let held = self.board.with(self.grant.board(), |neighbours| {
@@ -65,7 +68,9 @@ impl Gpu {
     /// Whether launches go without asking: the tenant holds the turn, or has nobody to take turns with.
     pub fn has_turn(&self) -> bool {
         let own = &self.activity.turn;
-        (own.look().0 == Stand::Holds && own.left() > 0) || self.board.is_empty(self.grant.board())
+        (own.look().0 == Stand::Holds && own.left() > 0)
+            || self.overlaps()
+            || self.board.is_empty(self.grant.board())
     }
 
     /// Tokens that may be drawn at once in what is left of the turn.

@@ -94,7 +94,10 @@ macro_rules! enumerations {
 
 enumerations! {
     /// What to ask of a device.
-    CUdevice_attribute {}
+    CUdevice_attribute {
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+        CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133,
+    }
     /// What to ask of a pair of devices.
     CUdevice_P2PAttribute {
         CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,

@@ -238,6 +238,11 @@ impl Marks {
         self.chains[book] = None;
     }
 
+    /// For how long the GPU was at the process's work since the last call, and the same with the work's weight, ns.
+    pub fn take_occupied(&mut self) -> (f64, f64) {
+        self.meter.take_occupied()
+    }
+
     /// Takes the next mark that was reached, oldest first. One slow stream does not hide the others: each is asked until
     /// its first mark that was not reached.
     pub fn next_reached(&mut self, look: &mut Look, driver: &mut impl Driver) -> Option<Reached> {
@@ -263,7 +268,7 @@ impl Marks {
             (chain.reached_at, chain.quiet) = (time, quiet);
             if let (Some(stretch), Some(from), Some(to)) = (&stretch, before, time) {
                 measured = since.is_some() && since == driver.neighbours();
-                took = Some((stretch.charged, stretch.settle(from, to, measured, &mut self.meter)));
+                took = Some((stretch.charged, stretch.settle(from, to, measured, &mut self.meter, driver)));
             }
         }
         if let Some(stretch) = stretch {
@@ -292,9 +297,10 @@ impl Marks {
 
 impl Stretch {
     /// What the stretch took of the GPU; teaches the prices of its launches if it was measured.
-    fn settle(&self, from: f64, to: f64, measured: bool, meter: &mut Meter) -> f64 {
+    fn settle(&self, from: f64, to: f64, measured: bool, meter: &mut Meter, driver: &mut impl Driver) -> f64 {
         let most = (to - from - self.late.0).max(0.0);
-        if !measured {
+        let overlaps = !measured && driver.overlaps();
+        if !measured && !overlaps {
             self.parts.bound(most, self.slack > 0.0);
             self.parts.owe();
             return meter.estimate(to - most, to, self.charged, self.parts.are_learnt());
@@ -302,6 +308,13 @@ impl Stretch {
         let doubt = self.slack + self.late.1 - self.late.0;
         let busy = self.charged.clamp((most - doubt).max(0.0), most);
         let took = meter.cover(to - busy, to);
+        let weight = meter.weigh(took, busy, self.parts.weight());
+        if overlaps {
+            // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
+            let part = driver.part(weight);
+            self.parts.bound(most * part, self.slack > 0.0);
+            return took * part;
+        }
         let mut owed = 0.0;
         // Nothing is learnt from a stretch in which the host may have paused.
         if doubt < most.max(PROMPT_NS) {

@@ -45,6 +45,10 @@ pub trait Driver {
     /// What the neighbours on the GPU have been up to: the same number twice means that none of them had work there in
     /// between. `None`: one has work there now, or nobody can tell.
     fn neighbours(&mut self) -> Option<u64>;
+    /// Whether tenants' kernels run at once (MPS) and not in turns.
+    fn overlaps(&mut self) -> bool;
+    /// If they do: the part of the time since the last look that belongs to this process, whose kernels have this weight.
+    fn part(&mut self, weight: f64) -> f64;
     /// Launches of the process so far.
     fn launched(&mut self) -> u64;
     /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
@@ -69,6 +73,8 @@ pub struct Settled {
     pub correction_ns: i64,
     /// Part of the work that was measured: what it took.
     pub measured_ns: u64,
+    /// Time in which the GPU was at this work, and the same with the work's weight.
+    pub occupied_ns: (u64, u64),
 }
 
 /// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.
@@ -276,6 +282,11 @@ impl Flight {
     }
 
     /// Looks which marks were reached, counts the work before them as done, and says what it came to.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times; a float beyond the range saturates"
+    )]
     pub fn harvest(&self, slot: &ProcessSlot, driver: &mut impl Driver) -> Settled {
         let mut settled = Settled::default();
         let Some(mut marks) = self.marks.try_lock() else { return settled };
@@ -285,6 +296,8 @@ impl Flight {
             self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.stretch, reached.measured);
         }
+        let (busy, weighted) = marks.take_occupied();
+        settled.occupied_ns = (busy as u64, weighted as u64);
         settled
     }
 

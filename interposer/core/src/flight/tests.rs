@@ -30,6 +30,8 @@ struct Gpu {
     neighbour: Option<u64>,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
     launches: u64,
+    part: Option<f64>, // beside others under MPS
+    weight: f64,       // that was asked for last
 }
 
 impl Driver for Gpu {
@@ -53,6 +55,15 @@ impl Driver for Gpu {
 
     fn now(&mut self) -> Nanos {
         Nanos(self.now)
+    }
+
+    fn overlaps(&mut self) -> bool {
+        self.part.is_some()
+    }
+
+    fn part(&mut self, weight: f64) -> f64 {
+        self.weight = weight;
+        self.part.unwrap_or(1.0)
     }
 
     fn launched(&mut self) -> u64 {
@@ -353,6 +364,28 @@ fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
     assert!((alone / 30_000.0 - 1.0).abs() < 0.02 && beside == alone, "{alone}, {beside}");
     let per_launch = (process.charged - charged) as f64 / 200.0;
     assert!((per_launch / 30_000.0 - 1.0).abs() < 0.02, "{per_launch}");
+}
+
+#[test]
+fn work_that_overlaps_a_neighbours_is_charged_its_part_of_the_time_and_teaches_nothing() {
+    let mut process = process();
+    let kernel = guess(100_000);
+    kernel.weigh(300);
+    process.mark(STREAM);
+    for part in [None, Some(0.25)] {
+        process.gpu.neighbour = part.is_none().then_some(0);
+        process.gpu.part = part;
+        let charged = process.charged;
+        for _ in 0..20 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, 100_000));
+            process.mark(STREAM);
+            process.wait(process.gpu.ends[&STREAM] - 10_000);
+        }
+        process.drain();
+        let took = (process.charged - charged) as f64 / 20e6;
+        assert!((took - part.unwrap_or(1.0)).abs() < 0.01, "{part:?}: {took}");
+    }
+    assert!((process.gpu.weight - 0.3).abs() < 1e-6 && (kernel.mean() - 100_000.0).abs() < 1.0);
 }
 
 #[test]

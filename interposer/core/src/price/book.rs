@@ -1,6 +1,7 @@
 //! The process's price book: every signature seen so far, and where first prices come from.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_protocol::price::{self, PriceRow};
 
@@ -20,6 +21,7 @@ const WAVE_NS: u64 = 5_000;
 #[derive(Debug, Default)]
 pub struct Book {
     rows: Vec<PriceRow>,
+    sms: AtomicU32,
     pages: Lock<Pages>,
 }
 
@@ -32,7 +34,21 @@ struct Pages {
 impl Book {
     /// An empty book over the operator's price table.
     pub fn new(rows: Vec<PriceRow>) -> Self {
-        Self { rows, pages: Lock::default() }
+        Self { rows, sms: AtomicU32::new(0), pages: Lock::default() }
+    }
+
+    /// The GPU has so many SMs: a kernel with fewer blocks leaves room for others.
+    pub fn set_sms(&self, sms: u32) {
+        self.sms.store(sms, Ordering::Relaxed);
+    }
+
+    /// Part of the GPU that so many blocks hold, in thousandths: they spread breadth-first, one on each SM (gpu-truths,
+    /// rule 12). What a kernel takes of the memory's bandwidth is not known here.
+    fn weight(&self, blocks: u64) -> u32 {
+        match u64::from(self.sms.load(Ordering::Relaxed)) {
+            0 => 1_000,
+            sms => u32::try_from(blocks.saturating_mul(1_000) / sms).unwrap_or(u32::MAX),
+        }
     }
 
     /// Remembers what a function is called. A handle that was used before (its module is gone) starts afresh, in
@@ -64,7 +80,9 @@ impl Book {
         }
         let (price, told) =
             self.first_price(pages.names.get(&signature.handle).map(|name| &**name), signature.blocks);
-        pages.keep(signature, price, told)
+        let estimate = pages.keep(signature, price, told);
+        estimate.weigh(self.weight(signature.blocks));
+        estimate
     }
 
     /// What a launch costs now, if one like it was ever priced.

@@ -43,9 +43,10 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
-    owed: AtomicU32,           // launches charged by guess that no stretch could measure
-    guess_ns: AtomicU64,       // and by how much each
-    bounds: AtomicPtr<Bounds>, // most signatures never need them
+    weight_permille: AtomicU32, // part of the GPU that a launch holds
+    owed: AtomicU32,            // launches charged by guess that no stretch could measure
+    guess_ns: AtomicU64,        // and by how much each
+    bounds: AtomicPtr<Bounds>,  // most signatures never need them
 }
 
 // Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one measurement.
@@ -67,6 +68,7 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
+            weight_permille: AtomicU32::new(1_000),
             owed: AtomicU32::new(0),
             guess_ns: AtomicU64::new(price_ns),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
@@ -115,6 +117,16 @@ impl Estimate {
     /// Whether the price can be relied upon for more than one launch at a time.
     pub fn is_learnt(&self) -> bool {
         self.known() != Known::Nothing
+    }
+
+    /// A launch holds this part of the GPU, in thousandths.
+    pub fn weigh(&self, permille: u32) {
+        self.weight_permille.store(permille.clamp(1, 1_000), Ordering::Relaxed);
+    }
+
+    /// Part of the GPU that a launch holds: 1 is all of it.
+    pub fn weight(&self) -> f64 {
+        f64::from(self.weight_permille.load(Ordering::Relaxed)) / 1e3
     }
 
     /// Mean, in nanoseconds.

@@ -59,6 +59,13 @@ impl Parts {
         }
     }
 
+    /// Part of the GPU that the launches hold, each for as long as it takes; `None` if nothing is known of them.
+    pub fn weight(&self) -> Option<f64> {
+        let held = |(estimate, n): &(&Estimate, u32)| f64::from(*n) * estimate.mean() * estimate.weight();
+        let sum = self.sum();
+        (sum > 0.0).then(|| self.0.iter().map(held).sum::<f64>() / sum)
+    }
+
     /// Whether something is known of every launch, and of any.
     pub fn are_learnt(&self) -> bool {
         !self.is_empty() && self.0.iter().all(|(estimate, _)| estimate.known() == Known::Mean)
@@ -161,6 +168,14 @@ mod tests {
         teach(100_000.0, 10_000);
         teach(300_000.0, 60);
         assert!((estimate.mean() / 300_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
+    }
+
+    #[test]
+    fn launches_weigh_by_the_time_that_they_take() {
+        let (narrow, wide) = (guess(), guess());
+        narrow.weigh(100);
+        assert_eq!(stretch(&[(narrow, 3), (wide, 1)]).weight(), Some(0.325));
+        assert_eq!(stretch(&[]).weight(), None);
     }
 
     #[test]

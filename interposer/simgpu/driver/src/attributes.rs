@@ -101,6 +101,8 @@ pub const FIXED: &[(u32, i32)] = &[
 
 /// Multiprocessors.
 pub const MULTIPROCESSORS: u32 = 16;
+/// Whether contexts are shared by MPS.
+pub const MPS_ENABLED: u32 = 133;
 /// PCI bus of the device.
 pub const PCI_BUS: u32 = 33;
 /// Most threads on one SM, and the same for blocks: what occupancy is computed from.

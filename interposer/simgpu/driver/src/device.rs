@@ -4,6 +4,7 @@ use std::ffi::*;
 use std::sync::{Mutex, MutexGuard};
 
 use weir_abi::types::*;
+use weir_simgpu_link::config::Mode;
 
 use crate::api::Driver;
 use crate::attributes as a;
@@ -40,6 +41,7 @@ fn attribute(attribute: CUdevice_attribute, device: CUdevice) -> Answer<c_int> {
     let value = match attribute {
         a::MULTIPROCESSORS => about.sms,
         a::PCI_BUS => about.pci_bus,
+        a::MPS_ENABLED => u32::from(session::current()?.config().mode == Mode::Mps),
         _ => return Ok(a::FIXED.iter().find(|row| row.0 == attribute).map_or(0, |row| row.1)),
     };
     Ok(c_int::try_from(value).unwrap_or(c_int::MAX))

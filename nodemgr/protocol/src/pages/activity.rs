@@ -19,7 +19,21 @@ use crate::sync::{AtomicU64, Ordering};
 #[repr(C)]
 struct Activity {
     word: AtomicU64,
-    _reserved: [u64; 7],
+    busy_ns: AtomicU64,
+    weighted_ns: AtomicU64,
+    _reserved: [u64; 5],
+}
+
+/// How much of the GPU a tenant, or one process of it, has held so far. Under MPS, where tenants overlap, a nanosecond is
+/// divided among those who are there by the weight of their kernels (gpu-truths, rule 12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Time in which it had a kernel on the GPU, ns.
+    pub busy_ns: u64,
+    /// The same, each nanosecond times the weight of the kernels there: of one that fills all SMs it is 1.
+    pub weighted_ns: u64,
+    /// Whether it has work there now.
+    pub is_busy: bool,
 }
 
 /// One word per process.
@@ -74,6 +88,24 @@ impl ActivityPage {
             // SeqCst: in one order with the look at other words that follows a launch, here and at the neighbours.
             let _ = slot.word.compare_exchange(now, now.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
         }
+    }
+
+    /// The process in `slot` has held so much more of the GPU.
+    pub fn occupied(&self, slot: usize, busy_ns: u64, weighted_ns: u64) {
+        let Some(slot) = self.slots.get(slot) else { return };
+        // Relaxed: two sums that a neighbour reads now and then; one may be a moment ahead of the other.
+        slot.weighted_ns.fetch_add(weighted_ns, Ordering::Relaxed);
+        slot.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+    }
+
+    /// What all processes but that in slot `own` have held. Any bytes may stand there: sums wrap.
+    pub fn occupancy(&self, own: Option<usize>) -> Occupancy {
+        let others = self.slots.iter().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        others.fold(Occupancy::default(), |sum, (_, slot)| Occupancy {
+            busy_ns: sum.busy_ns.wrapping_add(slot.busy_ns.load(Ordering::Relaxed)),
+            weighted_ns: sum.weighted_ns.wrapping_add(slot.weighted_ns.load(Ordering::Relaxed)),
+            is_busy: sum.is_busy || slot.word.load(Ordering::Relaxed) % 2 == 1,
+        })
     }
 
     /// The sum of all words but that of `own`: the same number twice means that none of those processes had work in

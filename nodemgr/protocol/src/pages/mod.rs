@@ -18,7 +18,7 @@ mod share;
 mod turn;
 mod usage;
 
-pub use activity::ActivityPage;
+pub use activity::{ActivityPage, Occupancy};
 pub use bucket::BucketPage;
 pub use grant::{Gate, Grant, GrantPage, Rate};
 pub use header::{Header, PageError, PageKind};

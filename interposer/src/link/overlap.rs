@@ -1,0 +1,78 @@
+//! Whether tenants' kernels run at once on this GPU, and with whom this process shares it then.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use weir_abi::types::*;
+use weir_core::lock::Lock;
+use weir_core::overlap::{self, Presence};
+use weir_protocol::units::Nanos;
+
+use super::{Client, Gpu};
+use crate::driver;
+
+/// How tenants share the GPU, and those who were there at the last look.
+#[derive(Default)]
+pub struct Overlap {
+    mode: AtomicU8, // `UNKNOWN`, ..
+    around: Lock<Around>,
+}
+
+#[derive(Default)]
+struct Around {
+    looked_at: Nanos,
+    siblings: Presence,
+    present: Vec<Presence>,
+}
+
+const UNKNOWN: u8 = 0;
+const TIME_SLICES: u8 = 1;
+const AT_ONCE: u8 = 2;
+
+impl Gpu {
+    /// Learns from the driver, at the first context, how tenants share the GPU and how large it is.
+    pub fn ask_mode(&self) {
+        if self.overlap.mode.load(Ordering::Relaxed) != UNKNOWN {
+            return;
+        }
+        let mut device: CUdevice = 0;
+        let (mut mps, mut sms) = (0, 0);
+        if driver::context_device(&raw mut device) != CUDA_SUCCESS {
+            return;
+        }
+        // Drivers before CUDA 12.4 do not know the question; they are taken to slice, which only costs overlap.
+        let asked = driver::device_attribute(&raw mut mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+        let at_once = asked == CUDA_SUCCESS && mps != 0;
+        self.overlap.mode.store(if at_once { AT_ONCE } else { TIME_SLICES }, Ordering::Relaxed);
+        let counted =
+            driver::device_attribute(&raw mut sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+        if let (CUDA_SUCCESS, Some(client)) = (counted, Client::get()) {
+            client.book.set_sms(u32::try_from(sms).unwrap_or(0));
+        }
+    }
+
+    /// Whether tenants' kernels run at once (MPS).
+    pub fn overlaps(&self) -> bool {
+        self.overlap.mode.load(Ordering::Relaxed) == AT_ONCE
+    }
+
+    /// Looks who else is on the GPU.
+    pub fn look_around(&self, now: Nanos) {
+        let mut around = self.overlap.around.lock();
+        let Around { looked_at, siblings, present } = &mut *around;
+        if now <= *looked_at {
+            return;
+        }
+        present.clear();
+        siblings.look(self.activity.occupancy(Some(self.slot_index())), *looked_at, now);
+        present.push(*siblings);
+        self.board.with(self.grant.board(), |neighbours| {
+            present.extend(neighbours.iter_mut().map(|neighbour| neighbour.look(*looked_at, now)));
+        });
+        *looked_at = now;
+    }
+
+    /// The part of the time before the last look that belongs to this process, whose kernels have this weight.
+    pub fn part(&self, weight: f64) -> f64 {
+        overlap::part(weight, &self.overlap.around.lock().present)
+    }
+}
