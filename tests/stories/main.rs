@@ -21,6 +21,7 @@ mod process;
 mod proxy;
 mod resize;
 mod standalone;
+mod turns;
 
 use weir_tests::dist::{client, python};
 use weir_tests::node::Node;

@@ -13,9 +13,13 @@ const INTERVALS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Meter {
     busy: VecDeque<(f64, f64)>, // disjoint, ascending
+    guessed_until: f64,         // stretches that could not be measured lie before this
     occupied: (f64, f64),       // time covered, and weighted, since they were last taken
     recent: (f64, f64),         // the same, fading
 }
+
+/// Times are floats: two that are one may differ by so much, ns.
+const ROUNDING: f64 = 100.0;
 
 /// The weight of a process is that of its last so many nanoseconds on the GPU.
 const RECENT: f64 = 10e6;
@@ -41,6 +45,11 @@ impl Meter {
         new.max(0.0)
     }
 
+    /// Whether part of this time was another stretch's that could not be measured.
+    pub fn is_guessed(&self, from: f64, to: f64) -> bool {
+        from + ROUNDING < self.guessed_until && to > from
+    }
+
     /// A stretch of launches of this `weight` kept its stream busy for `busy` ns, of which no other stretch had covered
     /// `covered`. Returns the weight of all streams together; launches of which nothing is known weigh as the others.
     pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<f64>) -> f64 {
@@ -62,6 +71,7 @@ impl Meter {
     /// here. Slices that stretch one stream stretch all of them.
     pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: bool) -> f64 {
         let new = self.cover(from, to);
+        self.guessed_until = self.guessed_until.max(to);
         if learnt {
             return charged.min(to - from);
         }
@@ -110,6 +120,13 @@ mod tests {
         let (busy, weighted) = meter.take_occupied();
         assert!((busy - 1e8).abs() < 1.0 && (weighted - 4e7).abs() < 1.0);
         assert_eq!(meter.take_occupied(), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_overlaps_a_guess_cannot_be_measured() {
+        let mut meter = Meter::default();
+        meter.estimate(0.0, 1_000.0, 500.0, true);
+        assert!(meter.is_guessed(500.0, 2_000.0) && !meter.is_guessed(1_000.0, 2_000.0));
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl<'a> Hands<'a> {
         gpu.for_each_context(|context| {
             let settled = context.flight.harvest(gpu.slot(), self);
             gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
+            gpu.slot().switch_ns.fetch_add(settled.switch_ns, Ordering::Relaxed);
             let (busy_ns, weighted_ns) = settled.occupied_ns;
             gpu.activity.occupied(gpu.slot_index(), busy_ns, weighted_ns);
             charge(gpu, settled.correction_ns);

@@ -74,6 +74,7 @@ struct Chain {
     stood: bool,             // work stood still since
     reached_at: Option<f64>, // the last one that was reached, on the GPU's clock ...
     quiet: Option<u64>,      // ... and the neighbours, not long before that
+    switched: bool,          // a neighbour had the GPU since the one before
 }
 
 /// All marks of one context.
@@ -108,9 +109,33 @@ pub(super) struct Reached {
     pub value: u64,
     /// Launches of the process until it was put.
     pub launched: u64,
-    /// What was charged for the stretch that it ends, and what the stretch took.
-    pub stretch: Option<(f64, f64)>,
+    /// For the stretch that it ends.
+    pub bill: Option<Bill>,
+}
+
+/// What a stretch comes to, ns.
+pub(super) struct Bill {
+    /// What was charged for its launches.
+    pub charged: f64,
+    /// What it took.
+    pub took: f64,
+    /// Whether that was measured.
     pub measured: bool,
+    /// Until the GPU had switched to it.
+    pub switch: f64,
+}
+
+/// Who else was on the GPU during a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    /// Nobody.
+    None,
+    /// Nobody, but right before it somebody was.
+    Before,
+    /// Somebody may have been, in time slices.
+    InTurns,
+    /// Somebody may have been, at the same time.
+    AtOnce,
 }
 
 impl Default for Marks {
@@ -210,6 +235,7 @@ impl Marks {
             stood: false,
             reached_at: before.and_then(|chain| chain.reached_at),
             quiet: before.and_then(|chain| chain.quiet),
+            switched: before.is_some_and(|chain| chain.switched),
         });
         let quiet = driver.neighbours();
         self.under_way.push_back(Mark { event, book, value, launched, stretch, quiet });
@@ -262,19 +288,26 @@ impl Marks {
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
         let Mark { event, book, value, launched, stretch, quiet } = mark;
         let time = self.time_of(event, driver);
-        let (mut took, mut measured) = (None, false);
+        let mut bill = None;
         if let Some(chain) = &mut self.chains[book] {
-            let (before, since) = (chain.reached_at, chain.quiet);
-            (chain.reached_at, chain.quiet) = (time, quiet);
+            let (before, since, switched) = (chain.reached_at, chain.quiet, chain.switched);
+            (chain.reached_at, chain.quiet, chain.switched) = (time, quiet, since != quiet);
             if let (Some(stretch), Some(from), Some(to)) = (&stretch, before, time) {
-                measured = since.is_some() && since == driver.neighbours();
-                took = Some((stretch.charged, stretch.settle(from, to, measured, &mut self.meter, driver)));
+                let alone = since.is_some() && since == driver.neighbours();
+                let company = match alone {
+                    // The first launch after a neighbour's work waited until the GPU had switched.
+                    true if switched && stretch.began_idle() => Company::Before,
+                    true => Company::None,
+                    false if driver.overlaps() => Company::AtOnce,
+                    false => Company::InTurns,
+                };
+                bill = Some(stretch.settle((from, to), company, &mut self.meter, driver));
             }
         }
         if let Some(stretch) = stretch {
             self.spare_parts.push(stretch.parts);
         }
-        Reached { book, value, launched, stretch: took, measured }
+        Reached { book, value, launched, bill }
     }
 
     /// When an event was reached, on the GPU's clock; gives the event back to the pool, or keeps it as the anchor.
@@ -296,31 +329,52 @@ impl Marks {
 }
 
 impl Stretch {
+    fn began_idle(&self) -> bool {
+        self.late.1 > 0.0
+    }
+
     /// What the stretch took of the GPU; teaches the prices of its launches if it was measured.
-    fn settle(&self, from: f64, to: f64, measured: bool, meter: &mut Meter, driver: &mut impl Driver) -> f64 {
+    fn settle(
+        &self,
+        (from, to): (f64, f64),
+        company: Company,
+        meter: &mut Meter,
+        driver: &mut impl Driver,
+    ) -> Bill {
         let most = (to - from - self.late.0).max(0.0);
-        let overlaps = !measured && driver.overlaps();
-        if !measured && !overlaps {
-            self.parts.bound(most, self.slack > 0.0);
-            self.parts.owe();
-            return meter.estimate(to - most, to, self.charged, self.parts.are_learnt());
-        }
         let doubt = self.slack + self.late.1 - self.late.0;
         let busy = self.charged.clamp((most - doubt).max(0.0), most);
-        let took = meter.cover(to - busy, to);
-        let weight = meter.weigh(took, busy, self.parts.weight());
-        if overlaps {
-            // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
-            let part = driver.part(weight);
-            self.parts.bound(most * part, self.slack > 0.0);
-            return took * part;
+        let mut bill = Bill { charged: self.charged, took: self.charged, measured: false, switch: 0.0 };
+        match company {
+            Company::InTurns | Company::Before => {
+                self.parts.bound(most, self.slack > 0.0);
+                self.parts.owe();
+                let learnt = self.parts.are_learnt();
+                bill.took = meter.estimate(to - most, to, self.charged, learnt);
+                if company == Company::Before && learnt {
+                    bill.switch = (most - doubt - bill.took).max(0.0);
+                }
+            }
+            Company::AtOnce => {
+                // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
+                let took = meter.cover(to - busy, to);
+                let part = driver.part(meter.weigh(took, busy, self.parts.weight()));
+                self.parts.bound(most * part, self.slack > 0.0);
+                bill.took = took * part;
+            }
+            // Beside another stream's stretch of which only an estimate is known, nobody can tell what both took.
+            Company::None if meter.is_guessed(to - busy, to) => {}
+            Company::None => {
+                let took = meter.cover(to - busy, to);
+                meter.weigh(took, busy, self.parts.weight());
+                (bill.took, bill.measured) = (took, true);
+                // Nothing is learnt from a stretch in which the host may have paused.
+                if doubt < most.max(PROMPT_NS) {
+                    let least = (to - from - self.late.1).max(0.0);
+                    bill.took += self.parts.learn((least - (busy - took)).max(0.0), doubt);
+                }
+            }
         }
-        let mut owed = 0.0;
-        // Nothing is learnt from a stretch in which the host may have paused.
-        if doubt < most.max(PROMPT_NS) {
-            let least = (to - from - self.late.1).max(0.0);
-            owed = self.parts.learn((least - (busy - took)).max(0.0), doubt);
-        }
-        took + owed
+        bill
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_protocol::pages::ProcessSlot;
 use weir_protocol::units::Nanos;
 
-use self::marks::{Look, Marks, Record};
+use self::marks::{Bill, Look, Marks, Record};
 use crate::lock::Lock;
 use crate::price::Parts;
 
@@ -73,6 +73,8 @@ pub struct Settled {
     pub correction_ns: i64,
     /// Part of the work that was measured: what it took.
     pub measured_ns: u64,
+    /// Time until the GPU had switched to this work from a neighbour's: nobody's charge.
+    pub switch_ns: u64,
     /// Time in which the GPU was at this work, and the same with the work's weight.
     pub occupied_ns: (u64, u64),
 }
@@ -294,7 +296,7 @@ impl Flight {
         while let Some(reached) = marks.next_reached(&mut look, driver) {
             self.complete(reached.book, reached.value, slot);
             self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
-            settled.add(reached.stretch, reached.measured);
+            settled.add(reached.bill.as_ref());
         }
         let (busy, weighted) = marks.take_occupied();
         settled.occupied_ns = (busy as u64, weighted as u64);
@@ -368,10 +370,11 @@ impl Settled {
         clippy::cast_sign_loss,
         reason = "a float beyond the range saturates"
     )]
-    fn add(&mut self, stretch: Option<(f64, f64)>, measured: bool) {
-        let Some((charged, took)) = stretch else { return };
+    fn add(&mut self, bill: Option<&Bill>) {
+        let Some(Bill { charged, took, measured, switch }) = bill else { return };
         self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
-        self.measured_ns = self.measured_ns.saturating_add(if measured { took as u64 } else { 0 });
+        self.measured_ns = self.measured_ns.saturating_add(if *measured { *took as u64 } else { 0 });
+        self.switch_ns = self.switch_ns.saturating_add(*switch as u64);
     }
 }
 

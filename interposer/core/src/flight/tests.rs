@@ -367,6 +367,35 @@ fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
 }
 
 #[test]
+fn the_switch_from_a_neighbours_work_is_nobodys_charge() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let mut turn = |neighbour: u64, switch: u64| {
+        process.gpu.neighbour = Some(neighbour); // it has worked since, and is done
+        process.mark(STREAM);
+        process.gpu.now += 1_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        *process.gpu.ends.entry(STREAM).or_default() = process.gpu.now + switch;
+        let (charged, mut settled) = (process.charged, Settled::default());
+        for _ in 0..4 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, 50_000));
+            process.mark(STREAM);
+        }
+        process.gpu.now = process.gpu.ends[&STREAM];
+        settled.switch_ns += process.harvest().switch_ns;
+        process.gpu.now += 1_000_000;
+        (process.charged - charged, settled.switch_ns)
+    };
+    assert_eq!((0..4).map(|_| turn(0, 0).1).sum::<u64>(), 0);
+    for n in 1..4 {
+        let (charged, switch) = turn(n, 100_000);
+        assert!((charged as f64 / 2e6 - 1.0).abs() < 0.01, "{charged}");
+        assert!((switch as f64 / 1e5 - 1.0).abs() < 0.1, "{switch}");
+    }
+    assert!((kernel.mean() / 50_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
+#[test]
 fn work_that_overlaps_a_neighbours_is_charged_its_part_of_the_time_and_teaches_nothing() {
     let mut process = process();
     let kernel = guess(100_000);

@@ -214,7 +214,9 @@ pub struct ProcessSlot {
     /// The process's number in the manager's own namespace, which is NVML's; 0 before it registered. The manager writes.
     pub pid: AtomicU32,
     _reserved_0: AtomicU32,
-    _reserved: [u64; 3],
+    /// Time until the GPU had switched to this process's work from a neighbour's, in nanoseconds: not part of any charge.
+    pub switch_ns: AtomicU64,
+    _reserved: [u64; 2],
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
     /// Memory that crosses processes.
@@ -331,6 +333,7 @@ impl ProcessSlot {
             &self.faults,
             &self.corrected_ns,
             &self.measured_ns,
+            &self.switch_ns,
             &self.shared_bytes,
         ];
         let lanes = self.lanes.iter().flat_map(Lane::words);

@@ -1,0 +1,65 @@
+//! Turns: under time-slicing tenants launch one after the other, and nobody who does not move is waited for.
+
+use std::time::Duration;
+
+use weir_tests::looping::Looping;
+use weir_tests::node::Node;
+use weir_tests::program::{self, Budget, Program};
+use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+
+use crate::LOOP;
+
+const STATIC: &str = "policy = \"static\"\n";
+
+/// How long switches are counted.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// A GPU that slices by itself switches once in 2.1 ms; with turns of half a round of 12 ms it does so once in 6. Between
+/// the two, since programs that do not get a processor lose their turn early.
+const MOST_SWITCHES: f64 = 350.0;
+
+fn start(gpu: &SimGpu, node: &Node<'_>, name: &str) -> Looping {
+    let budget = Budget { name, request: "50%", limit: "50%", memory: "2GiB" };
+    Looping::start(Program::under_weir(gpu, Some(node), budget, LOOP))
+}
+
+/// The books' time in seconds, and switches between contexts until then.
+fn switches(gpu: &SimGpu) -> (f64, f64) {
+    let books = gpu.books();
+    let contexts = books.gpus.iter().flat_map(|gpu| &gpu.clients).flat_map(|client| &client.contexts);
+    (books.now_ns as f64 / 1e9, contexts.map(|context| context.switches).sum::<u64>() as f64)
+}
+
+#[test]
+fn the_gpu_switches_between_turns_and_not_within_them() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, STATIC);
+    let (_one, _other) = (start(&gpu, &node, "one"), start(&gpu, &node, "other"));
+    let before = switches(&gpu);
+    std::thread::park_timeout(WINDOW);
+    let after = switches(&gpu);
+    let each_second = (after.1 - before.1) / (after.0 - before.0);
+    assert!(each_second < MOST_SWITCHES, "{each_second:.0} switches a second");
+    let tenants = ["one", "other"].map(|name| node.tenant(name).expect("it runs").gpus.remove(0).total);
+    for total in tenants {
+        assert!(total.measured_ns * 3 > total.charged_ns, "most of a turn is measured: {total:?}");
+    }
+}
+
+#[test]
+fn whoever_is_stopped_or_dies_in_its_turn_holds_nobody_up() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, STATIC);
+    let mut goes_on = start(&gpu, &node, "goes-on");
+    for end in [libc::SIGSTOP, libc::SIGKILL] {
+        // Stopped at a random moment it holds the turn, or wants it, as often as not.
+        for _ in 0..10 {
+            let ends = start(&gpu, &node, "ends");
+            goes_on.goes_on(1_000);
+            program::signal(ends.pid, end);
+            goes_on.goes_on(1_000);
+            program::kill(ends.pid);
+            assert_eq!(ends.finish().status.code(), Some(137));
+        }
+    }
+}
