@@ -4,7 +4,7 @@
 //! the legacy stream except behind a launch of the application's own there. [`Relaxed`] wraps those that could break a
 //! capture elsewhere.
 
-use std::ffi::{c_char, c_float, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_float, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use weir_abi::CUresult;
@@ -56,6 +56,14 @@ driver_calls! {
     fn event_query = cuEventQuery(event: CUevent);
     /// Milliseconds between two events that were reached.
     fn event_elapsed = cuEventElapsedTime(milliseconds: *mut c_float, start: CUevent, end: CUevent);
+    /// Makes host memory known to the GPU.
+    fn host_register = cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint);
+    /// Where the GPU sees host memory.
+    fn host_address = cuMemHostGetDevicePointer_v2(out: *mut CUdeviceptr, address: *mut c_void, flags: c_uint);
+    /// Lets the GPU write a word when it has come so far in a stream.
+    fn write_word = cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
+    /// Lets the GPU write a word; the null stream means the thread's own.
+    fn write_word_per_thread = cuStreamWriteValue64_v2_ptsz(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
     /// Whether a stream captures.
     fn stream_is_capturing = cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
     /// Whether a stream captures; the null stream means the thread's own.
@@ -168,6 +176,15 @@ impl Stream {
             NullStream::PerThread => stream_is_capturing_per_thread(self.handle, &raw mut status),
         };
         result != CUDA_SUCCESS || status != 0
+    }
+
+    /// Lets the GPU write a word when it has come so far; says whether the driver agreed.
+    pub fn write(self, address: CUdeviceptr, value: u64) -> bool {
+        let result = match self.null {
+            NullStream::Legacy => write_word(self.handle, address, value, 0),
+            NullStream::PerThread => write_word_per_thread(self.handle, address, value, 0),
+        };
+        result == CUDA_SUCCESS
     }
 
     /// Puts an event into it; says whether the driver agreed.

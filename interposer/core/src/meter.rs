@@ -16,7 +16,11 @@ pub struct Meter {
     guessed_until: f64,         // stretches that could not be measured lie before this
     occupied: (f64, f64),       // time covered, and weighted, since they were last taken
     recent: (f64, f64),         // the same, fading
+    switch: (f64, f64),         // mean time of a switch, and of how many
 }
+
+/// A switch takes what so many took on average.
+const SWITCHES: f64 = 100.0;
 
 /// Times are floats: two that are one may differ by so much, ns.
 const ROUNDING: f64 = 100.0;
@@ -43,6 +47,15 @@ impl Meter {
             self.busy.pop_front();
         }
         new.max(0.0)
+    }
+
+    /// A stretch began with a switch of the GPU: it took `most` in all, `expected` by its launches' prices. Returns what
+    /// the switch took: on average as much as the last ones, so that what varies is the launches.
+    pub fn switched(&mut self, most: f64, expected: f64) -> f64 {
+        let (mean, of) = self.switch;
+        let of = (of + 1.0).min(SWITCHES);
+        self.switch = ((mean + (most - expected - mean) / of).max(0.0), of);
+        self.switch.0.min(most)
     }
 
     /// Whether part of this time was another stretch's that could not be measured.
@@ -73,7 +86,7 @@ impl Meter {
         let new = self.cover(from, to);
         self.guessed_until = self.guessed_until.max(to);
         if learnt {
-            return charged.min(to - from);
+            return charged; // also where less went by: where more did, it may have been the neighbour's
         }
         if to > from { (charged * new / (to - from)).min(new) } else { 0.0 }
     }
@@ -123,6 +136,14 @@ mod tests {
     }
 
     #[test]
+    fn switches_take_the_same_on_average_and_what_varies_is_the_work() {
+        let mut meter = Meter::default();
+        let took = |n: u32| 1e6 + 5e5 * f64::from(n % 5) - 1e6; // expected: 1 ms
+        let sum: f64 = (0..500).map(|n| took(n) + 1e5 - meter.switched(took(n) + 1e5, 1e6)).sum();
+        assert!((sum / 5e8 - 1.0).abs() < 0.02, "{sum}");
+    }
+
+    #[test]
     fn what_overlaps_a_guess_cannot_be_measured() {
         let mut meter = Meter::default();
         meter.estimate(0.0, 1_000.0, 500.0, true);
@@ -134,7 +155,11 @@ mod tests {
         let mut meter = Meter::default();
         assert_eq!(meter.estimate(0.0, 200.0, 90.0, true), 90.0);
         assert_eq!(meter.estimate(100.0, 300.0, 90.0, true), 90.0);
-        assert_eq!(meter.estimate(0.0, 30.0, 90.0, true), 30.0);
+        assert_eq!(
+            meter.estimate(0.0, 30.0, 90.0, true),
+            90.0,
+            "a launch like this takes so much on average"
+        );
     }
 
     #[test]

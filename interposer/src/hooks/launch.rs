@@ -14,7 +14,7 @@ use weir_core::price::{Estimate, Signature};
 use weir_protocol::pages::Rate;
 use weir_protocol::units::{Nanos, Tokens};
 
-use super::meter::{BRACKET, Hands, REMAINDER, STRETCH, wants_bracket};
+use super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
 use super::{capture, graph_memory, names};
 use crate::clock;
 use crate::driver::Stream;
@@ -291,13 +291,7 @@ impl Admission {
         }
         let mut hands = Hands::new(thread, &self.current, stream);
         let cap = self.current.gpu.grant.read().in_flight_cap;
-        let marked = if self.bracketed {
-            hands.put(Due { spare: 0, ..BRACKET })
-        } else if cap == Nanos(0) {
-            hands.put(STRETCH)
-        } else {
-            hands.put(Due { work: Nanos(cap.0 / 8), ..REMAINDER })
-        };
+        let marked = if self.bracketed { hands.put(Due { spare: 0, ..BRACKET }) } else { hands.keep_up(cap) };
         if marked {
             hands.look();
         }

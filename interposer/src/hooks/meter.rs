@@ -27,6 +27,9 @@ const BOUND_EVERY: Nanos = Nanos::from_millis(3);
 /// So much work is worth a mark before the program waits, however young the last one is.
 pub const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
 
+/// So much work is worth a word (gpu-truths, rule 6).
+const WORD: Nanos = Nanos::from_micros(100);
+
 /// A mark around a launch that is measured by itself. A program that runs far ahead with all that is new shall not spend
 /// every event on that.
 pub const BRACKET: Due = Due { work: Nanos(0), time: Nanos(0), spare: 64 };
@@ -52,6 +55,20 @@ impl<'a> Hands<'a> {
     pub fn put(&mut self, due: Due) -> bool {
         self.thread.book_run();
         CAPTURES.load(Ordering::Relaxed) == 0 && self.current.context.flight.mark(self.here.key(), due, self)
+    }
+
+    /// Sees to it that completion shows while the queue is short: behind a mark if one is due, else by a word of the GPU's,
+    /// where it can write any, for an eighth of the `cap`.
+    pub fn keep_up(&mut self, cap: Nanos) -> bool {
+        if cap == Nanos(0) {
+            return self.put(STRETCH);
+        }
+        let (flight, part) = (&self.current.context.flight, Nanos(cap.0 / 8));
+        if !flight.has_words() {
+            return self.put(Due { work: part, ..REMAINDER });
+        }
+        self.put(STRETCH)
+            || (CAPTURES.load(Ordering::Relaxed) == 0 && flight.word(self.here.key(), part.max(WORD), self))
     }
 
     /// Puts a mark behind all work of this context that has none.
@@ -115,6 +132,10 @@ impl Driver for Hands<'_> {
         }
         let stream = Stream::legacy(driver::handle(place.0));
         !stream.is_capturing() && stream.record(event)
+    }
+
+    fn write(&mut self, address: u64, value: u64) -> bool {
+        self.here.write(address, value)
     }
 
     fn reached(&mut self, event: u64) -> bool {

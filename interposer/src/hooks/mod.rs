@@ -378,8 +378,24 @@ driver_hooks! {
     fn cuCtxSynchronize() = |call| sync::context(None, call);
     /// What is in flight in the context is done.
     fn cuCtxSynchronize_v2(context: CUcontext) = |call| sync::context(Some(context), call);
-    /// Pools may have given memory back.
-    fn cuEventSynchronize(event: CUevent) = |call| sync::event(call);
+    /// What lay before the event is done.
+    fn cuEventSynchronize(event: CUevent) = |call| sync::event(event, call);
+    /// What lay before the event is done, if the answer is yes.
+    fn cuEventQuery(event: CUevent) = |call| sync::event(event, call);
+    /// Forgets the event.
+    fn cuEventDestroy_v2(event: CUevent) = |call| sync::event_gone(event, call);
+    /// Forgets the event.
+    fn cuEventDestroy(event: CUevent) = |call| sync::event_gone(event, call);
+    /// Notes what lies before the event.
+    fn cuEventRecord(event: CUevent, stream: CUstream) = |call| sync::record(event, Stream::legacy(stream), call);
+    /// As above; the null stream is the thread's own.
+    fn cuEventRecord_ptsz(event: CUevent, stream: CUstream) = |call| sync::record(event, Stream::per_thread(stream), call);
+    /// Notes what lies before the event.
+    fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: c_uint)
+        = |call| sync::record(event, Stream::legacy(stream), call);
+    /// As above; the null stream is the thread's own.
+    fn cuEventRecordWithFlags_ptsz(event: CUevent, stream: CUstream, flags: c_uint)
+        = |call| sync::record(event, Stream::per_thread(stream), call);
     /// The stream is no place for marks any more.
     fn cuStreamDestroy_v2(stream: CUstream) = |call| sync::stream_gone(stream, call);
     /// The stream is no place for marks any more.

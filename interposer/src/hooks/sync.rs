@@ -1,15 +1,17 @@
 //! Synchronize and query calls: their return tells, exactly and for nothing, that work is done.
 
+use std::sync::atomic::Ordering;
+
 use weir_abi::CUresult;
-use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUstream};
+use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUevent, CUstream};
 use weir_core::flight::Due;
 use weir_protocol::units::Nanos;
 
 use super::meter::{ANYTHING, Hands, REMAINDER, STRETCH};
 use super::{capture, pool};
 use crate::driver::Stream;
-use crate::guard::guard;
-use crate::link::Client;
+use crate::guard::{after_success, guard};
+use crate::link::{CAPTURES, Client, Context};
 use crate::thread::{self, Current, Thread};
 
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
@@ -63,9 +65,52 @@ fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     }
 }
 
-/// A wait for an event. Of the streams nothing is concluded; pools may give memory back.
-pub fn event(call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(|_| Ok(()), call, |client, (), _| pool::after_wait(client))
+/// The application records an event of its own: once it was reached, what lies before it is done. In a stream that
+/// captures nothing lies before it.
+pub fn record(event: CUevent, stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
+    after_success(call, |client| {
+        if CAPTURES.load(Ordering::Relaxed) == 0
+            && let Some(current) = current(client)
+        {
+            thread::with(Thread::book_run);
+            current.context.flight.recorded(event.addr() as u64, stream.key());
+        }
+    })
+}
+
+/// An event is about to go: its handle may come to stand for another one.
+pub fn event_gone(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            let forget = |context: &&'static Context| context.flight.event_gone(event.addr() as u64);
+            client.gpus.iter().for_each(|gpu| gpu.for_each_context(forget));
+            Ok(())
+        },
+        call,
+        |_, (), _| {},
+    )
+}
+
+/// A wait for an event, or a question after it. Pools may give memory back.
+pub fn event(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            let current = current(client);
+            if let Some(current) = &current {
+                thread::with(|thread| end_stretch(thread, current, None));
+            }
+            Ok(current)
+        },
+        call,
+        |client, current, result| {
+            if let (Some(current), CUDA_SUCCESS) = (current, result) {
+                thread::with(|thread| Hands::new(thread, &current, thread.last_stream()).look());
+                current.context.flight.event_reached(event.addr() as u64, current.gpu.slot());
+                current.gpu.end_if_idle();
+                pool::after_wait(client);
+            }
+        },
+    )
 }
 
 /// A stream is about to go: nothing of ours may be put there any more, whatever context is current.

@@ -18,11 +18,15 @@ use super::board::Board;
 use super::overlap::Overlap;
 use super::run::Run;
 use super::turns::Progress;
+use super::words;
 use crate::driver;
 use crate::hooks::{ContextMemory, Utilization};
 
 /// Events of a context for marks: with one in a millisecond a program may run ahead so many milliseconds.
 const MARK_EVENTS: usize = 128;
+
+/// Of a queue this short events alone would tell too late that it is empty.
+const SHORT: Nanos = Nanos::from_millis(1);
 
 /// The lane that all further threads share.
 pub const SHARED_LANE: usize = LANES - 1;
@@ -288,6 +292,9 @@ impl Gpu {
         self.ask_mode();
         // Leaked on purpose: threads keep it at hand. A program makes a handful of contexts in its life.
         let context: &'static Context = Box::leak(Box::new(Context::with_events(handle)));
+        if self.grant.read().in_flight_cap <= SHORT {
+            words::give(&context.flight);
+        }
         contexts.push(context);
         context
     }

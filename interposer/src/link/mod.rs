@@ -7,6 +7,7 @@ mod gpu;
 mod overlap;
 mod run;
 mod turns;
+mod words;
 
 pub use attach::{attach, fault};
 pub use client::{CAPTURE_TURN, CAPTURES, Client};

@@ -24,10 +24,22 @@ const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
 /// grant binds soon.
 const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
 
+/// The same of a filler whose betters may wake at any moment: what is queued then runs before them (gpu-truths, rule 10).
+const SHORT_CAP: Nanos = Nanos::from_micros(300);
+
+/// Who else is on the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Tenants on it, this one included.
+    pub tenants: usize,
+    /// Whether one of them must not be kept waiting by this one: it is a filler, and they are not all fillers.
+    pub gives_way: bool,
+}
+
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
-/// publishes it. `tenants` share the GPU.
-pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, tenants: usize) -> Grant {
-    let round_ms = (ROUND_MS * tenants as u64).clamp(ROUNDS_MS.0, ROUNDS_MS.1);
+/// publishes it.
+pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) -> Grant {
+    let round_ms = (ROUND_MS * beside.tenants as u64).clamp(ROUNDS_MS.0, ROUNDS_MS.1);
     let capacity = accrued(rate, HOARD * round_ms).max(LEAST_CAPACITY.0);
     let resume_at = accrued(rate, round_ms).max(LEAST_CAPACITY.0 / 2);
     Grant {
@@ -37,7 +49,7 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, tenants: usize) 
         gate: Gate::Open,
         capacity: tokens(capacity),
         resume_at: tokens(resume_at),
-        in_flight_cap: IN_FLIGHT_CAP,
+        in_flight_cap: if beside.gives_way { SHORT_CAP } else { IN_FLIGHT_CAP },
         memory_limit,
     }
 }

@@ -14,7 +14,7 @@ mod grants;
 mod observation;
 mod static_shares;
 
-pub use grants::grant;
+pub use grants::{Beside, grant};
 pub use observation::{Class, Observation, Sample};
 pub use static_shares::StaticShares;
 use weir_protocol::pages::Grant;

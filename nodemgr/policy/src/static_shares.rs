@@ -17,13 +17,13 @@
 //! *What always holds* (each is a test over random observations): nobody gets less than its request, nobody more
 //! than its limit; busy tenants together get at most the GPU (and the floor of 1 % for each that requested
 //! less, so that it never starves); a busy tenant alone without a limit gets all of it.
-//! Class is recorded and ignored.
+//! Class is recorded and ignored, but for how much a filler may queue: it must not lie in the way of one that wakes.
 
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::Nanos;
 
-use crate::grants::{FLOOR, grant};
-use crate::{Observation, Policy, Sample};
+use crate::grants::{Beside, FLOOR, grant};
+use crate::{Class, Observation, Policy, Sample};
 
 /// A tenant that has not moved for so long is idle: longer than the gap between two launches of a program that
 /// works, far shorter than a person notices.
@@ -41,10 +41,12 @@ impl Policy for StaticShares {
         self.grants.clear();
         for gpu in seen.samples.chunk_by(|a, b| a.gpu == b.gpu) {
             share_out(gpu, &mut self.rates);
-            let granted = gpu.iter().zip(&self.rates);
-            self.grants.extend(
-                granted.map(|(s, rate)| grant(Rate::ppm(*rate), s.request, s.memory_limit, gpu.len())),
-            );
+            let betters = gpu.iter().any(|sample| sample.class != Class::Filler);
+            self.grants.extend(gpu.iter().zip(&self.rates).map(|(sample, rate)| {
+                let gives_way = sample.class == Class::Filler && betters;
+                let beside = Beside { tenants: gpu.len(), gives_way };
+                grant(Rate::ppm(*rate), sample.request, sample.memory_limit, beside)
+            }));
         }
         &self.grants
     }
@@ -100,7 +102,6 @@ fn lend(gpu: &[Sample], rates: &mut [u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Class;
     use proptest::prelude::*;
     use weir_protocol::units::{Bytes, SmShare};
 
@@ -159,6 +160,18 @@ mod tests {
         let mut policy = StaticShares::default();
         let samples = [tenant(30, 100, 0)];
         assert_eq!(policy.decide(&Observation { now: Nanos(0), samples: &samples })[0].rate, Rate::FULL);
+    }
+
+    #[test]
+    fn a_filler_queues_little_where_somebody_may_wake() {
+        let filler = Sample { class: Class::Filler, ..tenant(0, 100, 0) };
+        let caps = |samples: &[Sample]| {
+            let mut policy = StaticShares::default();
+            let grants = policy.decide(&Observation { now: Nanos(0), samples }).iter();
+            grants.map(|grant| grant.in_flight_cap.0 / 1_000).collect::<Vec<_>>()
+        };
+        assert_eq!(caps(&[tenant(50, 100, 900), filler]), [20_000, 300]);
+        assert_eq!(caps(&[filler, filler]), [20_000, 20_000]);
     }
 
     #[test]

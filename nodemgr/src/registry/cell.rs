@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_policy::Sample;
+use weir_policy::{Beside, Sample};
 use weir_protocol::mapping::{MapError, Mapped};
 use weir_protocol::message::PAGES;
 use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, Rate, UsagePage};
@@ -92,7 +92,8 @@ pub struct Cell {
 impl Cell {
     /// New pages with the request as their first grant.
     pub fn create(gpu: usize, tenant: u64, budget: &Budget) -> Result<Self, MapError> {
-        let granted = weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory, 1);
+        let granted =
+            weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory, Beside::default());
         Ok(Self {
             gpu,
             pages: Arc::new(Pages::create(&granted, tenant)?),

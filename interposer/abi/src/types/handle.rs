@@ -96,6 +96,7 @@ enumerations! {
     /// What to ask of a device.
     CUdevice_attribute {
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+        CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
         CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133,
     }
     /// What to ask of a pair of devices.
@@ -294,6 +295,8 @@ pub const CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM: c_ulonglong = 2;
 
 /// Flag of a stream: it does not wait for the legacy stream.
 pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
+/// The GPU may use the registered memory.
+pub const CU_MEMHOSTREGISTER_DEVICEMAP: c_uint = 2;
 /// Flag of an event: it takes no time stamp.
 pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 /// Flag of an event: it can be opened by another process.

@@ -346,14 +346,14 @@ impl Stretch {
         let busy = self.charged.clamp((most - doubt).max(0.0), most);
         let mut bill = Bill { charged: self.charged, took: self.charged, measured: false, switch: 0.0 };
         match company {
+            Company::Before if self.parts.are_learnt() && !meter.is_guessed(to - most, to) => {
+                bill.switch = meter.switched(most, self.charged);
+                (bill.took, bill.measured) = (meter.cover(to - (most - bill.switch), to), true);
+            }
             Company::InTurns | Company::Before => {
                 self.parts.bound(most, self.slack > 0.0);
                 self.parts.owe();
-                let learnt = self.parts.are_learnt();
-                bill.took = meter.estimate(to - most, to, self.charged, learnt);
-                if company == Company::Before && learnt {
-                    bill.switch = (most - doubt - bill.took).max(0.0);
-                }
+                bill.took = meter.estimate(to - most, to, self.charged, self.parts.are_learnt());
             }
             Company::AtOnce => {
                 // Their kernels and ours ran at once: what was measured is in part the neighbours' time.

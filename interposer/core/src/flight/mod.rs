@@ -6,13 +6,15 @@
 //! work took goes to the meter (`marks`).
 
 mod marks;
+mod records;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use weir_protocol::pages::ProcessSlot;
 use weir_protocol::units::Nanos;
 
 use self::marks::{Bill, Look, Marks, Record};
+use self::records::Records;
 use crate::lock::Lock;
 use crate::price::Parts;
 
@@ -36,6 +38,8 @@ const FREE: u64 = u64::MAX;
 pub trait Driver {
     /// Puts an event into the stream at `place`; says whether the driver agreed.
     fn record(&mut self, event: u64, place: Place) -> bool;
+    /// Lets the GPU write `value` at `address` behind the launch at hand; says whether the driver agreed.
+    fn write(&mut self, address: u64, value: u64) -> bool;
     /// Whether an event was reached.
     fn reached(&mut self, event: u64) -> bool;
     /// Nanoseconds from one event to another, both reached; negative if they were the other way round.
@@ -97,9 +101,28 @@ struct StreamBook {
     place: AtomicU64,
     submitted: AtomicU64,
     marked: AtomicU64,
+    worded: AtomicU64,
     completed: AtomicU64,
     launched: AtomicU64, // by the process, when the last mark that was reached was put, or before the first launch here
     recording: AtomicBool, // a mark is being put there
+}
+
+/// Words in host memory that the GPU writes when it has come so far in a stream: what was submitted there by then. They
+/// are read without asking the driver (gpu-truths, rule 6), and say nothing of time.
+#[derive(Debug)]
+pub struct Words {
+    host: &'static [AtomicU64; BOOKS],
+    device: u64,
+}
+
+impl Words {
+    /// Bytes that they take.
+    pub const BYTES: usize = size_of::<[AtomicU64; BOOKS]>();
+
+    /// At this place, which the GPU sees at the address `device`.
+    pub fn new(host: &'static [AtomicU64; BOOKS], device: u64) -> Self {
+        Self { host, device }
+    }
 }
 
 /// A mark is being put into a book's stream, until this is dropped.
@@ -122,8 +145,10 @@ impl Drop for Recording<'_> {
 /// The work of one process on one GPU, in one context.
 #[derive(Debug)]
 pub struct Flight {
+    words: AtomicPtr<Words>,
     books: [StreamBook; BOOKS],
     marks: Lock<Marks>,
+    records: Records,
 }
 
 impl Default for Flight {
@@ -133,11 +158,17 @@ impl Default for Flight {
             place: AtomicU64::new(Place::NOWHERE.0),
             submitted: AtomicU64::new(0),
             marked: AtomicU64::new(0),
+            worded: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             launched: AtomicU64::new(0),
             recording: AtomicBool::new(false),
         };
-        Self { books: std::array::from_fn(|_| closed()), marks: Lock::default() }
+        Self {
+            words: AtomicPtr::default(),
+            books: std::array::from_fn(|_| closed()),
+            marks: Lock::default(),
+            records: Records::default(),
+        }
     }
 }
 
@@ -147,8 +178,54 @@ impl Flight {
         self.marks.lock().add_events(events);
     }
 
+    /// The GPU can write words for this context.
+    pub fn set_words(&self, words: Words) {
+        // Release: whoever finds them finds them whole.
+        self.words.store(Box::into_raw(Box::new(words)), Ordering::Release);
+    }
+
+    fn words(&self) -> Option<&Words> {
+        // SAFETY: null, or leaked by `set_words`.
+        unsafe { self.words.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Whether [`Self::word`] can do anything.
+    pub fn has_words(&self) -> bool {
+        self.words().is_some()
+    }
+
+    /// Has the GPU write behind the launch at hand how far it has come, if so much `work` has gone by untold. Says whether
+    /// it will.
+    pub fn word(&self, stream: u64, work: Nanos, driver: &mut impl Driver) -> bool {
+        let (Some(words), index) = (self.words(), self.claim(stream)) else { return false };
+        let book = &self.books[index];
+        let value = book.submitted.load(Ordering::Relaxed);
+        let told = book.worded.load(Ordering::Relaxed).max(book.marked.load(Ordering::Relaxed));
+        if value.saturating_sub(told) < work.0 {
+            return false;
+        }
+        let Some(_recording) = book.record() else { return false };
+        let put = driver.write(words.device + 8 * index as u64, value);
+        if put {
+            book.worded.store(value, Ordering::Relaxed);
+        }
+        put
+    }
+
+    /// Takes in what the GPU has written.
+    fn read_words(&self, slot: &ProcessSlot) {
+        let Some(words) = self.words() else { return };
+        for (index, word) in words.host.iter().enumerate() {
+            // Of two streams that share a book the word of one may be the older: the greatest counts. Nonsense that somebody
+            // wrote there is no more than was submitted.
+            let value = word.load(Ordering::Acquire).min(self.books[index].submitted.load(Ordering::Relaxed));
+            self.complete(index, value, slot);
+        }
+    }
+
     /// Forgets all events and all work: their context is gone.
     pub fn reset(&self, slot: &ProcessSlot) {
+        self.words.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.marks.lock().reset();
         (0..BOOKS)
             .for_each(|book| self.complete(book, self.books[book].submitted.load(Ordering::Relaxed), slot));
@@ -290,6 +367,7 @@ impl Flight {
         reason = "times; a float beyond the range saturates"
     )]
     pub fn harvest(&self, slot: &ProcessSlot, driver: &mut impl Driver) -> Settled {
+        self.read_words(slot);
         let mut settled = Settled::default();
         let Some(mut marks) = self.marks.try_lock() else { return settled };
         let mut look = Look::begin(driver);
@@ -319,6 +397,26 @@ impl Flight {
     pub fn drained(&self, snapshot: &Snapshot, slot: &ProcessSlot) {
         for (index, value) in snapshot.0.iter().enumerate() {
             self.complete(index, *value, slot);
+        }
+    }
+
+    /// The application records an event of its own in `stream`, behind what that has been given so far.
+    pub fn recorded(&self, event: u64, stream: u64) {
+        let book = self.find(stream);
+        let value = book.map_or(0, |index| self.books[index].submitted.load(Ordering::Relaxed));
+        self.records.note(event, book.unwrap_or(0), value);
+    }
+
+    /// An event of the application's is gone.
+    pub fn event_gone(&self, event: u64) {
+        self.records.forget(event);
+    }
+
+    /// An event of the application's was reached: what had been given to its stream by then is done.
+    pub fn event_reached(&self, event: u64, slot: &ProcessSlot) {
+        if let Some((book, value)) = self.records.of(event) {
+            let submitted = self.books[book].submitted.load(Ordering::Relaxed);
+            self.complete(book, value.min(submitted), slot);
         }
     }
 

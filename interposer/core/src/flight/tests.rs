@@ -30,8 +30,9 @@ struct Gpu {
     neighbour: Option<u64>,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
     launches: u64,
-    part: Option<f64>, // beside others under MPS
-    weight: f64,       // that was asked for last
+    part: Option<f64>,           // beside others under MPS
+    weight: f64,                 // that was asked for last
+    words: Vec<(u64, u64, u64)>, // when the GPU writes, where, and what
 }
 
 impl Driver for Gpu {
@@ -42,6 +43,12 @@ impl Driver for Gpu {
         if !self.refuses {
             self.events.insert(event, at);
         }
+        !self.refuses
+    }
+
+    fn write(&mut self, address: u64, value: u64) -> bool {
+        let at = self.now.max(self.ends.get(&self.here).copied().unwrap_or(0));
+        self.words.push((at, address, value));
         !self.refuses
     }
 
@@ -177,6 +184,30 @@ fn marks_of_one_stream_keep_their_distance_in_time() {
 }
 
 #[test]
+fn words_that_the_gpu_writes_say_how_far_it_has_come() {
+    let mut process = process();
+    let host: &'static [AtomicU64; BOOKS] = Box::leak(Box::new([const { AtomicU64::new(0) }; BOOKS]));
+    let hundred = Nanos(100);
+    process.submit(STREAM, 100);
+    assert!(!process.flight.word(STREAM, hundred, &mut process.gpu), "there are none yet");
+    process.flight.set_words(Words::new(host, 0));
+    for (stream, end) in [(STREAM, 500), (OTHER, 300)] {
+        process.gpu.ends.insert(stream, end);
+        process.submit(stream, 100);
+        assert!(process.flight.word(stream, hundred, &mut process.gpu));
+        process.submit(stream, 20);
+        assert!(!process.flight.word(stream, hundred, &mut process.gpu), "20 ns are not worth a word");
+    }
+    for (now, in_flight) in [(299, 340), (300, 240), (500, 40)] {
+        for (_, address, value) in process.gpu.words.iter().filter(|word| word.0 <= now) {
+            host[usize::try_from(*address).unwrap() / 8].store(*value, Ordering::Release);
+        }
+        process.harvest();
+        assert_eq!(process.in_flight(), in_flight, "at {now}");
+    }
+}
+
+#[test]
 fn a_slow_stream_does_not_hide_a_drained_one() {
     let mut process = process();
     process.gpu.ends.insert(STREAM, 9_000);
@@ -199,6 +230,19 @@ fn the_applications_own_synchronize_drains_what_was_submitted_before_it() {
     assert_eq!(process.in_flight(), 30);
     process.flight.drained(&before, &process.slot);
     assert_eq!(process.in_flight(), 30, "the same news twice counts once");
+}
+
+#[test]
+fn an_event_of_the_applications_tells_what_lay_before_its_record() {
+    let mut process = process();
+    process.submit(STREAM, 100);
+    process.flight.recorded(0xe0, STREAM);
+    process.submit(STREAM, 30);
+    process.flight.recorded(0xf0, STREAM + 1); // of a stream that was given nothing
+    for event in [0xf0, 0xd0, 0xe0, 0xe0] {
+        process.flight.event_reached(event, &process.slot);
+    }
+    assert_eq!(process.in_flight(), 30);
 }
 
 #[test]
