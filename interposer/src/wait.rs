@@ -12,19 +12,42 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
 use crate::driver::Stream;
+use crate::gang::AtGate;
 use crate::hooks::{ANYTHING, Hands};
-use crate::link::CAPTURE_TURN;
+use crate::link::{CAPTURE_TURN, Client};
 use crate::thread::{Current, Thread};
 
+/// Why a launch went on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Admitted.
+    Paid,
+    /// As debt: nothing of the tenant completes.
+    Forced,
+    /// As debt: other ranks have gone ahead.
+    CaughtUp,
+}
+
 /// Asks the gate until it admits a launch; returns the generation under which it was admitted, and what was drawn.
-pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: Request) -> (u32, Tokens) {
+pub fn at_gate(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    mut request: Request,
+) -> (u32, Tokens) {
     let Current { gpu, counters, .. } = current;
     let arrived = clock::now();
     let mut now = arrived;
-    let (generation, drawn, forced) = loop {
-        let wait = match gpu.gate.ask(gpu.pages(), now, request) {
-            Verdict::Admitted { generation, tokens } => break (generation, tokens, false),
-            Verdict::Wait(wait) => wait,
+    let mut gang = AtGate::new(client, gpu, arrived);
+    let (generation, drawn, pass) = loop {
+        let wait = match gang.ask(now, request) {
+            (Verdict::Admitted { generation, tokens }, _) => break (generation, tokens, Pass::Paid),
+            (Verdict::Wait(wait), true) => {
+                gpu.bucket.charge(request.price);
+                break (wait.generation, request.price, Pass::CaughtUp);
+            }
+            (Verdict::Wait(wait), false) => wait,
         };
         if now == arrived {
             Hands::new(thread, current, stream).put(ANYTHING); // or the end of what this thread has queued would never show
@@ -33,7 +56,7 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: 
         if gpu.gate.stands_still(gpu.pages(), arrived, now) {
             gpu.for_each_context(|context| context.flight.stood_still());
             gpu.bucket.charge(request.price);
-            break (wait.generation, request.price, true);
+            break (wait.generation, request.price, Pass::Forced);
         }
         gpu.show_state();
         sleep(gpu.grant.futex_word(), wait);
@@ -47,8 +70,10 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, mut request: 
     if now > arrived {
         counters.add(&counters.lane().throttled, 1);
         counters.add(&counters.lane().waited_ns, now.since(arrived).0);
+        gang.resumes(now);
     }
-    counters.add(&counters.lane().forced, u64::from(forced));
+    counters.add(&counters.lane().forced, u64::from(pass == Pass::Forced));
+    counters.add(&counters.lane().caught_up, u64::from(pass == Pass::CaughtUp));
     (generation, drawn)
 }
 

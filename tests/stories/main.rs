@@ -5,6 +5,7 @@
 mod clients;
 mod container;
 mod faults;
+mod gang;
 mod gpu_check;
 mod kill;
 mod live;

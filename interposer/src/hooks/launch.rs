@@ -18,6 +18,7 @@ use super::meter::{BRACKET, Hands, REMAINDER, STRETCH, wants_bracket};
 use super::{capture, graph_memory, names};
 use crate::clock;
 use crate::driver::Stream;
+use crate::gang;
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Inside, Thread};
@@ -186,6 +187,7 @@ struct Admission {
     current: Current,
     price: i64,
     bracketed: bool, // a mark stands before it, one shall stand behind it
+    collective: bool,
 }
 
 /// Everything that a launch can need besides tokens in the purse: the thread's GPU, the capture rules, the price, the
@@ -209,7 +211,7 @@ fn admit(
     }
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
-    draw(thread, &current, stream, known.estimate, price);
+    draw(client, thread, &current, stream, known.estimate, price);
     current.gpu.begin();
     if !known.estimate.is_learnt() {
         thread.note_guess();
@@ -218,7 +220,7 @@ fn admit(
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
     thread.add_to_run(&current, stream, price.unsigned_abs());
-    Some(Admission { current, price, bracketed })
+    Some(Admission { current, price, bracketed, collective: known.estimate.is_collective() })
 }
 
 /// Puts a mark before a launch of which nothing is known (and says so), or before the first one on an idle stream if a
@@ -240,7 +242,14 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
 }
 
 /// Pays for one launch, from the purse if it suffices, else at the gate.
-fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate, price: i64) {
+fn draw(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    estimate: &Estimate,
+    price: i64,
+) {
     let Some(purse) = thread.purse(current.gpu) else { return };
     let gpu = current.gpu;
     if purse.pay(price, gpu.grant.generation()) {
@@ -264,7 +273,7 @@ fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate,
         tokens: Tokens(purse.ask(price, ceiling)),
         patience: Patience::Fresh,
     };
-    let (generation, drawn) = wait::at_gate(thread, current, stream, wanted);
+    let (generation, drawn) = wait::at_gate(client, thread, current, stream, wanted);
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     gpu.acknowledge(generation);
@@ -275,6 +284,9 @@ impl Admission {
     fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
         if result != CUDA_SUCCESS {
             return take_back(thread, self.price);
+        }
+        if self.collective {
+            gang::launched(self.current.gpu);
         }
         let mut hands = Hands::new(thread, &self.current, stream);
         let cap = self.current.gpu.grant.read().in_flight_cap;

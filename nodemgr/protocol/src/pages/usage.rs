@@ -172,7 +172,9 @@ pub struct Lane {
     pub slices: AtomicU64,
     /// Launches measured each by itself.
     pub bracketed: AtomicU64,
-    _reserved: [u64; 9],
+    /// Launches let through because other ranks had gone ahead and may spin for them.
+    pub caught_up: AtomicU64,
+    _reserved: [u64; 8],
 }
 
 /// One process of the tenant.
@@ -214,7 +216,11 @@ pub struct ProcessSlot {
     /// The process's number in the manager's own namespace, which is NVML's; 0 before it registered. The manager writes.
     pub pid: AtomicU32,
     _reserved_0: AtomicU32,
-    _reserved: [u64; 3],
+    /// Collectives launched: kernels that run until other ranks have launched theirs, and graphs with such kernels.
+    pub collectives: AtomicU64,
+    /// When a rank last went on after it had waited, in nanoseconds; 0: it is none, or never waited.
+    pub resumed_at_ns: AtomicU64,
+    _reserved: [u64; 1],
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
     /// Memory that crosses processes.
@@ -332,6 +338,8 @@ impl ProcessSlot {
             &self.corrected_ns,
             &self.measured_ns,
             &self.shared_bytes,
+            &self.collectives,
+            &self.resumed_at_ns,
         ];
         let lanes = self.lanes.iter().flat_map(Lane::words);
         // Relaxed: the next owner learns of its slot over the socket, which orders these stores before it.
@@ -357,6 +365,7 @@ impl Lane {
             &self.forced,
             &self.slices,
             &self.bracketed,
+            &self.caught_up,
         ];
         self.calls.iter().chain(rest)
     }
