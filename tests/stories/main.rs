@@ -22,6 +22,7 @@ mod process;
 mod proxy;
 mod resize;
 mod standalone;
+mod vllm_startup;
 
 use weir_tests::dist::{client, python};
 use weir_tests::node::Node;
