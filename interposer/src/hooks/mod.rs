@@ -18,6 +18,7 @@ mod multicast;
 mod names;
 mod nvml;
 mod nvml_processes;
+mod nvml_structures;
 mod oversubscribe;
 mod pool;
 mod shares;
