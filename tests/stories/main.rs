@@ -16,6 +16,7 @@ mod memory_oversubscribe;
 mod memory_pools;
 mod memory_shares;
 mod memory_view;
+mod podman;
 mod preload;
 mod probe;
 mod process;

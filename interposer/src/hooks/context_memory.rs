@@ -68,6 +68,7 @@ impl Expected {
         gpu.change(MemoryKind::Context, Change { more, less });
         let (handle, kind) = (context.addr() as u64, MemoryKind::Context);
         client.remember(handle, Entry { bytes, kind, gpu: gpu.index, owner: Owner::Context(handle) });
+        gpu.show_state(); // its limits hold from here on, whether or not it ever launches
     }
 
     fn measure(&self, client: &Client) -> (Bytes, ContextSource) {
