@@ -7,6 +7,8 @@
 //!
 //! Contexts grow: modules bring code and variables, limits bring stacks and heaps. What NVML says of the process beyond all
 //! that the ledger knows is growth, and is read anew where it can come about.
+//! So a module's variables are charged once it is loaded, and cannot be refused: how large they are stands in an image that
+//! only the driver reads. They may put the tenant over its limit, which is shown, and nothing new is allocated then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -235,7 +235,9 @@ pub struct ProcessSlot {
 #[repr(C)]
 pub struct UsagePage {
     header: Header,
-    _reserved: [u64; 6],
+    /// Grows with each [`Share`] that a living process leaves to whoever else has the memory open.
+    pub left: AtomicU64,
+    _reserved: [u64; 5],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
 }
