@@ -22,8 +22,10 @@ const KIND: &str = "weir/tenant";
 /// Where the library looks for the tenant's socket.
 const TENANT: &str = "/run/weir/tenant";
 
-/// Where the library looks for the driver in whose place it is.
-const DRIVER: &str = "/run/weir/driver/libcuda.so.1";
+/// Where the library looks for the driver in whose place it is, and for NVML.
+const DRIVER: &str = "/run/weir/driver";
+
+const NVML: &str = "libnvidia-ml.so.1";
 
 /// Where the library lies in a container; `ld.so.preload` beside it has this line.
 const LIBRARY: &str = "/run/weir/libweir.so";
@@ -185,9 +187,9 @@ impl Mount {
     }
 }
 
-/// The library over the driver's own file, and that where the library looks for it. What NVIDIA's toolkit mounts is the
-/// same file at the same path: this device has to stand behind its.
-fn proxy(library: &Path, driver: &Path) -> Result<[Mount; 2], Fault> {
+/// The library over the driver's own file and over NVML's beside it, and those where the library looks for them. What
+/// NVIDIA's toolkit mounts are the same files at the same paths: this device has to stand behind its.
+fn proxy(library: &Path, driver: &Path) -> Result<Vec<Mount>, Fault> {
     let found = |path: &Path, help: &str| {
         path.canonicalize().map_err(|error| {
             Fault::new(&codes::PRELOAD, format!("`{}` cannot be used: {error}", path.display()), help)
@@ -195,8 +197,13 @@ fn proxy(library: &Path, driver: &Path) -> Result<[Mount; 2], Fault> {
     };
     let ours = library.with_file_name("proxy").join("libcuda.so.1");
     let ours = found(&ours, "install it beside libweir.so, in `proxy`")?;
-    let driver = found(driver, "name the driver's libcuda.so.1, as it is on this machine")?;
-    Ok([Mount::of(ours, &driver), Mount::of(driver, DRIVER)])
+    let real = found(driver, "name the driver's libcuda.so.1, as it is on this machine")?;
+    let mut mounts = vec![Mount::of(ours.clone(), &real), Mount::of(real, format!("{DRIVER}/libcuda.so.1"))];
+    // A machine without NVML has nothing to hide there.
+    if let Ok(nvml) = driver.with_file_name(NVML).canonicalize() {
+        mounts.extend([Mount::of(ours, &nvml), Mount::of(nvml, format!("{DRIVER}/{NVML}"))]);
+    }
+    Ok(mounts)
 }
 
 /// The kernel driver's nodes for these GPUs, as far as they are there.
@@ -275,7 +282,7 @@ mod tests {
         let beside = tempfile::tempdir().expect("a temporary directory");
         let at = |name: &str| beside.path().canonicalize().expect("it is there").join(name);
         std::fs::create_dir(at("proxy")).expect("a directory in it");
-        for name in ["proxy/libcuda.so.1", "libcuda.so.550.54.14"] {
+        for name in ["proxy/libcuda.so.1", "libcuda.so.550.54.14", NVML] {
             std::fs::write(at(name), "").expect("a file in it");
         }
         std::os::unix::fs::symlink("libcuda.so.550.54.14", at("libcuda.so.1")).expect("a link in it");
@@ -283,6 +290,8 @@ mod tests {
         let driver = at("libcuda.so.550.54.14");
         assert_eq!(mounts[0], Mount::of(at("proxy/libcuda.so.1"), &driver));
         assert_eq!(mounts[1], Mount::of(driver, "/run/weir/driver/libcuda.so.1"));
+        assert_eq!(mounts[2], Mount::of(at("proxy/libcuda.so.1"), at(NVML)));
+        assert_eq!(mounts[3], Mount::of(at(NVML), "/run/weir/driver/libnvidia-ml.so.1"));
         assert!(proxy(&at("libweir.so"), &at("libcuda.so.2")).is_err());
     }
 

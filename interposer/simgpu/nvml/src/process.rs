@@ -97,6 +97,19 @@ pub struct DetailList {
 /// Version 1 of either list: NVML puts the structure's size beside it.
 const LIST_VERSION: c_uint = 1 << 24 | 24;
 
+/// `nvmlAccountingStats_t`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Accounted {
+    gpu_percent: c_uint,
+    memory_percent: c_uint,
+    max_memory: c_ulonglong,
+    time_ms: c_ulonglong,
+    start_time_us: c_ulonglong,
+    is_running: c_uint,
+    reserved: [c_uint; 5],
+}
+
 /// `nvmlSample_t`
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -264,6 +277,14 @@ nvml! {
     fn nvmlDeviceGetAccountingPids(device: Handle, count: *mut c_uint, out: *mut c_uint) {
         let pids: Vec<_> = processes(device)?.into_iter().map(|process| process.pid).collect();
         put_list(out, count, &pids)
+    }
+    /// What a process that runs has used.
+    fn nvmlDeviceGetAccountingStats(device: Handle, pid: c_uint, out: *mut Accounted) {
+        let gpu = session::gpu(place(device)?)?;
+        let mut running = gpu.clients.iter().filter(running);
+        let client = running.find(|client| client.pid.cast_unsigned() == pid).ok_or(NOT_FOUND)?;
+        let max_memory = client.memory_peak_bytes;
+        put(out, Accounted { max_memory, is_running: 1, ..Accounted::default() })
     }
     /// One sample of utilisation: percent of about the last second. Other kinds are not sampled.
     fn nvmlDeviceGetSamples(device: Handle, kind: c_uint, _last_seen_us: c_ulonglong, value: *mut c_uint,
