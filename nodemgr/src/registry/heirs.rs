@@ -1,5 +1,8 @@
 //! Memory that outlives its owner. A process that dies, or lets go of it, leaves what it has given out to those who have it
 //! open; whoever has had it open for longest is charged for it from then on, whatever his limit.
+//!
+//! What nobody has open at that moment is charged to nobody from then on, although a descriptor may still hold it, and
+//! somebody may open that later: the kernel's books of descriptors are not ours to read.
 
 use weir_protocol::pages::{ProcessSlot, ShareState, UsagePage};
 
