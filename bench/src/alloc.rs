@@ -2,13 +2,9 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
-
 use crate::Options;
 use crate::launch::Parts;
-use crate::pair::take_turns;
 use crate::report::{Bar, Report};
-use crate::sample::Spread;
 use crate::worker::Task;
 
 /// Rounds of each setting.
@@ -21,11 +17,9 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
     let host = parts.host(5.0)?;
     let mut worst = f64::NEG_INFINITY;
     for (task, name) in [(Task::Alloc, "alloc_and_free"), (Task::AllocAsync, "in_stream_order")] {
-        let [bare, with] = take_turns([&parts.bare(), &parts.with(&host)], task, 1, ROUNDS)?;
-        let (bare, with) = (Spread::of(&bare), Spread::of(&with));
-        let added = with.median - bare.median;
-        worst = worst.max(added);
-        report.figure(name, json!({"bare_ns": bare, "weir_ns": with, "added_ns": added}));
+        let measured = parts.measure(&host, task, 1, ROUNDS)?;
+        worst = worst.max(measured.added_ns);
+        report.figure(name, measured);
     }
     report.bar(Bar::at_most("alloc.added_ns", worst, "ns", 200.0));
     Ok(report.finish(options.json))

@@ -1,9 +1,10 @@
 //! `weir-bench launch`: what a granted launch costs more with Weir than without, and that it takes no lock, allocates
 //! nothing and makes no system call.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use serde_json::json;
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::price::PriceRow;
@@ -15,7 +16,7 @@ use crate::report::{Bar, Report};
 use crate::rig::{Control, Cost, Rig};
 use crate::sample::Spread;
 use crate::worker::Task;
-use crate::{Options, count, stage};
+use crate::{Options, count, instructions, stage};
 
 /// The floor driver's one device.
 const FLOOR_UUID: [u8; 16] = *b"weir-floor-uuid!";
@@ -31,16 +32,12 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
     for price_us in [5.0, 100.0] {
         for processes in [1, 2] {
             let host = parts.host(price_us)?;
-            let [bare, with] = [parts.bare(), parts.with(&host)];
-            let [bare, with] = take_turns([&bare, &with], Task::Launch, processes, ROUNDS)?;
-            if options.preload.is_none() && host.launches() == 0 {
+            let measured = parts.measure(&host, Task::Launch, processes, ROUNDS)?;
+            if host.launches() == 0 {
                 return Err(std::io::Error::other("libweir.so did not attach: nothing was measured"));
             }
-            let (bare, with) = (Spread::of(&bare), Spread::of(&with));
-            let added = with.median - bare.median;
-            worst = worst.max(added);
-            let name = format!("{processes}_process_{price_us}us");
-            report.figure(&name, json!({"bare_ns": bare, "weir_ns": with, "added_ns": added}));
+            worst = worst.max(measured.added_ns);
+            report.figure(&format!("{processes}_process_{price_us}us"), measured);
         }
     }
     report.bar(Bar::at_most("launch.added_ns", worst, "ns", 25.0));
@@ -51,6 +48,11 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
     report.bar(Bar::at_most("launch.allocations", counts.allocations as f64, "calls", 0.0));
     report.bar(Bar::at_most("launch.locks", counts.locks as f64, "calls", 0.0));
     report.figure("counted_launches", counts.calls);
+    let other = parts.other(&host);
+    report.figure(
+        "launch.instructions",
+        instructions::of_a_launch(&parts.bare(), &parts.with(&host), other.as_ref()),
+    );
     Ok(report.finish(options.json))
 }
 
@@ -72,6 +74,20 @@ fn on_simulated_driver() -> Result<serde_json::Value, std::io::Error> {
 pub struct Parts {
     driver: tempfile::TempDir,
     preload: PathBuf,
+    other: Option<PathBuf>,
+}
+
+/// One call without and with Weir, and with another interposer if there is one, taken in turns in one run.
+#[derive(Serialize)]
+pub struct Measured {
+    bare_ns: Spread,
+    weir_ns: Spread,
+    /// Medians apart.
+    pub added_ns: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_ns: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_added_ns: Option<f64>,
 }
 
 impl Parts {
@@ -79,8 +95,35 @@ impl Parts {
     pub fn build(options: &Options) -> Result<Self, std::io::Error> {
         let dist = stage::dist()?;
         let driver = options.driver.clone().unwrap_or_else(|| dist.join("floor/libcuda.so.1"));
-        let preload = options.preload.clone().unwrap_or_else(|| dist.join("lib/weir/libweir.so"));
-        Ok(Self { driver: stage::as_driver(&driver)?, preload: preload.canonicalize()? })
+        let preload = dist.join("lib/weir/libweir.so").canonicalize()?;
+        let other = options.preload.as_ref().map(|other| other.canonicalize()).transpose()?;
+        Ok(Self { driver: stage::as_driver(&driver)?, preload, other })
+    }
+
+    /// Measures what the workers of one task take for a call.
+    pub fn measure(
+        &self,
+        host: &Host,
+        task: Task,
+        processes: usize,
+        rounds: usize,
+    ) -> std::io::Result<Measured> {
+        let (bare, with) = (self.bare(), self.with(host));
+        let (bare, with, other) = match self.other(host) {
+            None => {
+                let [bare, with] = take_turns([&bare, &with], task, processes, rounds)?;
+                (bare, with, None)
+            }
+            Some(other) => {
+                let [bare, with, other] = take_turns([&bare, &with, &other], task, processes, rounds)?;
+                (bare, with, Some(other))
+            }
+        };
+        let (bare_ns, weir_ns) = (Spread::of(&bare), Spread::of(&with));
+        let other_ns = other.map(|other| Spread::of(&other));
+        let added = |spread: &Spread| spread.median - bare_ns.median;
+        let (added_ns, other_added_ns) = (added(&weir_ns), other_ns.as_ref().map(added));
+        Ok(Measured { bare_ns, weir_ns, added_ns, other_ns, other_added_ns })
     }
 
     /// A tenant whose launches cost `price_us` and whose grant is never empty: all but the whole GPU, so that every
@@ -109,10 +152,12 @@ impl Parts {
 
     /// With it, as a process of `host`'s tenant.
     pub fn with(&self, host: &Host) -> Setting {
-        self.with_place(host.place())
+        Setting { preload: Some((self.preload.clone(), host.place().into())), ..self.bare() }
     }
 
-    fn with_place(&self, place: &Path) -> Setting {
-        Setting { preload: Some((self.preload.clone(), place.into())), ..self.bare() }
+    /// With the other interposer; should it be a build of Weir's, it is a process of `host`'s tenant, too.
+    pub fn other(&self, host: &Host) -> Option<Setting> {
+        let other = self.other.clone()?;
+        Some(Setting { preload: Some((other, host.place().into())), ..self.bare() })
     }
 }

@@ -4,8 +4,8 @@
 //! weir-bench launch [--json] [--preload PATH] [--driver PATH]
 //! ```
 //!
-//! `--preload` and `--driver` take any interposer and any `libcuda.so.1`, so that others can be measured by the same
-//! program.
+//! `--preload` takes any interposer, which is then measured beside ours in the same run, and `--driver` any `libcuda.so.1`.
+//! Instructions are counted where `valgrind` is installed.
 
 mod alloc;
 mod check;
@@ -13,6 +13,7 @@ mod client;
 mod count;
 mod demo;
 mod host;
+mod instructions;
 mod launch;
 mod live;
 mod load;
@@ -47,7 +48,7 @@ pub struct Options {
     /// Print one JSON document on stdout instead of lines.
     #[arg(long)]
     json: bool,
-    /// The interposer to measure [default: libweir.so, built now]
+    /// Another interposer, to be measured beside libweir.so in the same run (launch, alloc, spawn)
     #[arg(long, value_name = "PATH")]
     preload: Option<PathBuf>,
     /// The driver to measure on [default: the floor driver or the simulated one, built now]

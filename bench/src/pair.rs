@@ -32,14 +32,20 @@ impl Setting {
     /// The command that starts a worker for `task`.
     pub fn command(&self, task: Task) -> std::io::Result<Command> {
         let mut command = Command::new(THIS_PROGRAM);
+        self.furnish(&mut command, task);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Ok(command)
+    }
+
+    /// What a worker's command needs behind the program: its arguments and its environment.
+    pub fn furnish(&self, command: &mut Command, task: Task) {
         let name = task.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
-        command.args(["worker", &name]).env("LD_LIBRARY_PATH", &self.driver).env_remove("LD_PRELOAD");
+        command.args(["worker", &name]);
+        command.env("LD_LIBRARY_PATH", &self.driver).env_remove("LD_PRELOAD");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some((library, place)) = &self.preload {
             command.env("LD_PRELOAD", library).env("WEIR_DIR", place);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ok(command)
     }
 
     /// Starts a worker.

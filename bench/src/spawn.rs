@@ -7,27 +7,32 @@ use serde_json::json;
 
 use crate::report::{Bar, Report};
 use crate::sample::Spread;
-use crate::{Options, stage};
+use crate::{Options, instructions, stage};
 
 /// Starts of each setting, in turns.
 const STARTS: usize = 400;
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
-    let preload = match &options.preload {
-        Some(library) => library.clone(),
-        None => stage::dist()?.join("lib/weir/libweir.so"),
-    };
-    let preload = preload.canonicalize()?;
+    let preload = stage::dist()?.join("lib/weir/libweir.so").canonicalize()?;
+    let other = options.preload.as_ref().map(|other| other.canonicalize()).transpose()?;
     let mut report = Report::new("spawn", true);
-    let (mut bare, mut with) = (Vec::new(), Vec::new());
+    let (mut bare, mut with, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..STARTS {
         bare.push(start_us(Command::new("/bin/true").env_remove("LD_PRELOAD"))?);
         with.push(start_us(Command::new("/bin/true").env("LD_PRELOAD", &preload))?);
+        if let Some(other) = &other {
+            others.push(start_us(Command::new("/bin/true").env("LD_PRELOAD", other))?);
+        }
     }
     let (bare, with) = (Spread::of(&bare), Spread::of(&with));
     report.bar(Bar::at_most("spawn.added_us", with.median - bare.median, "us", 80.0));
     report.figure("start_of_true", json!({"bare_us": bare, "weir_us": with}));
+    if let Some(other) = &other {
+        let (others, instructions) = (Spread::of(&others), instructions::of_a_start(other.as_os_str()));
+        report.figure("other", json!({"us": others, "instructions": instructions}));
+    }
+    report.figure("spawn.instructions", instructions::of_a_start(preload.as_os_str()));
     Ok(report.finish(options.json))
 }
 

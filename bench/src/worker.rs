@@ -29,7 +29,7 @@ pub const fn launches_of_rounds(rounds: usize) -> u64 {
 }
 
 /// Calls between two looks at the clock.
-const CALLS: usize = 100_000;
+pub const CALLS: usize = 100_000;
 
 /// Distinct functions, and distinct grids for each.
 const VARIETY: usize = 8;

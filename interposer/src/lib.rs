@@ -31,6 +31,7 @@ compile_error!("libweir.so is written for x86-64 Linux: its dlsym hook is a tail
 mod clock;
 mod driver;
 mod failpoint;
+mod gang;
 mod guard;
 mod hint;
 mod hooks;

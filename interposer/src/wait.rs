@@ -14,31 +14,56 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
 use crate::driver::Stream;
+use crate::gang::AtGate;
 use crate::hooks::{ANYTHING, Hands};
-use crate::link::{CAPTURE_TURN, Gpu, Held};
+use crate::link::{CAPTURE_TURN, Client, Gpu, Held};
 use crate::thread::{Current, Thread};
+
+/// Why a launch went on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Admitted.
+    Paid,
+    /// As debt: nothing of the tenant completes.
+    Forced,
+    /// As debt: other ranks have gone ahead.
+    CaughtUp,
+}
 
 /// Asks until the launch may go: whether it is the tenant's turn, and if tokens are `wanted`, for these. Returns the
 /// generation under which it was admitted, and what was drawn.
-pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, wanted: Option<Request>) -> (u32, Tokens) {
+pub fn at_gate(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    wanted: Option<Request>,
+) -> (u32, Tokens) {
     let Current { gpu, counters, .. } = current;
     let arrived = clock::now();
+    let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
     let (mut now, mut patience) = (arrived, Patience::Fresh);
-    let (generation, drawn, forced) = loop {
-        let held =
-            match ask(gpu, wanted.map(|wanted| Request { patience, ..wanted }), patience, (arrived, now)) {
-                Asked::Goes(generation, tokens) => break (generation, tokens, false),
-                Asked::Waits(held) => held,
-            };
+    let mut gang = AtGate::new(client, gpu, arrived);
+    let (generation, drawn, pass) = loop {
+        let asked = gang.ask(now, patience, |patience| {
+            ask(gpu, wanted.map(|wanted| Request { patience, ..wanted }), patience, (arrived, now))
+        });
+        let held = match asked {
+            Asked::Goes(generation, tokens) => break (generation, tokens, Pass::Paid),
+            Asked::CatchesUp(generation) => {
+                gpu.bucket.charge(price);
+                break (generation, price, Pass::CaughtUp);
+            }
+            Asked::Waits(held) => held,
+        };
         if now == arrived {
             mark_everything(&mut Hands::new(thread, current, stream)); // or the end of what is queued would never show
         }
         Hands::new(thread, current, stream).look();
         if gpu.gate.stands_still(gpu.pages(), arrived, now) {
             gpu.for_each_context(|context| context.flight.stood_still());
-            let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
             gpu.bucket.charge(price);
-            break (held.generation, price, true);
+            break (held.generation, price, Pass::Forced);
         }
         gpu.show_state();
         held.sleep(gpu);
@@ -52,23 +77,33 @@ pub fn at_gate(thread: &Thread, current: &Current, stream: Stream, wanted: Optio
     if now > arrived {
         counters.add(&counters.lane().throttled, 1);
         counters.add(&counters.lane().waited_ns, now.since(arrived).0);
+        gang.resumes(now);
     }
-    counters.add(&counters.lane().forced, u64::from(forced));
+    counters.add(&counters.lane().forced, u64::from(pass == Pass::Forced));
+    counters.add(&counters.lane().caught_up, u64::from(pass == Pass::CaughtUp));
     (generation, drawn)
 }
 
-/// What was said to a launch.
-enum Asked {
+/// What was said to a launch, each with the generation of the grant under which it was.
+pub enum Asked {
+    /// It goes, with so many tokens drawn.
     Goes(u32, Tokens),
+    /// It goes as debt: other ranks of its gang have gone ahead.
+    CatchesUp(u32),
+    /// It waits.
     Waits(Holdup),
 }
 
 /// What holds a launch up, and until when.
-struct Holdup {
-    generation: u32,
-    at_most: Nanos,
-    cause: Cause,
-    neighbour: Option<(Arc<Mapped<ActivityPage>>, u32)>,
+pub struct Holdup {
+    /// The grant under which it was asked for.
+    pub generation: u32,
+    /// Longest sleep before it asks again.
+    pub at_most: Nanos,
+    /// What holds it up.
+    pub cause: Cause,
+    /// The neighbour whose turn it is, and what it shows.
+    pub neighbour: Option<(Arc<Mapped<ActivityPage>>, u32)>,
 }
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.

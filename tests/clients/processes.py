@@ -25,6 +25,11 @@ lists = {
     "graphics": pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
     "mps": pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
 }
+def details(handle):
+    version = pynvml.nvmlProcessDetailList_v1
+    return pynvml.nvmlDeviceGetRunningProcessDetailList(handle, version, 0)
+
+
 print(os.getpid(), flush=True)
 for _ in sys.stdin:
     seen = {name: {p.pid: p.usedGpuMemory for p in ask(handle)} for name, ask in lists.items()}
@@ -34,4 +39,14 @@ for _ in sys.stdin:
         seen["sampled"] = [s.pid for s in pynvml.nvmlDeviceGetProcessUtilization(handle, 0)]
     except pynvml.NVMLError_NotFound:
         seen["sampled"] = []
+    seen["detailed"] = {}
+    for entry in details(handle):
+        seen["detailed"][entry.pid] = entry.usedGpuMemory
+    try:
+        seen["sampled_info"] = [s.pid for s in pynvml.nvmlDeviceGetProcessesUtilizationInfo(handle, 0)]
+    except pynvml.NVMLError_NotFound:
+        seen["sampled_info"] = []
+    seen["accounted"] = pynvml.nvmlDeviceGetAccountingPids(handle)
+    _, samples = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+    seen["samples"] = [sample.sampleValue.uiVal for sample in samples]
     print(json.dumps(seen), flush=True)

@@ -3,13 +3,20 @@
 
 static int nvml(const char *name) {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *device = NULL;
-    static unsigned long long answer[1024];
+    static unsigned long long answer[1024], entries[1024];
     unsigned count = 16; /* of whatever the answer is a list of */
     ((int (*)())dlsym(library, "nvmlInit_v2"))();
     ((int (*)())dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device);
     int (*call)() = (int (*)())dlsym(library, name);
-    if (strstr(name, "RunningProcesses")) return call(device, &count, answer);
+    if (strstr(name, "RunningProcesses") || strstr(name, "AccountingPids")) return call(device, &count, answer);
     if (strstr(name, "ProcessUtilization")) return call(device, answer, &count, 0ULL);
+    if (strstr(name, "AccountingStats")) return call(device, getpid(), answer);
+    if (strstr(name, "GetSamples")) return call(device, 1, 0ULL, &count, &count, answer);
+    if (strstr(name, "ProcessesUtilizationInfo") || strstr(name, "DetailList")) {
+        answer[0] = 0x01000018, answer[1] = count; /* version 1 of a list in a structure, empty */
+        answer[2] = (unsigned long long)entries;
+        return call(device, answer);
+    }
     *(unsigned *)answer = 0x02000028; /* nvmlMemory_v2 */
     return call(device, answer);
 }

@@ -10,6 +10,7 @@ pub mod looping;
 pub mod memory;
 pub mod mounts;
 pub mod node;
+pub mod podman;
 pub mod program;
 pub mod said;
 pub mod simgpu;

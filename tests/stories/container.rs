@@ -25,9 +25,9 @@ fn container_spec(gpu: &SimGpu, node: &Node<'_>, arguments: &[&str]) -> Program 
 }
 
 /// A container that is this tenant's.
-fn container(gpu: &SimGpu, node: &Node<'_>, way: &str) -> Result<Container, String> {
+fn container(gpu: &SimGpu, node: &Node<'_>, ways: &[&str]) -> Result<Container, String> {
     let mut container = Container::new(gpu)?;
-    let spec = container_spec(gpu, node, &[BUDGET.name, "--way", way]).run().well();
+    let spec = container_spec(gpu, node, &[&[BUDGET.name], ways].concat()).run().well();
     let cdi: Value = serde_json::from_str(&spec.stdout.concat()).expect("a CDI file is JSON");
     assert_eq!(cdi["devices"][0]["name"], BUDGET.name);
     assert!(cdi["devices"][0]["containerEdits"]["deviceNodes"].is_null(), "a simulated GPU has no nodes");
@@ -36,7 +36,7 @@ fn container(gpu: &SimGpu, node: &Node<'_>, way: &str) -> Result<Container, Stri
 }
 
 #[test]
-fn a_container_by_either_way_is_the_tenant_and_its_launches_are_counted() {
+fn a_container_by_any_way_is_the_tenant_and_its_launches_are_counted() {
     let (gpu, workshop) = (SimGpu::new(EVERY_KERNEL_20_US), Workshop::default());
     let node = Node::start(&gpu, "policy = \"static\"\n");
     let _holder = holder(&gpu, &node);
@@ -46,9 +46,15 @@ fn a_container_by_either_way_is_the_tenant_and_its_launches_are_counted() {
     let search = format!("LD_LIBRARY_PATH={}", gpu.dist().simgpu().display());
     let broker = format!("WEIR_SIMGPU_DIR={}", gpu.dir().display());
     let emptied = ["env", "-i", &search, &broker, program];
-    for (at, (way, arguments)) in
-        [("preload", &[program][..]), ("ld-so-preload", &emptied)].into_iter().enumerate()
-    {
+    let driver = gpu.dist().simgpu().join("libcuda.so.1");
+    let driver = driver.to_str().expect("a plain path");
+    let ways = [
+        (&["--way", "preload"][..], &[program][..]),
+        (&["--way", "ld-so-preload"], &emptied),
+        (&["--way", "none", "--proxy", driver], &emptied),
+        (&["--way", "ld-so-preload", "--proxy", driver], &emptied),
+    ];
+    for (at, (way, arguments)) in ways.into_iter().enumerate() {
         let mut container = match container(&gpu, &node, way) {
             Ok(container) => container,
             Err(why) => return eprintln!("{why}"),
@@ -56,10 +62,10 @@ fn a_container_by_either_way_is_the_tenant_and_its_launches_are_counted() {
         container.share(workshop.dir());
         let (run, _bundle) = container.program(&gpu, arguments);
         let ended = run.run().well();
-        assert_eq!(ended.stdout[0], "launched 100 allocated 0 freed 0", "{way}");
-        assert_eq!(ended.stderr, "", "{way}: it is attached, and there is nothing to say");
+        assert_eq!(ended.stdout[0], "launched 100 allocated 0 freed 0", "{way:?}");
+        assert_eq!(ended.stderr, "", "{way:?}: it is attached, and there is nothing to say");
         let tenant = node.tenant(BUDGET.name).expect("its holder runs");
-        assert_eq!(tenant.gpus[0].total.launches, 100 * (at as u64 + 1), "{way}");
+        assert_eq!(tenant.gpus[0].total.launches, 100 * (at as u64 + 1), "{way:?}: once, by each");
     }
 }
 
@@ -68,7 +74,7 @@ fn in_a_container_the_limit_holds_and_the_manager_knows_the_process_by_its_true_
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");
     let _holder = holder(&gpu, &node);
-    let mut container = match container(&gpu, &node, "ld-so-preload") {
+    let mut container = match container(&gpu, &node, &["--way", "ld-so-preload"]) {
         Ok(container) => container,
         Err(why) => return eprintln!("{why}"),
     };

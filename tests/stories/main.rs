@@ -5,6 +5,7 @@
 mod clients;
 mod container;
 mod faults;
+mod gang;
 mod gpu_check;
 mod kill;
 mod live;
@@ -15,6 +16,7 @@ mod memory_oversubscribe;
 mod memory_pools;
 mod memory_shares;
 mod memory_view;
+mod podman;
 mod preload;
 mod probe;
 mod process;
@@ -22,6 +24,7 @@ mod proxy;
 mod resize;
 mod standalone;
 mod turns;
+mod vllm_startup;
 
 use weir_tests::dist::{client, python};
 use weir_tests::node::Node;

@@ -37,6 +37,8 @@ fn contexts_are_charged_what_they_cost_and_refused_where_that_is_known_and_does_
     let node = Node::start(&gpu, "policy = \"static\"\n");
     let mut small = client(&gpu, &node);
     assert_eq!(charged(&node), CONTEXT);
+    let state = node.tenant("small").expect("the tenant lives").gpus[0].processes[0].state;
+    assert_eq!(state, weir_protocol::pages::ProcessState::Enforced, "it has launched nothing yet");
     let source = node.tenant("small").expect("the tenant lives").gpus[0].processes[0].context_source;
     assert_eq!(source, weir_protocol::pages::ContextSource::Process, "NVML lists the process");
     let contexts: Vec<_> = (0..3).map(|_| small.does("context")).collect();

@@ -39,6 +39,24 @@ fn beyond_the_limit_plain_allocations_become_managed_memory_on_the_host() {
 }
 
 #[test]
+fn padded_rows_beyond_the_limit_are_as_far_apart_as_within_it() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let flags = ["--oversubscribe"];
+    let mut small = Memory::start(Program::under_weir_with(&gpu, Some(&node), SMALL, &flags, MEMORY));
+    let rows = format!("rows 1000 {}", 512 << 10); // of 1,024 bytes each: 512 MiB
+    let (within, beyond) = (small.tell(&rows).values, small.tell(&rows).values);
+    assert_eq!((within[1], beyond[1]), (1024, 1024));
+    let tenant = || node.tenant("small").expect("the tenant lives");
+    let held = || ["plain", "managed"].map(|kind| tenant().memory_of_kind_bytes(kind) / MIB);
+    assert_eq!(held(), [512, 512]);
+    small.does(&format!("free {}", beyond[0]));
+    small.does(&format!("free {}", within[0]));
+    assert_eq!(held(), [0, 0]);
+    assert_eq!(small.tell("rows 0 7").result, "CUDA_ERROR_INVALID_VALUE", "the driver's own answer");
+}
+
+#[test]
 fn without_the_flag_the_limit_holds_and_a_refusal_is_counted_once() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");

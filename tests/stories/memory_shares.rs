@@ -104,6 +104,24 @@ fn physical_memory_is_charged_to_its_owner_and_handed_on_with_its_last_reference
 }
 
 #[test]
+fn physical_memory_that_its_living_owner_lets_go_of_is_charged_to_the_tenant_that_has_it_open() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (mut owner, mut opener) = (client(&gpu, &node, SMALL), client(&gpu, &node, OTHER));
+    let physical = owner.does(&format!("create {SHARED}"));
+    let file = owner.does(&format!("export {physical}"));
+    let imported = opener.does(&format!("import {} {file}", owner.pid));
+    let mapped = opener.does(&format!("map {imported} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, SHARED));
+    owner.does(&format!("release {physical}"));
+    wait::until("the charge to move", || (charged_and_shared(&node, &opener) == (SHARED, 0)).then_some(()));
+    assert_eq!(charged_and_shared(&node, &owner), (0, 0));
+    opener.does(&format!("release {imported}"));
+    opener.does(&format!("unmap {mapped} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+}
+
+#[test]
 fn a_piece_of_another_processs_pool_is_shown_as_shared_until_it_is_freed_here() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");
@@ -164,6 +182,26 @@ fn a_multicast_object_is_charged_where_it_has_joined_and_keeps_what_is_bound_to_
     small.does(&format!("release {memory}"));
     assert_eq!(charged_and_shared(&node, &small), (2 * SHARED, 0), "what is bound lives on");
     small.does(&format!("release {again}"));
+    assert_eq!(charged_and_shared(&node, &small), (0, 0));
+}
+
+#[test]
+fn what_is_bound_by_its_address_outlives_its_handle_and_its_mapping() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node, SMALL);
+    let object = small.does(&format!("multicast {SHARED}"));
+    small.does(&format!("multicast_join {object}"));
+    let memory = small.does(&format!("create {SHARED}"));
+    let mapped = small.does(&format!("map {memory} {SHARED}"));
+    small.does(&format!("multicast_bind_at {object} {mapped} {SHARED}"));
+    for gone in [format!("release {memory}"), format!("unmap {mapped} {SHARED}")] {
+        small.does(&gone);
+        assert_eq!(charged_and_shared(&node, &small), (2 * SHARED, 0), "after `{gone}`");
+    }
+    small.does(&format!("multicast_unbind {object} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &small), (SHARED, 0), "the object alone");
+    small.does(&format!("release {object}"));
     assert_eq!(charged_and_shared(&node, &small), (0, 0));
 }
 

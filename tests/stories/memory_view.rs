@@ -40,7 +40,7 @@ fn nvml_lists_the_tenants_own_processes_with_the_ledgers_figures_and_no_neighbou
         let own = tenant.gpus[0].processes.iter().find(|process| process.pid.to_string() == pid);
         own.expect("the process is registered").memory_held_bytes
     };
-    for list in ["compute", "compute_v2"] {
+    for list in ["compute", "compute_v2", "detailed"] {
         let listed = seen[list].as_object().expect("bytes by process");
         assert_eq!(listed.len(), 2, "{seen}");
         for pid in [&first, &second] {
@@ -48,8 +48,12 @@ fn nvml_lists_the_tenants_own_processes_with_the_ledgers_figures_and_no_neighbou
         }
     }
     assert_eq!(seen["used"].as_u64(), Some(held(&first) + held(&second)), "one truth: {seen}");
-    let sampled: Vec<u64> = serde_json::from_value(seen["sampled"].clone()).expect("process ids");
-    assert!(sampled.iter().all(|pid| [&first, &second].contains(&&pid.to_string())), "{seen}");
+    for list in ["sampled", "sampled_info", "accounted"] {
+        let pids: Vec<u64> = serde_json::from_value(seen[list].clone()).expect("process ids");
+        assert!(pids.iter().all(|pid| [&first, &second].contains(&&pid.to_string())), "{list}: {seen}");
+    }
+    assert_eq!(seen["accounted"].as_array().map(Vec::len), Some(2), "{seen}");
+    assert_eq!(seen["samples"], serde_json::json!([0]), "{seen}");
     assert_eq!(seen["percent"], 0, "the neighbour is busy, and does not show: {seen}");
 }
 

@@ -70,15 +70,18 @@ fn in_the_drivers_place_every_route_but_another_file_is_caught() {
     assert_as_promised(Program::bare(&gpu, probe()).env("LD_LIBRARY_PATH", search(&gpu)), "proxy", 14);
 }
 
-/// Mounts our library over the driver's own name, and the driver where ours looks for it then.
+/// Mounts our library over the driver's own name and NVML's, and these where ours looks for them then.
 fn over(gpu: &SimGpu) -> String {
-    let [ours, theirs] = [gpu.dist().proxy(), gpu.dist().simgpu()].map(|place| place.join("libcuda.so.1"));
-    let aside = "/run/weir/driver/libcuda.so.1";
-    format!(
-        "mkdir -p /run/weir/driver; touch {aside}; mount --bind {theirs} {aside}; mount --bind {ours} {theirs}\n",
-        ours = ours.display(),
-        theirs = theirs.display()
-    )
+    let ours = gpu.dist().proxy().join("libcuda.so.1");
+    let mounted = |name: &str| {
+        let (aside, theirs) = (format!("/run/weir/driver/{name}"), gpu.dist().simgpu().join(name));
+        format!(
+            "touch {aside}; mount --bind {theirs} {aside}; mount --bind {ours} {theirs}\n",
+            ours = ours.display(),
+            theirs = theirs.display()
+        )
+    };
+    ["mkdir -p /run/weir/driver\n".into(), mounted("libcuda.so.1"), mounted("libnvidia-ml.so.1")].concat()
 }
 
 #[test]
@@ -177,6 +180,42 @@ fn over_its_limit_a_proxied_program_is_refused_and_its_view_is_its_budget() {
     assert_eq!(looping.allocate("1GiB"), "CUDA_SUCCESS");
     assert_eq!(looping.allocate("1100MiB"), "CUDA_ERROR_OUT_OF_MEMORY");
     looping.finish().well();
+}
+
+#[test]
+fn in_nvmls_place_too_a_program_sees_its_budget_and_no_neighbour() {
+    let (gpu, workshop) = scene();
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let other = Budget { name: "other", request: "0%", limit: "100%", memory: "4GiB" };
+    let _holder = holder(&gpu, &node);
+    let neighbour = Program::under_weir_with(&gpu, Some(&node), other, &["--class", "filler"], LOOP);
+    let mut neighbour = weir_tests::looping::Looping::start(neighbour);
+    neighbour.goes_on(100);
+    let place = |program: Program| program.env("WEIR_DIR", node.tenant_dir(BUDGET.name));
+    let mut seen =
+        place(bare_python(&gpu, "processes.py").arg("256").env("LD_LIBRARY_PATH", search(&gpu))).start();
+    let pid = seen.next_line().expect("its process id");
+    seen.say("");
+    let seen: serde_json::Value =
+        serde_json::from_str(&seen.next_line().expect("a line")).expect("figures are JSON");
+    for list in ["compute", "detailed"] {
+        let listed = seen[list].as_object().expect("bytes by process");
+        assert_eq!(listed.keys().collect::<Vec<_>>(), [&pid], "{list}: {seen}");
+    }
+    assert_eq!(seen["percent"], 0, "{seen}");
+    let in_search = bare_python(&gpu, "view.py").arg("256").env("LD_LIBRARY_PATH", search(&gpu));
+    let mut views = vec![place(in_search)];
+    if let Ok(way) = mounts::permitted() {
+        let mounted = mounts::program(way, &gpu, workshop.dir(), &over(&gpu), &weir_tests::dist::python());
+        views.push(place(mounted.arg(weir_tests::dist::client("view.py")).arg("256")));
+    }
+    for view in views {
+        let view: serde_json::Value =
+            serde_json::from_str(&view.run().well().stdout[0]).expect("figures are JSON");
+        let totals = view["total"].as_array().expect("four figures");
+        assert!(totals.iter().all(|total| *total == 2u64 << 30), "{view}");
+        assert!(view["used"][0].as_u64() > Some(256 << 20) && view["used"][0] == view["used"][1], "{view}");
+    }
 }
 
 #[test]

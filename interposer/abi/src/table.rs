@@ -134,8 +134,8 @@ macro_rules! for_each_symbol {
             cuEGLStreamProducerReturnFrame "cuEGLStreamProducerReturnFrame" 7000 Legacy cuEGLStreamProducerReturnFrame Share (conn: *mut *mut c_void, eglframe: *mut CUeglFrame, p_stream: *mut CUstream);
             cuEventCreate "cuEventCreate" 2000 Legacy cuEventCreate Neutral (ph_event: *mut CUevent, flags: c_uint);
             cuEventCreateFromEGLSync "cuEventCreateFromEGLSync" 9000 Legacy cuEventCreateFromEGLSync Neutral (ph_event: *mut CUevent, egl_sync: *mut c_void, flags: c_uint);
-            cuEventDestroy "cuEventDestroy" 2000 Legacy cuEventDestroy Neutral (h_event: CUevent);
-            cuEventDestroy_v2 "cuEventDestroy" 4000 Legacy cuEventDestroy_v2 Neutral (h_event: CUevent);
+            cuEventDestroy "cuEventDestroy" 2000 Legacy cuEventDestroy Order (h_event: CUevent);
+            cuEventDestroy_v2 "cuEventDestroy" 4000 Legacy cuEventDestroy_v2 Order (h_event: CUevent);
             cuEventElapsedTime "cuEventElapsedTime" 2000 Legacy cuEventElapsedTime Neutral (p_milliseconds: *mut c_float, h_start: CUevent, h_end: CUevent);
             cuEventElapsedTime_v2 "cuEventElapsedTime" 12080 Legacy cuEventElapsedTime_v2 Neutral (p_milliseconds: *mut c_float, h_start: CUevent, h_end: CUevent);
             cuEventQuery "cuEventQuery" 2000 Legacy cuEventQuery Synchronize (h_event: CUevent);

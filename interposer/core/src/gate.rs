@@ -144,6 +144,18 @@ impl Gate {
         rate != Rate::FULL && pages.bucket.balance().0 > grant.capacity.0 / 4 * 3
     }
 
+    /// How long the tenant is in debt here; `None`: it is not.
+    pub fn debt(&self, pages: Pages<'_>, now: Nanos) -> Option<Nanos> {
+        let grant = pages.grant.read();
+        let rate = self.rate(&grant, pages.grant.epoch(), now);
+        if rate == Rate::FULL {
+            return None;
+        }
+        pages.bucket.refill(now, rate, grant.capacity);
+        let missing = 1u64.checked_add_signed(pages.bucket.balance().0.saturating_neg())?;
+        (missing > 0).then(|| rate.time_for(missing))
+    }
+
     /// Whether a launch that waits should pass as debt, because work is queued and nothing has moved for
     /// max(5 ms, 3 x what is predicted to be outstanding): a kernel may be spinning for what the gate holds back
     /// (gpu-truths, rule 8). At most one per standstill.

@@ -10,6 +10,7 @@
 //! `libweir.so` and the policy simulator run this same code; time is always an argument.
 
 pub mod flight;
+pub mod gang;
 pub mod gate;
 pub mod ledger;
 pub mod lock;

@@ -7,6 +7,8 @@
 //!
 //! Contexts grow: modules bring code and variables, limits bring stacks and heaps. What NVML says of the process beyond all
 //! that the ledger knows is growth, and is read anew where it can come about.
+//! So a module's variables are charged once it is loaded, and cannot be refused: how large they are stands in an image that
+//! only the driver reads. They may put the tenant over its limit, which is shown, and nothing new is allocated then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +70,7 @@ impl Expected {
         gpu.change(MemoryKind::Context, Change { more, less });
         let (handle, kind) = (context.addr() as u64, MemoryKind::Context);
         client.remember(handle, Entry { bytes, kind, gpu: gpu.index, owner: Owner::Context(handle) });
+        gpu.show_state(); // its limits hold from here on, whether or not it ever launches
     }
 
     fn measure(&self, client: &Client) -> (Bytes, ContextSource) {

@@ -8,7 +8,7 @@ use weir_abi::types::*;
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
-use super::shares::{self, Opened};
+use super::shares::{self, Opened, Place};
 use crate::guard::guard;
 use crate::thread;
 
@@ -41,21 +41,12 @@ pub fn import(
             // A key that nobody else has: whoever owns the memory is no process of ours.
             let key = shares::key_of(&[handle, bytes.0].map(u64::to_le_bytes).concat());
             let opened = Opened::note(current.gpu, key, bytes, MemoryKind::Virtual);
-            client.shares.enter_external(handle, opened);
+            client.shares.enter(Place::External(handle), opened);
         },
     )
 }
 
-/// It is destroyed; off the books before the call, since its handle may be given out anew.
+/// It is destroyed.
 pub fn destroy(memory: CUexternalMemory, call: impl FnOnce() -> CUresult) -> CUresult {
-    let handle = memory.addr() as u64;
-    guard(
-        |client| Ok(client.shares.remove_external(handle)),
-        call,
-        |client, opened, result| match opened {
-            Some(opened) if result == CUDA_SUCCESS => opened.close(client),
-            Some(opened) => client.shares.enter_external(handle, opened),
-            None => {}
-        },
-    )
+    shares::close(Place::External(memory.addr() as u64), call)
 }

@@ -23,6 +23,7 @@ pub struct GraphPrices(Lock<HashMap<u64, Nodes>>);
 #[derive(Default)]
 struct Nodes {
     prices_ns: HashMap<u64, u64>,
+    collective: bool, // one of them at least waits for other ranks
     memory: Needs,
 }
 
@@ -70,6 +71,10 @@ impl KernelNode {
         let signature = self.0.as_ref()?;
         names::ensure(client, signature.handle);
         Some(client.book.kernel(signature).price().unsigned_abs())
+    }
+
+    fn is_collective(&self, client: &Client) -> bool {
+        self.0.as_ref().is_some_and(|signature| client.book.is_collective(signature.handle))
     }
 }
 
@@ -151,8 +156,10 @@ impl Nodes {
             }
             match kind {
                 CU_GRAPH_NODE_TYPE_KERNEL => {
-                    if let Some(price) = KernelNode::of(node).price_ns(client) {
+                    let kernel = KernelNode::of(node);
+                    if let Some(price) = kernel.price_ns(client) {
                         self.prices_ns.insert(node.addr() as u64, price);
+                        self.collective |= kernel.is_collective(client);
                     }
                 }
                 CU_GRAPH_NODE_TYPE_MEM_ALLOC => self.memory.takes(client, node),
@@ -170,7 +177,7 @@ impl Nodes {
 
     fn tell(&self, client: &Client, exec: CUgraphExec) {
         let sum = self.prices_ns.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
-        client.book.set_graph(exec.addr() as u64, sum);
+        client.book.set_graph(exec.addr() as u64, sum, self.collective);
     }
 }
 

@@ -18,6 +18,7 @@ use super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
 use super::{capture, graph_memory, names};
 use crate::clock;
 use crate::driver::Stream;
+use crate::gang;
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Inside, Thread};
@@ -191,6 +192,7 @@ struct Admission {
     current: Current,
     price: i64,
     bracketed: bool, // a mark stands before it, one shall stand behind it
+    collective: bool,
 }
 
 /// Everything that a launch can need besides tokens in the purse: the thread's GPU, the capture rules, the price, the
@@ -214,7 +216,7 @@ fn admit(
     }
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
-    draw(thread, &current, stream, known.estimate, price);
+    draw(client, thread, &current, stream, known.estimate, price);
     current.gpu.begin();
     if !known.estimate.is_learnt() {
         thread.note_guess();
@@ -223,7 +225,7 @@ fn admit(
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
     thread.add_to_run(&current, stream, price.unsigned_abs());
-    Some(Admission { current, price, bracketed })
+    Some(Admission { current, price, bracketed, collective: known.estimate.is_collective() })
 }
 
 /// Puts a mark before a launch of which nothing is known (and says so), or before the first one on an idle stream if a
@@ -249,13 +251,20 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
 }
 
 /// Pays for one launch, from the purse if it suffices, else at the gate.
-fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate, price: i64) {
+fn draw(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    estimate: &Estimate,
+    price: i64,
+) {
     let Some(purse) = thread.purse(current.gpu) else { return };
     let gpu = current.gpu;
     let captures = capture::by_this_thread();
     if purse.pay(price, gpu.grant.generation()) {
         if !captures && !gpu.has_turn() {
-            wait::at_gate(thread, current, stream, None);
+            wait::at_gate(client, thread, current, stream, None);
         }
         return;
     }
@@ -277,7 +286,7 @@ fn draw(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate,
         tokens: Tokens(purse.ask(price, ceiling)),
         patience: Patience::Fresh,
     };
-    let (generation, drawn) = wait::at_gate(thread, current, stream, Some(wanted));
+    let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     gpu.acknowledge(generation);
@@ -288,6 +297,9 @@ impl Admission {
     fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
         if result != CUDA_SUCCESS {
             return take_back(thread, self.price);
+        }
+        if self.collective {
+            gang::launched(self.current.gpu);
         }
         let mut hands = Hands::new(thread, &self.current, stream);
         let cap = self.current.gpu.grant.read().in_flight_cap;

@@ -6,6 +6,7 @@ use weir_core::ledger::{Entry, Owner, Reservation};
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
+use super::shares::Place;
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::{CAPTURES, Client, Gpu};
@@ -16,6 +17,11 @@ use std::sync::atomic::Ordering;
 
 /// The driver's granularity of pitched rows: they are padded to a multiple of this at most.
 const PITCH: u64 = 512;
+
+/// A row of this width with the driver's padding, in bytes.
+pub fn pitch(width: usize) -> u64 {
+    (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX)
+}
 
 /// A request for memory.
 pub struct Ask {
@@ -31,8 +37,12 @@ impl Ask {
 
     /// Rows, each padded by the driver.
     pub fn pitched(width: usize, height: usize) -> Self {
-        let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
-        Self { bytes: Bytes(row.saturating_mul(height as u64)), kind: MemoryKind::Plain }
+        Self { bytes: Bytes(pitch(width).saturating_mul(height as u64)), kind: MemoryKind::Plain }
+    }
+
+    /// How much.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes
     }
 
     /// Managed memory, which may live on the device.
@@ -184,13 +194,13 @@ pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresu
                 count(gpu, counted);
             }
             // A piece of another process's pool is freed as if it were our own.
-            let opened = if entry.is_none() { client.shares.remove_opened(key) } else { None };
+            let opened = if entry.is_none() { client.shares.remove_opened(Place::At(key)) } else { None };
             Ok((entry, opened))
         },
         call,
         |client, (entry, opened), result| {
             if let Some(opened) = opened {
-                client.shares.settle_closed(client, key, opened, result);
+                client.shares.settle_closed(client, Place::At(key), opened, result);
             }
             let Some(entry) = entry else { return };
             if result == CUDA_SUCCESS {

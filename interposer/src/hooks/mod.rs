@@ -18,6 +18,7 @@ mod multicast;
 mod names;
 mod nvml;
 mod nvml_processes;
+mod nvml_structures;
 mod oversubscribe;
 mod pool;
 mod shares;
@@ -408,9 +409,9 @@ driver_hooks! {
         = |call| oversubscribe::allocate(memory_call!(cuMemAlloc_v2), bytes, out, call);
     /// Gives back what the pointer held.
     fn cuMemFree_v2(pointer: CUdeviceptr) = |call| memory::free(memory_call!(cuMemFree_v2), pointer, call);
-    /// Charges the rows with the driver's own padding.
+    /// Charges the rows with the driver's own padding; with `--oversubscribe` as plain memory.
     fn cuMemAllocPitch_v2(out: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: c_uint)
-        = |call| memory::allocate(memory_call!(cuMemAllocPitch_v2), memory::Ask::pitched(width, height), out, call);
+        = |call| oversubscribe::allocate_rows(memory_call!(cuMemAllocPitch_v2), [width, height], element, out, pitch, call);
     /// Charges the bytes as managed memory.
     fn cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint)
         = |call| memory::allocate(memory_call!(cuMemAllocManaged), memory::Ask::managed(bytes), out, call);
@@ -507,7 +508,7 @@ driver_hooks! {
     fn cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint)
         = |call| shares::open(address, &handle, call);
     /// The memory is shared no more; what its owner's death has left to us is given back.
-    fn cuIpcCloseMemHandle(address: CUdeviceptr) = |call| shares::close(address, call);
+    fn cuIpcCloseMemHandle(address: CUdeviceptr) = |call| shares::close(shares::Place::At(address), call);
     /// Notes what others may open.
     fn cuMemExportToShareableHandle(out: *mut c_void, handle: CUmemGenericAllocationHandle,
         kind: CUmemAllocationHandleType, flags: c_ulonglong) = |call| vmm_shares::export(out, handle, kind, call);

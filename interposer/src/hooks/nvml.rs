@@ -4,11 +4,14 @@
 use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 
 use super::nvml_processes::{self as processes, Rates, Sample};
+use super::nvml_structures::{self as structures, Details, Utilizations, Value};
 use super::{c_name, view};
 use crate::failpoint;
 use crate::guard::alone;
 use crate::link::{self, Client, Gpu};
-use crate::nvml::{FUNCTION_NOT_FOUND, Memory, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS};
+use crate::nvml::{
+    FUNCTION_NOT_FOUND, Memory, NOT_FOUND, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS,
+};
 use crate::resolve::hook::{Hook, Real};
 
 /// `nvmlMemory_v2_t`
@@ -117,6 +120,22 @@ nvml_hooks! {
     /// Utilisation by process: of the tenant's.
     fn nvmlDeviceGetProcessUtilization(device: NvmlDevice, out: *mut Sample, count: *mut c_uint, since_us: c_ulonglong)
         = |call| processes::samples(device, count, out, |count, out| call(device, out, count, since_us));
+    /// Utilisation by process, in a structure: of the tenant's.
+    fn nvmlDeviceGetProcessesUtilizationInfo(device: NvmlDevice, list: *mut Utilizations)
+        = |call| structures::utilizations(device, list, |list| call(device, list));
+    /// Processes in detail: the tenant's.
+    fn nvmlDeviceGetRunningProcessDetailList(device: NvmlDevice, list: *mut Details)
+        = |call| structures::details(device, list, |list| call(device, list));
+    /// Processes whose use is kept after their end: of the living ones, the tenant's.
+    fn nvmlDeviceGetAccountingPids(device: NvmlDevice, count: *mut c_uint, out: *mut c_uint)
+        = |call| processes::running(device, count, out, |count, out| call(device, count, out));
+    /// What is kept of a process: of the tenant's.
+    fn nvmlDeviceGetAccountingStats(device: NvmlDevice, pid: c_uint, out: *mut c_void)
+        = |call| if processes::is_strange(device, pid) { NOT_FOUND } else { call(device, pid, out) };
+    /// Utilisation of a device, sample by sample: no more than the tenant's.
+    fn nvmlDeviceGetSamples(device: NvmlDevice, kind: c_uint, since_us: c_ulonglong, value: *mut c_uint,
+        count: *mut c_uint, out: *mut Value)
+        = |call| structures::samples(device, kind, count, out, || call(device, kind, since_us, value, count, out));
 }
 
 type Uuid = unsafe extern "C" fn(NvmlDevice, *mut c_char, c_uint) -> NvmlReturn;

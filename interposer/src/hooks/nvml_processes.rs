@@ -43,7 +43,7 @@ struct Seen {
 }
 
 /// An entry of a list that NVML makes.
-trait Entry: Copy {
+pub(super) trait Entry: Copy {
     fn pid(&self) -> c_uint;
     /// The entry with the ledger's figure in place of the driver's.
     fn holding(self, bytes: u64) -> Self;
@@ -66,6 +66,16 @@ impl Entry for Process {
 
     fn holding(self, used_bytes: u64) -> Self {
         Self { used_bytes, ..self }
+    }
+}
+
+impl Entry for c_uint {
+    fn pid(&self) -> c_uint {
+        *self
+    }
+
+    fn holding(self, _bytes: u64) -> Self {
+        self
     }
 }
 
@@ -95,11 +105,12 @@ pub fn running<T: Entry>(
 }
 
 /// As above; without any sample NVML says that it has found none.
-pub fn samples(
+#[allow(private_bounds, reason = "as above")]
+pub fn samples<T: Entry>(
     device: NvmlDevice,
     count: *mut c_uint,
-    out: *mut Sample,
-    ask: impl Fn(*mut c_uint, *mut Sample) -> NvmlReturn,
+    out: *mut T,
+    ask: impl Fn(*mut c_uint, *mut T) -> NvmlReturn,
 ) -> NvmlReturn {
     match own(device, count, &ask) {
         Some(Ok(entries)) if entries.is_empty() => NOT_FOUND,
@@ -123,6 +134,16 @@ fn own<T: Entry>(
         let own = |entry: T| Some(entry.holding(held(slot_of(gpu, entry.pid())?)));
         Ok(all.into_iter().filter_map(own).collect())
     })
+}
+
+/// Whether a process is none of the tenant's, on a device where the tenant has a say.
+pub fn is_strange(device: NvmlDevice, pid: c_uint) -> bool {
+    tenants_gpu(device, |gpu| slot_of(gpu, pid).is_none()).unwrap_or(false)
+}
+
+/// What the tenant was charged lately, in percent; `None` where the tenant has no say.
+pub fn percent(device: NvmlDevice) -> Option<c_uint> {
+    tenants_gpu(device, |gpu| gpu.utilization.percent(clock::now(), charged_ns(gpu)))
 }
 
 fn held(slot: &ProcessSlot) -> u64 {
@@ -157,7 +178,7 @@ pub fn rates(device: NvmlDevice, out: *mut Rates, call: impl FnOnce() -> NvmlRet
     let result = call();
     // SAFETY: NVML has just written it.
     if let (SUCCESS, Some(rates)) = (result, unsafe { out.as_mut() })
-        && let Some(gpu) = tenants_gpu(device, |gpu| gpu.utilization.percent(clock::now(), charged_ns(gpu)))
+        && let Some(gpu) = percent(device)
     {
         // Of memory traffic nobody knows whose it was: no more than the tenant's part can be its own.
         *rates = Rates { gpu, memory: rates.memory.min(gpu) };

@@ -1,6 +1,10 @@
-//! Plain allocations; with `weir run --oversubscribe`, beyond the limit too: as managed memory that lives on the host and
-//! that the GPU reads from there. Slower, and no neighbour's loss. It is counted, and shown, as managed memory beyond the
-//! limit. What only works on plain memory (`cuIpcGetMemHandle`) the driver then refuses.
+//! Plain allocations and padded rows; with `weir run --oversubscribe`, beyond the limit too: as managed memory that lives on
+//! the host and that the GPU reads from there. Slower, and no neighbour's loss. It is counted, and shown, as managed memory
+//! beyond the limit. What only works on plain memory (`cuIpcGetMemHandle`) the driver then refuses.
+//!
+//! Not what is allocated in stream order (`cuMemAllocAsync`, pools): managed memory cannot be freed in stream order, and
+//! freed at once it would be gone while kernels before it in the stream still use it. Nor what is allocated by handle
+//! (`cuMemCreate`) and arrays: the driver has no managed form of them. For these the limit holds.
 
 use std::cell::Cell;
 use std::ffi::c_uint;
@@ -10,7 +14,6 @@ use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::ledger;
 use weir_protocol::pages::MemoryKind;
-use weir_protocol::units::Bytes;
 
 use super::memory::{self, Ask};
 use crate::driver;
@@ -37,14 +40,41 @@ pub fn allocate(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     match Client::get() {
-        Some(client) if client.oversubscribe => beyond(counted, bytes, out, call),
+        Some(client) if client.oversubscribe => beyond(counted, Ask::plain(bytes), out, call),
         _ => memory::allocate(counted, Ask::plain(bytes), out, call),
     }
 }
 
-fn beyond(counted: usize, bytes: usize, out: *mut CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
+/// The same for rows that the driver pads: beyond the limit they are as far apart as it would put them.
+pub fn allocate_rows(
+    counted: usize,
+    [width, height]: [usize; 2],
+    element: c_uint,
+    out: *mut CUdeviceptr,
+    pitch: *mut usize,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let ask = Ask::pitched(width, height);
+    // What the driver would refuse, it shall refuse itself.
+    let sound = width > 0 && height > 0 && matches!(element, 4 | 8 | 16) && !pitch.is_null();
+    if !sound || !Client::get().is_some_and(|client| client.oversubscribe) {
+        return memory::allocate(counted, ask, out, call);
+    }
+    let written = Cell::new(false);
+    let result = beyond(counted, ask, out, || {
+        written.set(true);
+        call()
+    });
+    if result == CUDA_SUCCESS && !written.get() {
+        // SAFETY: not null, and an argument of the call in progress.
+        unsafe { *pitch = usize::try_from(memory::pitch(width)).unwrap_or(usize::MAX) };
+    }
+    result
+}
+
+fn beyond(counted: usize, ask: Ask, out: *mut CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
     let managed_on: Cell<Option<&'static Gpu>> = Cell::new(None);
-    let asked = Bytes(bytes as u64);
+    let asked = ask.bytes();
     guard(
         |client| {
             let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
@@ -62,7 +92,7 @@ fn beyond(counted: usize, bytes: usize, out: *mut CUdeviceptr, call: impl FnOnce
             Ok(Some((current, MemoryKind::Managed)))
         },
         || match managed_on.get() {
-            Some(gpu) => managed(gpu, bytes, out),
+            Some(gpu) => managed(gpu, usize::try_from(asked.0).unwrap_or(usize::MAX), out),
             None => call(),
         },
         |client, receipt, result| {

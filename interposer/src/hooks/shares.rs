@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::lock::Lock;
-use weir_protocol::pages::{MemoryKind, ShareState, Shared};
+use weir_protocol::pages::{MemoryKind, Share, ShareState, Shared};
 use weir_protocol::units::Bytes;
 
 use crate::clock;
@@ -26,8 +26,16 @@ use crate::thread;
 pub struct Shares {
     given: AtomicU64,                    // entries of `exported`; at zero a free looks no further
     exported: Lock<HashMap<u64, usize>>, // by the ledger's handle: the entry on the page
-    opened: Lock<HashMap<CUdeviceptr, Opened>>,
-    external: Lock<HashMap<u64, Opened>>,
+    opened: Lock<HashMap<Place, Opened>>,
+}
+
+/// What memory of another process is known by here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Its address.
+    At(CUdeviceptr),
+    /// The handle of another interface's memory.
+    External(u64),
 }
 
 /// Memory of another process.
@@ -100,10 +108,10 @@ fn open_by_key(
         let address = unsafe { *address };
         let Some(current) = thread::with(|thread| thread.find_current(client)) else { return };
         let mut opened = client.shares.opened.lock();
-        if let Some(known) = opened.get_mut(&address) {
+        if let Some(known) = opened.get_mut(&Place::At(address)) {
             known.times += 1;
         } else if let Some((_, bytes)) = range_of(address) {
-            opened.insert(address, Opened::note(current.gpu, key, bytes, kind));
+            opened.insert(Place::At(address), Opened::note(current.gpu, key, bytes, kind));
         }
     })
 }
@@ -140,14 +148,14 @@ pub fn open_piece(
     open_by_key(key, MemoryKind::Pool, address, call)
 }
 
-/// Another process's memory is closed: off the books before the call, since the address may be handed out anew.
-pub fn close(address: CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
+/// Another process's memory is closed: off the books before the call, since its place may be handed out anew.
+pub fn close(place: Place, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
-        |client| Ok(client.shares.remove_opened(address)),
+        |client| Ok(client.shares.remove_opened(place)),
         call,
         |client, opened, result| {
             if let Some(opened) = opened {
-                client.shares.settle_closed(client, address, opened, result);
+                client.shares.settle_closed(client, place, opened, result);
             }
         },
     )
@@ -166,7 +174,7 @@ impl Opened {
     pub fn close(self, client: &Client) {
         let Some(gpu) = client.gpus.get(self.gpu) else { return };
         let share = self.entry.and_then(|entry| gpu.slot().shares.get(entry));
-        match share.and_then(weir_protocol::pages::Share::take) {
+        match share.and_then(Share::take) {
             Some((ShareState::Adopted, _)) => gpu.give_back(self.kind, self.bytes),
             _ => drop(gpu.slot().shared_bytes.fetch_sub(self.bytes.0, Ordering::Relaxed)),
         }
@@ -174,32 +182,27 @@ impl Opened {
 }
 
 impl Shares {
-    /// Takes one opening of an address off the books; `None` if nothing of another process was opened there. What is still
-    /// open otherwise has `times` left.
-    pub fn remove_opened(&self, address: CUdeviceptr) -> Option<Opened> {
-        let mut opened = self.opened.lock();
-        let known = opened.get_mut(&address)?;
-        known.times -= 1;
-        if known.times > 0 { Some(*known) } else { opened.remove(&address) }
+    /// Notes what was opened.
+    pub fn enter(&self, place: Place, opened: Opened) {
+        self.opened.lock().insert(place, opened);
     }
 
-    /// What a call meant that closed an address: the last closing ends it, a failure leaves it as it was.
-    pub fn settle_closed(&self, client: &Client, address: CUdeviceptr, closed: Opened, result: CUresult) {
+    /// Takes one opening off the books; `None` if nothing of another process was opened there. What is still open otherwise
+    /// has `times` left.
+    pub fn remove_opened(&self, place: Place) -> Option<Opened> {
+        let mut opened = self.opened.lock();
+        let known = opened.get_mut(&place)?;
+        known.times -= 1;
+        if known.times > 0 { Some(*known) } else { opened.remove(&place) }
+    }
+
+    /// What a call meant that closed a place: the last closing ends it, a failure leaves it as it was.
+    pub fn settle_closed(&self, client: &Client, place: Place, closed: Opened, result: CUresult) {
         if result != CUDA_SUCCESS {
-            self.opened.lock().entry(address).or_insert(Opened { times: 0, ..closed }).times += 1;
+            self.opened.lock().entry(place).or_insert(Opened { times: 0, ..closed }).times += 1;
         } else if closed.times == 0 {
             closed.close(client);
         }
-    }
-
-    /// Notes memory of another interface by its handle.
-    pub fn enter_external(&self, handle: u64, opened: Opened) {
-        self.external.lock().insert(handle, opened);
-    }
-
-    /// Takes that back.
-    pub fn remove_external(&self, handle: u64) -> Option<Opened> {
-        self.external.lock().remove(&handle)
     }
 
     /// Notes that others may open what the ledger has under `handle`; once, however often it is given out.
@@ -214,8 +217,28 @@ impl Shares {
         }
     }
 
-    /// What the ledger had under `handle` is freed; says under which key it was given out, if it was.
-    pub fn take_back(&self, gpu: &Gpu, handle: u64) -> Option<u64> {
+    /// What the ledger had under `handle` is freed.
+    pub fn take_back(&self, gpu: &Gpu, handle: u64) {
+        if let Some(share) = self.given_back(gpu, handle) {
+            share.take();
+        }
+    }
+
+    /// What the ledger had under `handle` lives on where else it is open: within the tenant it is handed on at once, so that
+    /// it is never charged to nobody; to another tenant the manager hands it on.
+    pub fn leave(&self, gpu: &Gpu, handle: u64) {
+        let Some(share) = self.given_back(gpu, handle) else { return };
+        let key = share.read().map_or(0, |(_, shared)| shared.key);
+        // If it is closed at this moment, nobody of the tenant has it any more.
+        if gpu.usage.longest_holder(key).is_some_and(|(slot, entry, _)| gpu.usage.adopt(slot, entry)) {
+            share.take();
+        } else if share.leave() {
+            gpu.usage.left.fetch_add(1, Ordering::Release); // behind the entry
+        }
+    }
+
+    /// The entry on the page of what the ledger had under `handle`, if it was given out.
+    fn given_back<'a>(&self, gpu: &'a Gpu, handle: u64) -> Option<&'a Share> {
         // Acquire: pairs with the release above.
         if self.given.load(Ordering::Acquire) == 0 {
             return None;
@@ -224,7 +247,7 @@ impl Shares {
         let entry = exported.remove(&handle)?;
         self.given.store(exported.len() as u64, Ordering::Release);
         drop(exported);
-        gpu.slot().shares.get(entry)?.take().map(|(_, shared)| shared.key)
+        gpu.slot().shares.get(entry)
     }
 }
 

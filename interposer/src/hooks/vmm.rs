@@ -182,8 +182,7 @@ pub fn unmap(
 }
 
 impl Physical {
-    /// The last reference of this process is gone. Memory that was given out lives on where it is open: within the tenant
-    /// it is handed on at once, so that it is never charged to nobody.
+    /// The last reference of this process is gone. Memory that was given out lives on where it is open.
     fn go(self, client: &Client, handle: u64) {
         let Some(gpu) = client.gpus.get(self.gpu) else { return };
         if let Some(team) = self.team {
@@ -192,11 +191,7 @@ impl Physical {
         if let Some(foreign) = self.foreign {
             return foreign.opened.into_iter().for_each(|opened| opened.close(client));
         }
-        if let Some(key) = client.shares.take_back(gpu, handle)
-            && let Some((slot, entry, _)) = gpu.usage.longest_holder(key)
-        {
-            gpu.usage.adopt(slot, entry); // if it is closed at this moment, nobody has it any more
-        }
+        client.shares.leave(gpu, handle);
         gpu.give_back(MemoryKind::Virtual, self.bytes);
     }
 }

@@ -10,6 +10,7 @@
 //! A name goes to its target from the second call on by one load and one jump; at the first call the target is found.
 //! What the driver has and our table lacks is handed out by the driver's own `cuGetProcAddress` only.
 
+mod nvml;
 mod place;
 
 use std::arch::naked_asm;
@@ -23,7 +24,7 @@ use weir_abi::types::CUDA_ERROR_NOT_FOUND;
 use crate::hooks::c_name;
 use crate::resolve::{self, dlsym, hook};
 
-pub use place::open_driver;
+pub use place::{open_driver, open_nvml};
 
 macro_rules! forwarders {
     ($($name:ident $base:literal $since:literal $stream:ident $plain:ident $class:ident ($($argument:ident: $kind:ty),*);)*) => {
@@ -110,15 +111,24 @@ unsafe extern "C" fn first_call() {
 
 extern "C" fn find(index: u32) -> *const c_void {
     let absent = absent as *const c_void;
-    let (Some(name), Some(target)) = (NAMES.get(index as usize), TARGETS.get(index as usize)) else {
-        return absent;
+    let of_driver = || {
+        let at = index as usize;
+        Some(Target { name: NAMES.get(at)?, place: TARGETS.get(at)?, absent })
     };
-    let found = catch_unwind(|| target_of(name)).ok().flatten();
+    let Some(target) = of_driver().or_else(|| nvml::target(index)) else { return absent };
+    let found = catch_unwind(|| target_of(target.name)).ok().flatten();
     if let Some(found) = found {
         // Release: what the loader did for the function is seen by whoever jumps there.
-        target.store(found.cast_mut(), Ordering::Release);
+        target.place.store(found.cast_mut(), Ordering::Release);
     }
-    found.unwrap_or(absent)
+    found.unwrap_or(target.absent)
+}
+
+/// A name, where it goes, and what stands for it if there is nothing.
+struct Target {
+    name: &'static CStr,
+    place: &'static AtomicPtr<c_void>,
+    absent: *const c_void,
 }
 
 /// Our hook, unless a preloaded copy of us has these calls already; else the driver's function.

@@ -4,6 +4,8 @@
 //! 2. `/run/weir/driver/libcuda.so.1`: where it is mounted by who mounts us over its own name;
 //! 3. a `libcuda.so.1`, or the file with a version in its name that this one points to, that is not ours: in the
 //!    directories of `$LD_LIBRARY_PATH`, then where drivers are installed.
+//!
+//! NVML, in whose place we may be too, is looked for in the same places by its own name.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +15,9 @@ use std::path::{Path, PathBuf};
 use crate::resolve::{self, dlsym};
 use crate::say::Once;
 
-const MOUNTED: &str = "/run/weir/driver/libcuda.so.1";
-const NAME: &str = "libcuda.so.1";
+const MOUNTED: &str = "/run/weir/driver";
+const DRIVER: &str = "libcuda.so.1";
+const NVML: &str = "libnvidia-ml.so.1";
 
 /// Where distributions, container runtimes and WSL put the driver.
 const INSTALLED: [&str; 7] = [
@@ -30,16 +33,24 @@ const INSTALLED: [&str; 7] = [
 /// Opens the first driver that is none of ours.
 pub fn open_driver() -> Option<*mut c_void> {
     static NOT_FOUND: Once = Once::new();
-    let handle = candidates().find_map(|path| open(&path));
+    let handle = candidates(DRIVER).find_map(|path| open(&path));
     if handle.is_none() {
         NOT_FOUND.say(|| {
             format!(
                 "the libcuda.so.1 of Weir finds no driver to stand before. \
-                 help: mount the driver's file at {MOUNTED}, or name it in WEIR_DRIVER"
+                 help: mount the driver's file at {MOUNTED}/{DRIVER}, or name it in WEIR_DRIVER"
             )
         });
     }
     handle
+}
+
+/// Opens the first NVML that is none of ours: beside the driver, or wherever one may be.
+pub fn open_nvml() -> Option<*mut c_void> {
+    // By its name first, as the program would: where that is us, the loader then knows us by this name. Else, with the real
+    // one loaded, it would give the program that.
+    let named = CString::new(NVML).ok().and_then(|name| load(&name));
+    named.filter(|handle| !is_ours(*handle)).or_else(|| candidates(NVML).find_map(|path| open(&path)))
 }
 
 /// The path of the driver, for who asks what we stand before; the string stays.
@@ -56,16 +67,17 @@ fn file_of(address: *const c_void) -> *const c_char {
     }
 }
 
-fn candidates() -> impl Iterator<Item = PathBuf> {
+fn candidates(name: &'static str) -> impl Iterator<Item = PathBuf> {
     let named = std::env::var_os("WEIR_DRIVER").map(PathBuf::from);
+    let named = named.map(|driver| if name == DRIVER { driver } else { driver.with_file_name(name) });
     let search = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let searched: Vec<_> =
         search.as_bytes().split(|byte| matches!(byte, b':' | b';')).map(directory).collect();
     let directories = searched.into_iter().flatten().chain(INSTALLED.iter().map(PathBuf::from));
     named
         .into_iter()
-        .chain([PathBuf::from(MOUNTED)])
-        .chain(directories.flat_map(|directory| drivers_in(&directory)))
+        .chain([Path::new(MOUNTED).join(name)])
+        .chain(directories.flat_map(|directory| libraries_in(&directory, name)))
 }
 
 fn directory(name: &[u8]) -> Option<PathBuf> {
@@ -73,11 +85,12 @@ fn directory(name: &[u8]) -> Option<PathBuf> {
 }
 
 /// `libcuda.so.1` and `libcuda.so.550.54.14`.
-fn drivers_in(directory: &Path) -> Vec<PathBuf> {
-    let mut found = vec![directory.join(NAME)];
+fn libraries_in(directory: &Path, name: &str) -> Vec<PathBuf> {
+    let mut found = vec![directory.join(name)];
+    let stem = name.as_bytes().strip_suffix(b"1").unwrap_or_default();
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let versioned = entries.filter(|entry| {
-        let version = entry.file_name().as_bytes().strip_prefix(b"libcuda.so.").map(<[u8]>::to_vec);
+        let version = entry.file_name().as_bytes().strip_prefix(stem).map(<[u8]>::to_vec);
         version.is_some_and(|version| {
             version.contains(&b'.') && version.iter().all(|c| c.is_ascii_digit() || *c == b'.')
         })
@@ -91,10 +104,18 @@ fn open(path: &Path) -> Option<*mut c_void> {
         return None;
     }
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a C string; opening the driver runs its constructors, as the program itself is about to.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     // Another copy of us would look for a driver in turn, and find this one.
-    (!handle.is_null() && dlsym::real_dlsym(handle, c"weirProxy").is_none()).then_some(handle)
+    load(&path).filter(|handle| !is_ours(*handle))
+}
+
+fn load(library: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a C string; opening the driver runs its constructors, as the program itself is about to.
+    let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    (!handle.is_null()).then_some(handle)
+}
+
+fn is_ours(handle: *mut c_void) -> bool {
+    dlsym::real_dlsym(handle, c"weirProxy").is_some()
 }
 
 /// Whether the file is the one that this code was loaded from.

@@ -74,6 +74,9 @@ fn nvml_handle() -> Option<*mut c_void> {
     if !known.is_null() {
         return Some(known);
     }
+    #[cfg(all(feature = "proxy", not(test)))]
+    let opened = crate::proxy::open_nvml()?;
+    #[cfg(not(all(feature = "proxy", not(test))))]
     let opened = open(c"libnvidia-ml.so.1")?;
     NVML.store(opened, Ordering::Release);
     Some(opened)

@@ -228,7 +228,8 @@ impl FromStr for SmShare {
             unit => return Err(UnitError::Unit { what: WHAT, text: text.into(), unit: unit.into() }),
         }
         let permille = scaled(number, 10).unwrap_or(u128::MAX);
-        let exact = scaled(number, 1_000_000).is_some_and(|fine| fine == permille.saturating_mul(100_000));
+        let finer = number.split_once('.').map_or("", |(_, fraction)| fraction.get(1..).unwrap_or_default());
+        let exact = finer.bytes().all(|digit| digit == b'0');
         match u16::try_from(permille) {
             Ok(permille) if permille <= 1000 && exact => Ok(Self(permille)),
             _ => Err(UnitError::Range {
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!("30%".parse(), Ok(SmShare::percent(30)));
         assert_eq!("12.5 %".parse(), Ok(SmShare::permille(125)));
         assert_eq!("100%".parse(), Ok(SmShare::FULL));
-        for text in ["50", "0.5", "101%", "-1%", "12.55%", "nan%", "", "%", "1e2%"] {
+        for text in ["50", "0.5", "101%", "-1%", "12.55%", "12.50000001%", "nan%", "", "%", "1e2%"] {
             assert!(text.parse::<SmShare>().is_err(), "{text}");
         }
     }

@@ -22,6 +22,11 @@ const KIND: &str = "weir/tenant";
 /// Where the library looks for the tenant's socket.
 const TENANT: &str = "/run/weir/tenant";
 
+/// Where the library looks for the driver in whose place it is, and for NVML.
+const DRIVER: &str = "/run/weir/driver";
+
+const NVML: &str = "libnvidia-ml.so.1";
+
 /// Where the library lies in a container; `ld.so.preload` beside it has this line.
 const LIBRARY: &str = "/run/weir/libweir.so";
 
@@ -32,6 +37,9 @@ pub(super) struct Args {
     /// How the library gets into the container's programs
     #[arg(long, value_enum, default_value_t = Way::LdSoPreload)]
     way: Way,
+    /// Put the library in the driver's place, too: over this file, the host's libcuda.so.1, at the same path in the container
+    #[arg(long, value_name = "DRIVER")]
+    proxy: Option<PathBuf>,
     /// Print flags for `docker run` and `podman run` instead
     #[arg(long)]
     flags: bool,
@@ -47,6 +55,8 @@ enum Way {
     LdSoPreload,
     /// The variable LD_PRELOAD
     Preload,
+    /// Not at all: for --proxy alone
+    None,
 }
 
 /// A file for CDI.
@@ -79,7 +89,7 @@ struct Edits {
 #[serde(rename_all = "camelCase")]
 struct Mount {
     host_path: PathBuf,
-    container_path: &'static str,
+    container_path: PathBuf,
     options: [&'static str; 4],
 }
 
@@ -92,10 +102,17 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let place = context.place()?;
     let stats = Client::connect(&place)?.stats()?;
     let tenant = find(&stats, &args.tenant)?;
+    if args.way == Way::None && args.proxy.is_none() {
+        let message = "a container with neither preload nor proxy would have no limits";
+        return Err(Fault::new(&codes::PRELOAD, message, "add --proxy DRIVER, or use another --way"));
+    }
     let library = preload::find(args.preload.as_deref())?;
     let uuids: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
     let nodes = if stats.node.simulated { Vec::new() } else { device_nodes(&uuids) };
-    let edits = edits(place.tenant_dir(&tenant.name), &library, args.way, &uuids, nodes)?;
+    let mut edits = edits(place.tenant_dir(&tenant.name), &library, args.way, &uuids, nodes)?;
+    if let Some(driver) = &args.proxy {
+        edits.mounts.extend(proxy(&library, driver)?);
+    }
     if args.flags {
         printer::data(flags(&edits).join(" "));
     } else {
@@ -139,16 +156,13 @@ fn edits(
     uuids: &[String],
     device_nodes: Vec<Node>,
 ) -> Result<Edits, Fault> {
-    let mount = |host_path: PathBuf, container_path| {
-        // Sockets are reached through a read-only mount too.
-        Mount { host_path, container_path, options: ["ro", "nosuid", "nodev", "bind"] }
-    };
     let mut edits = Edits {
         env: vec![format!("CUDA_VISIBLE_DEVICES={}", uuids.join(","))],
-        mounts: vec![mount(tenant_dir, TENANT), mount(library.to_path_buf(), LIBRARY)],
+        mounts: vec![Mount::of(tenant_dir, TENANT), Mount::of(library.to_path_buf(), LIBRARY)],
         device_nodes,
     };
     match way {
+        Way::None => {}
         Way::Preload => edits.env.push(format!("LD_PRELOAD={LIBRARY}")),
         Way::LdSoPreload => {
             let line = library.with_file_name("ld.so.preload");
@@ -160,10 +174,36 @@ fn edits(
                     "install it beside libweir.so, or use --way preload",
                 ));
             }
-            edits.mounts.push(mount(line, "/etc/ld.so.preload"));
+            edits.mounts.push(Mount::of(line, "/etc/ld.so.preload"));
         }
     }
     Ok(edits)
+}
+
+impl Mount {
+    fn of(host_path: PathBuf, container_path: impl Into<PathBuf>) -> Self {
+        // Sockets are reached through a read-only mount too.
+        Self { host_path, container_path: container_path.into(), options: ["ro", "nosuid", "nodev", "bind"] }
+    }
+}
+
+/// The library over the driver's own file and over NVML's beside it, and those where the library looks for them. What
+/// NVIDIA's toolkit mounts are the same files at the same paths: this device has to stand behind its.
+fn proxy(library: &Path, driver: &Path) -> Result<Vec<Mount>, Fault> {
+    let found = |path: &Path, help: &str| {
+        path.canonicalize().map_err(|error| {
+            Fault::new(&codes::PRELOAD, format!("`{}` cannot be used: {error}", path.display()), help)
+        })
+    };
+    let ours = library.with_file_name("proxy").join("libcuda.so.1");
+    let ours = found(&ours, "install it beside libweir.so, in `proxy`")?;
+    let real = found(driver, "name the driver's libcuda.so.1, as it is on this machine")?;
+    let mut mounts = vec![Mount::of(ours.clone(), &real), Mount::of(real, format!("{DRIVER}/libcuda.so.1"))];
+    // A machine without NVML has nothing to hide there.
+    if let Ok(nvml) = driver.with_file_name(NVML).canonicalize() {
+        mounts.extend([Mount::of(ours, &nvml), Mount::of(nvml, format!("{DRIVER}/{NVML}"))]);
+    }
+    Ok(mounts)
 }
 
 /// The kernel driver's nodes for these GPUs, as far as they are there.
@@ -190,7 +230,7 @@ fn flags(edits: &Edits) -> Vec<String> {
         format!(
             "--mount=type=bind,source={},target={},readonly",
             mount.host_path.display(),
-            mount.container_path
+            mount.container_path.display()
         )
     });
     let nodes = edits.device_nodes.iter().map(|node| format!("--device={}", node.path.display()));
@@ -233,7 +273,26 @@ mod tests {
         assert!(example(Way::LdSoPreload, &library).is_err());
         std::fs::write(beside.path().join("ld.so.preload"), "/run/weir/libweir.so\n").expect("a file in it");
         let mounts = example(Way::LdSoPreload, &library).expect("it is there").mounts;
-        assert_eq!(mounts.last().map(|mount| mount.container_path), Some("/etc/ld.so.preload"));
+        let last = mounts.last().map(|mount| mount.container_path.as_path());
+        assert_eq!(last, Some(Path::new("/etc/ld.so.preload")));
+    }
+
+    #[test]
+    fn in_the_drivers_place_ours_is_mounted_over_its_file_and_it_beside() {
+        let beside = tempfile::tempdir().expect("a temporary directory");
+        let at = |name: &str| beside.path().canonicalize().expect("it is there").join(name);
+        std::fs::create_dir(at("proxy")).expect("a directory in it");
+        for name in ["proxy/libcuda.so.1", "libcuda.so.550.54.14", NVML] {
+            std::fs::write(at(name), "").expect("a file in it");
+        }
+        std::os::unix::fs::symlink("libcuda.so.550.54.14", at("libcuda.so.1")).expect("a link in it");
+        let mounts = proxy(&at("libweir.so"), &at("libcuda.so.1")).expect("all are there");
+        let driver = at("libcuda.so.550.54.14");
+        assert_eq!(mounts[0], Mount::of(at("proxy/libcuda.so.1"), &driver));
+        assert_eq!(mounts[1], Mount::of(driver, "/run/weir/driver/libcuda.so.1"));
+        assert_eq!(mounts[2], Mount::of(at("proxy/libcuda.so.1"), at(NVML)));
+        assert_eq!(mounts[3], Mount::of(at(NVML), "/run/weir/driver/libnvidia-ml.so.1"));
+        assert!(proxy(&at("libweir.so"), &at("libcuda.so.2")).is_err());
     }
 
     #[test]

@@ -50,7 +50,10 @@ pub fn print(context: &Context, client: &mut Client, created: &Created, elapsed:
         return printer::talk("weir: no summary: the node manager no longer knows this tenant");
     };
     if tenant.processes_ever == 0 && !context.json {
-        return printer::talk(format_args!("weir: {}: no process of this tenant used CUDA", tenant.name));
+        return printer::talk(format_args!(
+            "weir: {}: no process came under this budget: none used CUDA, or the library was not in it",
+            tenant.name
+        ));
     }
     for gpu in &tenant.gpus {
         let summary = summarize(tenant, gpu, created, elapsed);

@@ -82,6 +82,7 @@ pub struct Cell {
     pub dead: Counters,
     dead_charged_ns: u64,
     charged_ns: u64, // at the last mark
+    left: u64,       // what its processes had left to others then
     granted: Grant,
     pulse: Pulse,
     moved_at: Nanos,
@@ -101,6 +102,7 @@ impl Cell {
             dead: Counters::default(),
             dead_charged_ns: 0,
             charged_ns: 0,
+            left: 0,
             granted,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
@@ -210,6 +212,15 @@ impl Cell {
         self.dead.add(&counters);
         slot.clear();
         orphans
+    }
+
+    /// What its living processes have left since the last call to whoever else has it open.
+    pub fn take_left(&mut self) -> Vec<Orphan> {
+        let now = self.pages.usage.left.load(Ordering::Acquire); // behind the entries that it counts
+        if std::mem::replace(&mut self.left, now) == now {
+            return Vec::new();
+        }
+        heirs::left(self.gpu, &self.pages.usage)
     }
 
     /// Whether more is held than the limit allows, because a process could not refuse it.

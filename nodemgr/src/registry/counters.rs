@@ -33,6 +33,12 @@ pub struct Counters {
     pub slices: u64,
     /// Launches measured each by itself.
     pub bracketed: u64,
+    /// Launches let through because other ranks of the tenant had gone ahead and may spin for them.
+    #[serde(default)]
+    pub caught_up: u64,
+    /// Collectives launched, and graphs with collectives.
+    #[serde(default)]
+    pub collectives: u64,
     /// Allocations refused for the limit.
     pub refused: u64,
     /// Most memory held at once; of a sum: the largest of its parts.
@@ -75,6 +81,8 @@ impl Counters {
             forced: lanes(|lane| &lane.forced),
             slices: lanes(|lane| &lane.slices),
             bracketed: lanes(|lane| &lane.bracketed),
+            caught_up: lanes(|lane| &lane.caught_up),
+            collectives: load(&slot.collectives),
             refused: load(&slot.refused),
             memory_peak_bytes: load(&slot.peak_bytes),
             faults: load(&slot.faults),
@@ -100,6 +108,8 @@ impl Counters {
             (&mut self.forced, other.forced),
             (&mut self.slices, other.slices),
             (&mut self.bracketed, other.bracketed),
+            (&mut self.caught_up, other.caught_up),
+            (&mut self.collectives, other.collectives),
             (&mut self.refused, other.refused),
             (&mut self.faults, other.faults),
         ];

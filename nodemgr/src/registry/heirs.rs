@@ -1,7 +1,10 @@
-//! Memory that outlives its owner. A process that dies leaves what it has given out to those who have it open; whoever has
-//! had it open for longest is charged for it from then on, whatever his limit.
+//! Memory that outlives its owner. A process that dies, or lets go of it, leaves what it has given out to those who have it
+//! open; whoever has had it open for longest is charged for it from then on, whatever his limit.
+//!
+//! What nobody has open at that moment is charged to nobody from then on, although a descriptor may still hold it, and
+//! somebody may open that later: the kernel's books of descriptors are not ours to read.
 
-use weir_protocol::pages::{ProcessSlot, ShareState};
+use weir_protocol::pages::{ProcessSlot, ShareState, UsagePage};
 
 use super::Tenant;
 
@@ -19,10 +22,22 @@ pub struct Orphan {
 /// What a dying process was charged for and others may have open.
 pub fn orphans(gpu: usize, slot: &ProcessSlot) -> Vec<Orphan> {
     let charged = slot.shares.iter().filter_map(|share| match share.read()? {
-        (ShareState::Exported | ShareState::Adopted, shared) => Some(Orphan { gpu, key: shared.key }),
+        (ShareState::Exported | ShareState::Adopted | ShareState::Left, shared) => {
+            Some(Orphan { gpu, key: shared.key })
+        }
         _ => None,
     });
     charged.collect()
+}
+
+/// What living processes have left to whoever else has it open. Each is said once.
+pub fn left(gpu: usize, page: &UsagePage) -> Vec<Orphan> {
+    let shares = page.slots.iter().flat_map(|slot| &slot.shares);
+    let left = shares.filter_map(|share| match share.read()? {
+        (ShareState::Left, shared) => share.settle_left().then_some(Orphan { gpu, key: shared.key }),
+        _ => None,
+    });
+    left.collect()
 }
 
 /// Charges each to its longest holder, whichever tenant that is. A holder that closes it at that moment is passed over.

@@ -274,6 +274,9 @@ impl Registry {
                 cell.mark(now, &tenant.slots);
             }
         }
+        let cells = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.cells);
+        let left: Vec<_> = cells.flat_map(Cell::take_left).collect();
+        heirs::hand_on(&self.tenants, &left);
     }
 
     /// Samples of one GPU stand together; who stands where changes only when tenants come and go.

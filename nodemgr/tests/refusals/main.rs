@@ -159,5 +159,5 @@ fn the_program_sees_its_place_its_preload_and_its_gpus() {
     let stdout = node.censor(&String::from_utf8_lossy(&output.stdout));
     assert_eq!(stdout, "[DIR]/tenants/a GPU-00000000-0000-0000-0000-000000000000\nkept\n");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("a: no process of this tenant used CUDA"), "{stderr}");
+    assert!(stderr.contains("a: no process came under this budget"), "{stderr}");
 }

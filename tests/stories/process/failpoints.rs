@@ -30,7 +30,10 @@ fn hooked() -> Vec<&'static str> {
 fn code_of(symbol: &str) -> usize {
     match symbol {
         "cuGetProcAddress" | "cuGetProcAddress_v2" => 0, // what it would hand out is only looked at after a success
-        "nvmlDeviceGetProcessUtilization" => 6,          // NVML_ERROR_NOT_FOUND: no process has used the GPU
+        // NVML_ERROR_NOT_FOUND: no process has used the GPU
+        "nvmlDeviceGetProcessUtilization"
+        | "nvmlDeviceGetProcessesUtilizationInfo"
+        | "nvmlDeviceGetAccountingStats" => 6,
         _ => weir_abi::index_of(symbol).map_or(0, |at| FIRST_CODE + at),
     }
 }

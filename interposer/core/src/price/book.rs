@@ -1,11 +1,12 @@
 //! The process's price book: every signature seen so far, and where first prices come from.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use weir_protocol::price::{self, PriceRow};
 
 use super::{Estimate, Signature};
+use crate::gang::is_collective;
 use crate::lock::Lock;
 
 /// Signatures that a process keeps. A program with more (a grid that follows its input) has one price for the others.
@@ -22,6 +23,7 @@ const WAVE_NS: u64 = 5_000;
 pub struct Book {
     rows: Vec<PriceRow>,
     sms: AtomicU32,
+    collectives: AtomicBool, // some function's name is a collective's
     pages: Lock<Pages>,
 }
 
@@ -34,7 +36,7 @@ struct Pages {
 impl Book {
     /// An empty book over the operator's price table.
     pub fn new(rows: Vec<PriceRow>) -> Self {
-        Self { rows, sms: AtomicU32::new(0), pages: Lock::default() }
+        Self { rows, ..Self::default() }
     }
 
     /// The GPU has so many SMs: a kernel with fewer blocks leaves room for others.
@@ -54,6 +56,9 @@ impl Book {
     /// Remembers what a function is called. A handle that was used before (its module is gone) starts afresh, in
     /// place: threads hold its estimates in their caches.
     pub fn name(&self, function: u64, name: &str) {
+        if is_collective(name) {
+            self.collectives.store(true, Ordering::Relaxed);
+        }
         let mut pages = self.pages.lock();
         let before = pages.names.insert(function, name.into());
         if before.is_none_or(|before| &*before == name) {
@@ -64,12 +69,23 @@ impl Book {
         {
             let (price, told) = self.first_price(Some(name), signature.blocks);
             estimate.restart(price, told);
+            estimate.set_collective(is_collective(name));
         }
+    }
+
+    /// Whether a function is known to be a collective.
+    pub fn is_collective(&self, function: u64) -> bool {
+        self.pages.lock().is_collective(function)
     }
 
     /// What a function is called, if it was looked up by name.
     pub fn knows_name(&self, function: u64) -> bool {
         self.pages.lock().names.contains_key(&function)
+    }
+
+    /// Whether the process has ever looked up a collective: whether it may be a rank.
+    pub fn knows_collectives(&self) -> bool {
+        self.collectives.load(Ordering::Relaxed)
     }
 
     /// The estimate of a kernel launch.
@@ -80,7 +96,8 @@ impl Book {
         }
         let (price, told) =
             self.first_price(pages.names.get(&signature.handle).map(|name| &**name), signature.blocks);
-        let estimate = pages.keep(signature, price, told);
+        let collective = pages.is_collective(signature.handle);
+        let estimate = pages.keep(signature, price, told, collective);
         estimate.weigh(self.weight(signature.blocks));
         estimate
     }
@@ -100,14 +117,17 @@ impl Book {
     }
 
     /// Sets the first price of a graph: the sum of its nodes, until the graph itself is measured. Branches that run side
-    /// by side take less.
-    pub fn set_graph(&self, exec: u64, nodes_ns: u64) {
+    /// by side take less. A graph with a collective in it is one.
+    pub fn set_graph(&self, exec: u64, nodes_ns: u64, collective: bool) {
         let signature = Signature::of_graph(exec);
         let mut pages = self.pages.lock();
         match pages.estimates.get(&signature) {
-            Some(known) => known.restart(nodes_ns, false),
+            Some(known) => {
+                known.restart(nodes_ns, false);
+                known.set_collective(collective);
+            }
             None => {
-                pages.keep(&signature, nodes_ns, false);
+                pages.keep(&signature, nodes_ns, false, collective);
             }
         }
     }
@@ -118,20 +138,31 @@ impl Book {
         let mut pages = self.pages.lock();
         match pages.estimates.get(&signature) {
             Some(known) => known,
-            None => pages.keep(&signature, WAVE_NS, false),
+            None => pages.keep(&signature, WAVE_NS, false, false),
         }
     }
 }
 
 impl Pages {
+    fn is_collective(&self, function: u64) -> bool {
+        self.names.get(&function).is_some_and(|name| is_collective(name))
+    }
+
     /// Estimates are leaked on purpose: threads hold them in their caches without counting, and a signature
     /// stays true for the life of its handle. `CAPACITY` bounds what a process can leak, to a few MiB.
-    fn keep(&mut self, signature: &Signature, price_ns: u64, told: bool) -> &'static Estimate {
+    fn keep(
+        &mut self,
+        signature: &Signature,
+        price_ns: u64,
+        told: bool,
+        collective: bool,
+    ) -> &'static Estimate {
         static BEYOND: Estimate = Estimate::guess(WAVE_NS); // the mean of many kernels
         if self.estimates.len() >= CAPACITY {
             return &BEYOND;
         }
         let first = if told { Estimate::told(price_ns) } else { Estimate::guess(price_ns) };
+        first.set_collective(collective);
         let estimate: &'static Estimate = Box::leak(Box::new(first));
         self.estimates.insert(*signature, estimate);
         estimate
@@ -159,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn a_collective_is_one_by_its_name_and_no_longer_when_its_handle_is_another_kernels() {
+        let book = Book::default();
+        book.name(1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+        let estimate = book.kernel(&signature(1, 1));
+        assert!(estimate.is_collective() && book.is_collective(1) && book.knows_collectives());
+        book.name(1, "add");
+        assert!(!estimate.is_collective());
+    }
+
+    #[test]
     fn an_unknown_kernel_costs_a_guess_that_grows_with_its_grid() {
         let book = Book::default();
         assert_eq!(book.kernel(&signature(1, 1)).price(), 5_000);
@@ -177,10 +218,11 @@ mod tests {
     #[test]
     fn a_graph_costs_the_sum_of_its_nodes_until_it_is_measured() {
         let book = Book::default();
-        book.set_graph(9, 123_000);
+        book.set_graph(9, 123_000, false);
         assert_eq!(book.graph(9).price(), 123_000);
-        book.set_graph(9, 1_000);
+        book.set_graph(9, 1_000, true);
         assert_eq!(book.graph(9).price(), 1_000, "an updated graph gets a new first price");
+        assert!(book.graph(9).is_collective(), "and is a collective once it contains one");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! A tenant that was never alone on the GPU has no measurements, only [`Bounds`]; until the first measurement they make
 //! the price.
 
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::Bounds;
 
@@ -38,7 +38,7 @@ pub enum Known {
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
-    price_ns: AtomicI64, // negative: not learnt yet
+    price_ns: AtomicI64, // negative: not learnt yet, or a collective's, which always goes the long way
     mean_ns: AtomicU64,  // bits of an `f64`
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
@@ -47,6 +47,7 @@ pub struct Estimate {
     owed: AtomicU32,            // launches charged by guess that no stretch could measure
     guess_ns: AtomicU64,        // and by how much each
     bounds: AtomicPtr<Bounds>,  // most signatures never need them
+    collective: AtomicBool,
 }
 
 // Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one measurement.
@@ -72,7 +73,19 @@ impl Estimate {
             owed: AtomicU32::new(0),
             guess_ns: AtomicU64::new(price_ns),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
+            collective: AtomicBool::new(false),
         }
+    }
+
+    /// Says whether it is a collective's: such launches are counted.
+    pub fn set_collective(&self, collective: bool) {
+        self.collective.store(collective, Ordering::Relaxed);
+        self.set(self.mean(), self.variance());
+    }
+
+    /// Whether its launches run until other ranks have launched theirs.
+    pub fn is_collective(&self) -> bool {
+        self.collective.load(Ordering::Relaxed)
     }
 
     /// Starts afresh with a new first price: the handle now stands for something else.
@@ -92,7 +105,7 @@ impl Estimate {
     }
 
     /// The price, if it can be relied upon: one load for the launch path. The others go the long way, where they are
-    /// measured.
+    /// measured; collectives too, where they are counted.
     #[inline]
     pub fn learnt_price(&self) -> Option<i64> {
         let price = self.price_ns.load(Ordering::Relaxed);
@@ -184,18 +197,19 @@ impl Estimate {
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        self.price_ns.store(signed(whole(mean), self.is_learnt()), Ordering::Relaxed);
+        let by_itself = self.is_learnt() && !self.is_collective();
+        self.price_ns.store(signed(whole(mean), by_itself), Ordering::Relaxed);
     }
 }
 
-/// A price as it is kept: from 1 to 2^63 - 1, negative while it is not learnt.
-const fn signed(price_ns: u64, learnt: bool) -> i64 {
+/// A price as it is kept: from 1 to 2^63 - 1, negative if the launch path shall not go by it.
+const fn signed(price_ns: u64, by_itself: bool) -> i64 {
     let price = match price_ns {
         0 => 1,
         1..=0x7fff_ffff_ffff_ffff => price_ns.cast_signed(),
         _ => i64::MAX,
     };
-    if learnt { price } else { -price }
+    if by_itself { price } else { -price }
 }
 
 /// Rounded; without `f64::round`, which on plain x86-64 is libm's.
@@ -239,6 +253,16 @@ mod tests {
         estimate.correct(800.0, 1.0);
         estimate.bound(5.0, false);
         assert_eq!(estimate.price(), 800, "what was measured counts for more");
+    }
+
+    #[test]
+    fn a_collective_is_learnt_but_never_leaves_the_long_way() {
+        let estimate = Estimate::told(5_000);
+        estimate.set_collective(true);
+        estimate.correct(400.0, 1.0);
+        assert_eq!((estimate.price(), estimate.is_learnt(), estimate.learnt_price()), (400, true, None));
+        estimate.set_collective(false);
+        assert_eq!(estimate.learnt_price(), Some(400), "the handle stands for another kernel now");
     }
 
     #[test]

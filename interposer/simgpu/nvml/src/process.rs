@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use weir_simgpu_link::books::{Books, Client};
 
 use crate::device::{Handle, place};
-use crate::edge::{Answer, NOT_FOUND, put, put_list};
+use crate::edge::{
+    ARGUMENT_VERSION_MISMATCH, Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, get, put, put_list,
+};
 use crate::session::locked;
 use crate::{nvml, session};
 
@@ -51,6 +53,74 @@ pub struct Sample {
     encoder: c_uint,
     decoder: c_uint,
 }
+
+/// `nvmlProcessUtilizationInfo_v1_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Utilized {
+    time_us: c_ulonglong,
+    pid: c_uint,
+    percent: [c_uint; 6],
+}
+
+/// `nvmlProcessesUtilizationInfo_v1_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct UtilizedList {
+    version: c_uint,
+    count: c_uint,
+    last_seen_us: c_ulonglong,
+    entries: *mut Utilized,
+}
+
+/// `nvmlProcessDetail_v1_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Detail {
+    pid: c_uint,
+    used_memory: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+    protected_memory: c_ulonglong,
+}
+
+/// `nvmlProcessDetailList_v1_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct DetailList {
+    version: c_uint,
+    mode: c_uint,
+    count: c_uint,
+    entries: *mut Detail,
+}
+
+/// Version 1 of either list: NVML puts the structure's size beside it.
+const LIST_VERSION: c_uint = 1 << 24 | 24;
+
+/// `nvmlAccountingStats_t`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Accounted {
+    gpu_percent: c_uint,
+    memory_percent: c_uint,
+    max_memory: c_ulonglong,
+    time_ms: c_ulonglong,
+    start_time_us: c_ulonglong,
+    is_running: c_uint,
+    reserved: [c_uint; 5],
+}
+
+/// `nvmlSample_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct DeviceSample {
+    time_us: c_ulonglong,
+    value: c_ulonglong,
+}
+
+/// `NVML_GPU_UTILIZATION_SAMPLES`, and the type of its values.
+const GPU_UTILIZATION: c_uint = 1;
+const UNSIGNED: c_uint = 1;
 
 /// The last look at the books: when, and what each process had used until then on each device, ns.
 struct Last {
@@ -116,6 +186,11 @@ fn samples(device: usize, last_seen_us: u64) -> Answer<Vec<Sample>> {
     Ok(gpu.clients.iter().filter(running).map(sample).collect())
 }
 
+/// A structure of the one version that there is.
+fn of_version<T>(list: T, version: impl FnOnce(&T) -> c_uint) -> Answer<T> {
+    if version(&list) == LIST_VERSION { Ok(list) } else { Err(ARGUMENT_VERSION_MISMATCH) }
+}
+
 nvml! {
     /// Processes with a context, oldest layout.
     fn nvmlDeviceGetComputeRunningProcesses(device: Handle, count: *mut c_uint, out: *mut ProcessV1) {
@@ -168,5 +243,62 @@ nvml! {
     fn nvmlDeviceGetProcessUtilization(device: Handle, out: *mut Sample, count: *mut c_uint, last_seen_us: c_ulonglong) {
         let samples = samples(place(device)?, last_seen_us)?;
         if samples.is_empty() { Err(NOT_FOUND) } else { put_list(out, count, &samples) }
+    }
+    /// As above, in a structure.
+    fn nvmlDeviceGetProcessesUtilizationInfo(device: Handle, list: *mut UtilizedList) {
+        let asked = of_version(get(list)?, |list| list.version)?;
+        let samples = samples(place(device)?, asked.last_seen_us)?;
+        let of = |sample: &Sample| {
+            let &Sample { pid, time_us, sm, .. } = sample;
+            Utilized { time_us, pid, percent: [sm, 0, 0, 0, 0, 0] }
+        };
+        let samples: Vec<_> = samples.iter().map(of).collect();
+        // SAFETY: `get` has found it not null.
+        let count = unsafe { &raw mut (*list).count };
+        if samples.is_empty() { Err(NOT_FOUND) } else { put_list(asked.entries, count, &samples) }
+    }
+    /// Processes with a context, with what confidential computing protects: nothing.
+    fn nvmlDeviceGetRunningProcessDetailList(device: Handle, list: *mut DetailList) {
+        let asked = of_version(get(list)?, |list| list.version)?;
+        let of = |process: Process| {
+            let Process { pid, used_memory, gpu_instance, compute_instance } = process;
+            Detail { pid, used_memory, gpu_instance, compute_instance, protected_memory: 0 }
+        };
+        let details: Vec<_> = processes(device)?.into_iter().map(of).collect();
+        // SAFETY: `get` has found it not null.
+        put_list(asked.entries, unsafe { &raw mut (*list).count }, &details)
+    }
+    /// Processes that are accounted for, at most: as a real driver says.
+    fn nvmlDeviceGetAccountingBufferSize(device: Handle, out: *mut c_uint) {
+        place(device)?;
+        put(out, 4_000)
+    }
+    /// Processes that are accounted for: those with a context.
+    fn nvmlDeviceGetAccountingPids(device: Handle, count: *mut c_uint, out: *mut c_uint) {
+        let pids: Vec<_> = processes(device)?.into_iter().map(|process| process.pid).collect();
+        put_list(out, count, &pids)
+    }
+    /// What a process that runs has used.
+    fn nvmlDeviceGetAccountingStats(device: Handle, pid: c_uint, out: *mut Accounted) {
+        let gpu = session::gpu(place(device)?)?;
+        let mut running = gpu.clients.iter().filter(running);
+        let client = running.find(|client| client.pid.cast_unsigned() == pid).ok_or(NOT_FOUND)?;
+        let max_memory = client.memory_peak_bytes;
+        put(out, Accounted { max_memory, is_running: 1, ..Accounted::default() })
+    }
+    /// One sample of utilisation: percent of about the last second. Other kinds are not sampled.
+    fn nvmlDeviceGetSamples(device: Handle, kind: c_uint, _last_seen_us: c_ulonglong, value: *mut c_uint,
+        count: *mut c_uint, out: *mut DeviceSample) {
+        if kind != GPU_UTILIZATION {
+            return Err(NOT_SUPPORTED);
+        }
+        let (books, device) = (session::books()?, place(device)?);
+        let gpu = books.gpus.get(device).ok_or(INVALID_ARGUMENT)?;
+        put(value, UNSIGNED)?;
+        if out.is_null() {
+            return put(count, 1); // the caller asks how much room it needs
+        }
+        let sample = DeviceSample { time_us: books.now_ns / 1_000, value: gpu.recent_busy_percent.into() };
+        put_list(out, count, &[sample])
     }
 }

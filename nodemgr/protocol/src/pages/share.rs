@@ -29,6 +29,21 @@ pub enum ShareState {
     Imported = 3,
     /// The process has the memory open, and is charged: its owner is dead.
     Adopted = 4,
+    /// The process owned the memory and has let go of it: who else has it open, is to be charged. The manager sees to it.
+    Left = 5,
+}
+
+impl ShareState {
+    /// From a word that a tenant wrote; `None` for what stands for no memory.
+    fn of_word(word: u32) -> Option<Self> {
+        Some(match word {
+            2 => Self::Exported,
+            3 => Self::Imported,
+            4 => Self::Adopted,
+            5 => Self::Left,
+            _ => return None,
+        })
+    }
 }
 
 /// One entry.
@@ -75,12 +90,7 @@ impl Share {
 
     /// The entry, and what it says; `None` for a free one and for words that no process of ours writes.
     pub fn read(&self) -> Option<(ShareState, Shared)> {
-        let state = match self.state.load(Ordering::Acquire) {
-            2 => ShareState::Exported,
-            3 => ShareState::Imported,
-            4 => ShareState::Adopted,
-            _ => return None,
-        };
+        let state = ShareState::of_word(self.state.load(Ordering::Acquire))?;
         let kind = MemoryKind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?;
         let shared = Shared {
             key: self.key.load(Ordering::Relaxed),
@@ -94,21 +104,28 @@ impl Share {
     /// Makes imported memory adopted; says whether it still was imported. The manager calls this, and has charged the
     /// memory before: a process that finds it adopted gives that back.
     pub fn adopt(&self) -> bool {
-        let (imported, adopted) = (ShareState::Imported as u32, ShareState::Adopted as u32);
-        self.state.compare_exchange(imported, adopted, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.turn(ShareState::Imported, ShareState::Adopted)
     }
 
     /// Takes the entry back, and says what it was.
     pub fn take(&self) -> Option<(ShareState, Shared)> {
         let (_, shared) = self.read()?;
         let before = self.state.swap(ShareState::Free as u32, Ordering::AcqRel);
-        let state = match before {
-            2 => ShareState::Exported,
-            3 => ShareState::Imported,
-            4 => ShareState::Adopted,
-            _ => return None,
-        };
-        Some((state, shared))
+        Some((ShareState::of_word(before)?, shared))
+    }
+
+    /// Leaves memory that was given out to whoever else has it open; says whether it had been.
+    pub fn leave(&self) -> bool {
+        self.turn(ShareState::Exported, ShareState::Left)
+    }
+
+    /// What was left is charged to somebody, or gone: the entry is free. The manager calls this.
+    pub fn settle_left(&self) -> bool {
+        self.turn(ShareState::Left, ShareState::Free)
+    }
+
+    fn turn(&self, from: ShareState, to: ShareState) -> bool {
+        self.state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Zeroes the entry for the slot's next owner.
@@ -184,6 +201,16 @@ mod tests {
         entry.put(ShareState::Imported, &SHARED);
         assert!(entry.adopt() && !entry.adopt());
         assert_eq!(entry.take().map(|(state, _)| state), Some(ShareState::Adopted));
+    }
+
+    #[test]
+    fn what_was_given_out_can_be_left_and_is_settled_once() {
+        let entry = entry();
+        entry.put(ShareState::Exported, &SHARED);
+        assert!(!entry.settle_left() && entry.leave() && !entry.leave());
+        assert_eq!(entry.read(), Some((ShareState::Left, SHARED)));
+        assert!(entry.settle_left() && !entry.settle_left());
+        assert!(entry.put(ShareState::Imported, &SHARED), "it is free again");
     }
 
     #[test]

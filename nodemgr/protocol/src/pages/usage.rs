@@ -172,7 +172,9 @@ pub struct Lane {
     pub slices: AtomicU64,
     /// Launches measured each by itself.
     pub bracketed: AtomicU64,
-    _reserved: [u64; 9],
+    /// Launches let through because other ranks had gone ahead and may spin for them.
+    pub caught_up: AtomicU64,
+    _reserved: [u64; 8],
 }
 
 /// One process of the tenant.
@@ -216,7 +218,10 @@ pub struct ProcessSlot {
     _reserved_0: AtomicU32,
     /// Time until the GPU had switched to this process's work from a neighbour's, in nanoseconds: not part of any charge.
     pub switch_ns: AtomicU64,
-    _reserved: [u64; 2],
+    /// Collectives launched: kernels that run until other ranks have launched theirs, and graphs with such kernels.
+    pub collectives: AtomicU64,
+    /// When a rank last went on after it had waited, in nanoseconds; 0: it is none, or never waited.
+    pub resumed_at_ns: AtomicU64,
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
     /// Memory that crosses processes.
@@ -231,7 +236,9 @@ pub struct ProcessSlot {
 #[repr(C)]
 pub struct UsagePage {
     header: Header,
-    _reserved: [u64; 6],
+    /// Grows with each [`Share`] that a living process leaves to whoever else has the memory open.
+    pub left: AtomicU64,
+    _reserved: [u64; 5],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
 }
@@ -335,6 +342,8 @@ impl ProcessSlot {
             &self.measured_ns,
             &self.switch_ns,
             &self.shared_bytes,
+            &self.collectives,
+            &self.resumed_at_ns,
         ];
         let lanes = self.lanes.iter().flat_map(Lane::words);
         // Relaxed: the next owner learns of its slot over the socket, which orders these stores before it.
@@ -360,6 +369,7 @@ impl Lane {
             &self.forced,
             &self.slices,
             &self.bracketed,
+            &self.caught_up,
         ];
         self.calls.iter().chain(rest)
     }

@@ -22,6 +22,14 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
         "managed" => {
             (call!(client, cuMemAllocManaged(&raw mut pointer, size(n(0)), ATTACH_GLOBAL)), vec![pointer])
         }
+        "rows" => {
+            let mut pitch = 0;
+            let result = call!(
+                client,
+                cuMemAllocPitch_v2(&raw mut pointer, &raw mut pitch, size(n(0)), size(n(1)), 4)
+            );
+            (result, vec![pointer, pitch as u64])
+        }
         "free" => (call!(client, cuMemFree_v2(n(0))), Vec::new()),
         "wait" => (call!(client, cuCtxSynchronize()), Vec::new()),
         "wait_stream" => (call!(client, cuStreamSynchronize(client.stream)), Vec::new()),
