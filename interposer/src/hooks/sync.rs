@@ -9,7 +9,6 @@ use super::meter::{ANYTHING, Hands, REMAINDER, STRETCH};
 use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::guard;
-use crate::link::Client;
 use crate::thread::{self, Current, Thread};
 
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
@@ -28,18 +27,27 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
     guard(
         |client| {
             let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
-            let Some(current) = current(client).filter(own) else { return Ok(None) };
+            let current = thread::with(|thread| match stream {
+                Some(stream) => thread.find_for(client, stream),
+                None => thread.find_current(client),
+            });
+            let Some(current) = current.filter(own) else { return Ok(None) };
             thread::with(|thread| end_stretch(thread, &current, stream));
             current.gpu.book_runs();
-            Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)))))
+            // A primary context is waited for with its green ones.
+            let green =
+                if stream.is_none() { current.gpu.parts_of(current.context.handle) } else { Vec::new() };
+            let green: Vec<_> = green.into_iter().map(|part| (part, part.flight.snapshot(None))).collect();
+            Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)), green)))
         },
         call,
         |client, before, result| {
-            let (Some((current, before)), CUDA_SUCCESS) = (before, result) else { return };
+            let (Some((current, before, green)), CUDA_SUCCESS) = (before, result) else { return };
             thread::with(|thread| {
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
             });
             current.context.flight.drained(&before, current.gpu.slot());
+            green.iter().for_each(|(part, before)| part.flight.drained(before, current.gpu.slot()));
             current.gpu.end_if_idle();
             pool::after_wait(client);
         },
@@ -51,7 +59,10 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
 fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     let last = thread.last_stream();
     thread.book_run();
-    let covers_last = stream.is_none_or(|stream| stream.key() == last.key());
+    let covers_last = match stream {
+        Some(stream) => stream.key() == last.key(),
+        None => current.context.flight.knows(last.key()), // not a stream of another context
+    };
     if !covers_last {
         return;
     }
@@ -82,8 +93,4 @@ pub fn stream_gone(stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresul
         call,
         |_, (), _| {},
     )
-}
-
-fn current(client: &'static Client) -> Option<Current> {
-    thread::with(|thread| thread.find_current(client))
 }

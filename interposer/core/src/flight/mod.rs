@@ -131,6 +131,11 @@ impl Flight {
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// Whether `stream` has a book of its own here.
+    pub fn knows(&self, stream: u64) -> bool {
+        probes(stream).any(|index| self.books[index].stream.load(Ordering::Relaxed) == stream)
+    }
+
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
         self.find(stream).is_some_and(|index| {

@@ -13,6 +13,7 @@
 mod activity;
 mod bucket;
 mod grant;
+mod graphs;
 mod header;
 mod share;
 mod usage;
@@ -20,6 +21,7 @@ mod usage;
 pub use activity::ActivityPage;
 pub use bucket::BucketPage;
 pub use grant::{Gate, Grant, GrantPage, Rate};
+pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
 pub use usage::{
