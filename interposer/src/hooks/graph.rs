@@ -17,6 +17,7 @@ use super::graph_nodes::{KernelNode, Kinds, Walk};
 use super::{graph_device, graph_split};
 use crate::guard::{after_success, guard};
 use crate::link::Client;
+use crate::thread;
 
 /// What the nodes of executable graphs cost.
 #[derive(Default)]
@@ -245,6 +246,8 @@ impl Nodes {
         let sum = self.sum_ns();
         if sum != self.told_ns {
             client.book.change_graph(exec, self.told_ns, sum);
+            // Launches that no mark stands behind yet had the old price.
+            thread::with(|thread| thread.cache.disturb());
             self.told_ns = sum;
         }
     }

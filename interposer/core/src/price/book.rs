@@ -99,7 +99,7 @@ impl Book {
     pub fn change_graph(&self, exec: u64, before_ns: u64, after_ns: u64) {
         let known = self.graph(exec);
         let part = if before_ns == 0 { 1.0 } else { known.mean() / before_ns as f64 };
-        known.restart((after_ns as f64 * part) as u64, false);
+        known.change((after_ns as f64 * part) as u64);
     }
 
     /// The estimate of a graph launch; a graph of which nothing is known costs one wave.

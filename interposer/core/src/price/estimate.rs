@@ -43,6 +43,7 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
+    restarts: AtomicU32,
     bounds: AtomicPtr<Bounds>, // most signatures never need them
 }
 
@@ -65,6 +66,7 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
+            restarts: AtomicU32::new(0),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -72,10 +74,23 @@ impl Estimate {
     /// Starts afresh with a new first price: the handle now stands for something else.
     pub fn restart(&self, price_ns: u64, told: bool) {
         let new = if told { Self::told(price_ns) } else { Self::guess(price_ns) };
+        self.restarts.fetch_add(1, Ordering::Relaxed);
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
         self.bounds.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.set(price_ns as f64, f64::from_bits(new.variance.into_inner()));
+    }
+
+    /// Starts afresh with a new first price, for something that was changed and has been launched before: the next launch
+    /// is worth measuring.
+    pub fn change(&self, price_ns: u64) {
+        self.restart(price_ns, false);
+        self.launches.store(1, Ordering::Relaxed);
+    }
+
+    /// How often it has started afresh: a measurement that began before the last time tells of something else.
+    pub fn restarts(&self) -> u32 {
+        self.restarts.load(Ordering::Relaxed)
     }
 
     /// The price of one launch, in tokens; at least 1.
