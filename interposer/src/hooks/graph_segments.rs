@@ -76,9 +76,10 @@ impl Graph {
         if !(2..=MOST_SEGMENTS).contains(&pieces.len()) {
             return Err(Whole::Indivisible);
         }
-        let weight_of = |piece: &Vec<usize>| piece.iter().map(|node| weights[*node]).sum::<u64>();
-        let expected: Vec<u64> = pieces.iter().map(weight_of).collect();
-        let pieces = pieces.iter().map(|piece| piece.iter().map(|node| nodes[*node]).collect()).collect();
+        let sum = |piece: &[usize]| piece.iter().filter_map(|node| weights.get(*node)).sum::<u64>();
+        let expected: Vec<u64> = pieces.iter().map(|piece| sum(piece)).collect();
+        let of = |piece: &[usize]| piece.iter().filter_map(|node| nodes.get(*node).copied()).collect();
+        let pieces = pieces.iter().map(|piece| of(piece)).collect();
         let graphs = self.halve(pieces).ok_or(Whole::Refused)?;
         let segments = graphs.into_iter().zip(expected).map(|(graph, ns)| graph.ready(client, ns, flags));
         segments.collect::<Option<Vec<_>>>().ok_or(Whole::Refused)
