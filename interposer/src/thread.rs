@@ -12,7 +12,7 @@ use weir_core::purse::Purse;
 use weir_protocol::pages::Lane;
 
 use crate::driver::{self, Stream};
-use crate::link::{Client, Context, Gpu, SHARED_LANE};
+use crate::link::{CAPTURES, Client, Context, Gpu, SHARED_LANE};
 
 /// GPUs for which a thread keeps a purse and a lane. A server has 8 or 16; threads that use more share the last.
 const GPUS: usize = 16;
@@ -139,6 +139,10 @@ impl Thread {
     pub fn find_for(&self, client: &'static Client, stream: Stream) -> Option<Current> {
         let own = self.find_current(client);
         if stream.is_default() || own.is_some_and(|own| own.context.flight.knows(stream.key())) {
+            return own;
+        }
+        // Relaxed: a capture that this thread began is in its own past. A stream that captures is asked nothing else.
+        if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
             return own;
         }
         match stream.context() {

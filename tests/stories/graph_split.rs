@@ -91,7 +91,6 @@ fn what_cannot_be_split_is_launched_whole_and_told_with_its_reason() {
     let mut filler = client(&gpu, &node, FILLER, "filler");
     let stream = filler.does("stream");
     let heavy = filler.tell(&format!("capture {stream} {US_50} 40")).values;
-    let on_device = filler.does(&format!("instantiate {} 4", heavy[1]));
     let conditional = filler.does("graph");
     let made = filler.tell(&format!("add_conditional {conditional} 0 0 1 1"));
     filler.does(&format!("add_child {} 0 {}", made.values[2], heavy[1]));
@@ -101,11 +100,13 @@ fn what_cannot_be_split_is_launched_whole_and_told_with_its_reason() {
     let first = filler.does(&format!("add {changed} 0 {US_50}"));
     filler.does(&format!("add_child {changed} {first} {}", heavy[1]));
     let changed = filler.does(&format!("instantiate {changed} 0"));
-    for exec in [on_device, conditional, one] {
+    for exec in [conditional, one] {
         launches(&mut filler, exec, stream, 10);
     }
     filler.does(&format!("set_kernel {changed} {first} {US_5}"));
     launches(&mut filler, changed, stream, 10);
+    let on_device = filler.does(&format!("instantiate {} 4", heavy[1]));
+    launches(&mut filler, on_device, stream, 10);
     for reason in ["whole_device_launchable", "whole_conditional", "whole_indivisible", "whole_updated"] {
         assert_eq!(counted(&node, reason), 1, "{reason}");
     }
@@ -137,12 +138,69 @@ fn a_split_graph_that_is_changed_or_captured_runs_as_the_program_has_it() {
     }
     filler.does("wait");
     assert!((used(&filler) - before).abs_diff(16_000_000) < 200_000, "{}", used(&filler) - before);
+    // The default streams of the context and of the thread.
+    let (before, split) = (used(&filler), counted(&node, "split_launches"));
+    for default in [0, 1, 2] {
+        filler.does(&format!("launch {exec} {default} 2"));
+    }
+    filler.does("wait");
+    assert_eq!(counted(&node, "split_launches") - split, 6);
+    assert!((used(&filler) - before).abs_diff(12_000_000) < 200_000, "{}", used(&filler) - before);
+    // Into a capture it goes as it is, and the graph around it is split by itself once it is known.
+    let split = counted(&node, "split_launches");
+    let outer = filler.does(&format!("capture_launch {stream} {exec}"));
+    assert_eq!(counted(&node, "split_launches"), split);
+    let before = used(&filler);
+    launches(&mut filler, outer, stream, 10);
+    assert_eq!((used(&filler) - before) / 1_000_000, 20, "ms");
+    assert_eq!(counted(&node, "whole_indivisible"), 1, "its one node is the other graph");
     filler.does(&format!("enable {exec} {first} 0"));
     filler.does(&format!("set_kernel {exec} {last} {US_5}"));
     let (before, split) = (used(&filler), counted(&node, "split_launches"));
     launches(&mut filler, exec, stream, 5);
     assert_eq!((used(&filler) - before) / 5_000, 38 * 50 + 5, "us: as it was changed");
     assert_eq!(counted(&node, "split_launches"), split, "for good");
+}
+
+/// Ten launches of a graph of 2 ms by a filler, on a driver with this fault: all succeed, and use what they would. What is
+/// counted of the graph, and the driver's launches so far after each launch.
+fn ten_launches(fault: &str) -> (u64, u64, Vec<u64>) {
+    let gpu = SimGpu::new(&format!("{COSTS}{fault}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut filler = client(&gpu, &node, FILLER, "filler");
+    let stream = filler.does("stream");
+    let exec = filler.does(&format!("capture {stream} {US_50} 40"));
+    let launch = |_| {
+        launches(&mut filler, exec, stream, 1);
+        gpu.calls()["cuGraphLaunch"]
+    };
+    let calls = (0..10).map(launch).collect();
+    let used = gpu.client(filler.pid).unwrap().contexts.iter().map(|c| c.true_use_ns).sum::<u64>();
+    assert!(used.abs_diff(20_000_000) < 200_000, "{used} ns with {fault}");
+    (counted(&node, "whole_refused"), counted(&node, "split_launches"), calls)
+}
+
+#[test]
+fn a_driver_that_refuses_a_step_of_ours_runs_the_programs_own_graph() {
+    let fault =
+        |call: &str, nth: u64| format!("[[fault]]\ncall = \"{call}\"\nnth = {nth}\naction = \"error:1\"\n");
+    for (call, nth) in [
+        ("cuGraphClone", 1),
+        ("cuGraphClone", 3),
+        ("cuGraphGetEdges_v2", 2),
+        ("cuGraphNodeFindInClone", 30),
+        ("cuGraphDestroyNode", 30),
+        ("cuGraphInstantiateWithFlags", 3),
+    ] {
+        let (refused, split, calls) = ten_launches(&fault(call, nth));
+        assert_eq!((refused, split, calls.last()), (1, 0, Some(&10)), "{call} {nth}");
+    }
+    let (refused, split, calls) = ten_launches("");
+    assert!(refused == 0 && split > 0, "{calls:?}");
+    // The first segment that is ever launched.
+    let whole = calls.windows(2).find(|pair| pair[1] > pair[0] + 1).map_or(0, |pair| pair[0]);
+    let (_, split, calls) = ten_launches(&fault("cuGraphLaunch", whole + 1));
+    assert_eq!((split, calls.last()), (0, Some(&11)), "the program's own in its place");
 }
 
 #[test]

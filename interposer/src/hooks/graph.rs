@@ -26,11 +26,12 @@ pub struct GraphPrices {
     bodies: Lock<HashMap<u64, Vec<u64>>>, // of conditional nodes
 }
 
-/// One executable graph.
+/// One executable graph. A program may change every node before each launch, so the sum is kept and not taken anew.
 #[derive(Default)]
 struct Nodes {
     kernels: HashMap<u64, Kernel>,
     disabled: HashSet<u64>,
+    sum_ns: u64,  // of the kernels that are not disabled
     told_ns: u64, // the sum that its price goes by
 }
 
@@ -88,8 +89,8 @@ pub fn set_node(
         client.graphs.change(client, exec, |nodes| {
             let node = node.addr() as u64;
             if let Some(ns) = params.price_ns(client) {
-                let within = nodes.kernels.get(&node).map_or(node, |kernel| kernel.within);
-                nodes.kernels.insert(node, Kernel { ns, within });
+                let within = nodes.take(node).map_or(node, |before| before.within);
+                nodes.put(node, Kernel { ns, within });
             }
         });
         graph_split::updated(client, exec);
@@ -106,9 +107,13 @@ pub fn set_child(
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
             let node = node.addr() as u64;
+            let inside = nodes.kernels.iter().filter(|(_, kernel)| kernel.within == node);
+            let inside: Vec<u64> = inside.map(|(kernel, _)| *kernel).collect();
+            for kernel in inside {
+                nodes.take(kernel);
+            }
             let walk = Walk::within(client, child, node);
-            nodes.kernels.retain(|_, kernel| kernel.within != node);
-            nodes.kernels.extend(walk.kernels);
+            walk.kernels.into_iter().for_each(|(kernel, price)| nodes.put(kernel, price));
         });
         graph_split::updated(client, exec);
     })
@@ -150,11 +155,13 @@ pub fn enable(
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
             let node = node.addr() as u64;
+            let kernel = nodes.take(node); // what can be disabled has nothing inside
             if enabled {
                 nodes.disabled.remove(&node);
             } else {
                 nodes.disabled.insert(node);
             }
+            kernel.into_iter().for_each(|kernel| nodes.put(node, kernel));
         });
         graph_split::updated(client, exec);
     })
@@ -207,18 +214,18 @@ impl GraphPrices {
         client.graph_memory.enter(exec, &mut walk.memory);
         let key = exec.addr() as u64;
         let mut execs = self.execs.lock();
-        match execs.get_mut(&key) {
-            Some(nodes) => {
-                nodes.kernels = walk.kernels;
-                nodes.tell(client, key);
-            }
-            None => {
-                let mut nodes = Nodes { kernels: walk.kernels, ..Nodes::default() };
-                nodes.told_ns = nodes.sum_ns();
-                client.book.set_graph(key, nodes.told_ns);
-                execs.insert(key, nodes);
-            }
+        let before = execs.remove(&key);
+        let first = before.is_none();
+        let before = before.unwrap_or_default();
+        let mut nodes = Nodes { disabled: before.disabled, told_ns: before.told_ns, ..Nodes::default() };
+        walk.kernels.into_iter().for_each(|(node, kernel)| nodes.put(node, kernel));
+        if first {
+            nodes.told_ns = nodes.sum_ns;
+            client.book.set_graph(key, nodes.sum_ns);
+        } else {
+            nodes.tell(client, key);
         }
+        execs.insert(key, nodes);
         walk.kinds
     }
 
@@ -237,18 +244,28 @@ impl GraphPrices {
 }
 
 impl Nodes {
-    fn sum_ns(&self) -> u64 {
-        let enabled = self.kernels.values().filter(|kernel| !self.disabled.contains(&kernel.within));
-        enabled.fold(0, |sum: u64, kernel| sum.saturating_add(kernel.ns))
+    /// What a kernel counts for.
+    fn part_ns(&self, kernel: &Kernel) -> u64 {
+        if self.disabled.contains(&kernel.within) { 0 } else { kernel.ns }
+    }
+
+    fn put(&mut self, node: u64, kernel: Kernel) {
+        self.sum_ns = self.sum_ns.saturating_add(self.part_ns(&kernel));
+        self.kernels.insert(node, kernel);
+    }
+
+    fn take(&mut self, node: u64) -> Option<Kernel> {
+        let kernel = self.kernels.remove(&node)?;
+        self.sum_ns = self.sum_ns.saturating_sub(self.part_ns(&kernel));
+        Some(kernel)
     }
 
     fn tell(&mut self, client: &Client, exec: u64) {
-        let sum = self.sum_ns();
-        if sum != self.told_ns {
-            client.book.change_graph(exec, self.told_ns, sum);
+        if self.sum_ns != self.told_ns {
+            client.book.change_graph(exec, self.told_ns, self.sum_ns);
             // Launches that no mark stands behind yet had the old price.
             thread::with(|thread| thread.cache.disturb());
-            self.told_ns = sum;
+            self.told_ns = self.sum_ns;
         }
     }
 }

@@ -8,7 +8,8 @@
 //! put behind the event of the one before.
 //!
 //! Branches that wait for each other on the device, which CUDA does not promise to run at the same time, can stand still if
-//! a cut goes between them; cuts where branches meet are preferred.
+//! a cut goes between them; cuts where branches meet are preferred. Nodes that the device itself changes cannot be taken out
+//! of a copy, so such a graph stays whole by the driver's refusal; with graphs that kernels launch nothing is split.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use weir_core::lock::Lock;
 use weir_protocol::message::Class;
 use weir_protocol::pages::GraphCount;
 
-use super::graph_device::count;
+use super::graph_device::{self, count};
 use super::graph_nodes::Kinds;
 use super::graph_segments::{Event, Exec, Graph, MOST_NS, Segment, Whole};
 use super::launch;
@@ -99,7 +100,9 @@ fn unfit(flags: u64, kinds: Kinds) -> Option<GraphCount> {
 
 /// An executable graph was changed: from now on it is launched as the program has it.
 pub fn updated(client: &Client, exec: CUgraphExec) {
-    client.splits.leave_whole(exec, GraphCount::WholeUpdated);
+    if any() {
+        client.splits.leave_whole(exec, GraphCount::WholeUpdated);
+    }
 }
 
 /// An executable graph is about to go. What comes back ends its segments when it is dropped.
@@ -161,6 +164,9 @@ impl Splits {
         let mut watched = watched.try_lock()?;
         if let Some(event) = &watched.behind {
             stream.wait_for(event.raw());
+        }
+        if graph_device::any() && !matches!(watched.state, State::Whole(_)) {
+            watched.state = State::Whole(Some(GraphCount::WholeDeviceLaunchable));
         }
         watched.settle(client, exec);
         match &watched.state {

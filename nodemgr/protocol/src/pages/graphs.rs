@@ -27,7 +27,7 @@ pub enum GraphCount {
     WholeConditional,
     /// Heavy graphs left whole: they wait for events, semaphores or words from outside, or signal them.
     WholeSignals,
-    /// Heavy graphs left whole: kernels may launch them too.
+    /// Heavy graphs left whole: kernels may launch them, or other graphs of the process.
     WholeDeviceLaunchable,
     /// Heavy graphs left whole: the program changes them once they are executable.
     WholeUpdated,

@@ -12,6 +12,7 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
     let n = |at: usize| numbers.get(at).copied().unwrap_or(0);
     Some(match command {
         "capture" => capture(client, n(0), &numbers[1..]),
+        "capture_launch" => capture_launch(client, n(0), n(1)),
         "graph" => {
             let mut graph = null_mut();
             (call!(client, cuGraphCreate(&raw mut graph, 0)), vec![number(graph)])
@@ -87,6 +88,18 @@ fn capture(client: &Client, stream: u64, mix: &[u64]) -> Done {
     call!(client, cuStreamEndCapture(handle(stream), &raw mut graph));
     let result = call!(client, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
     (result, vec![number(exec), number(graph)])
+}
+
+/// A graph of one launch of another: the executable graph.
+fn capture_launch(client: &Client, stream: u64, exec: u64) -> Done {
+    let (mut graph, mut outer) = (null_mut(), null_mut());
+    let results = [
+        call!(client, cuStreamBeginCapture_v2(handle(stream), CU_STREAM_CAPTURE_MODE_GLOBAL)),
+        call!(client, cuGraphLaunch(handle(exec), handle(stream))),
+        call!(client, cuStreamEndCapture(handle(stream), &raw mut graph)),
+        call!(client, cuGraphInstantiateWithFlags(&raw mut outer, graph, 0)),
+    ];
+    (first_error(results.into_iter()), vec![number(outer)])
 }
 
 /// A kernel's launch as a node has it; `parameters` are read when the node is made.
