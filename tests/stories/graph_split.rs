@@ -175,7 +175,8 @@ fn ten_launches(fault: &str) -> (u64, u64, Vec<u64>) {
         gpu.calls()["cuGraphLaunch"]
     };
     let calls = (0..10).map(launch).collect();
-    let used = gpu.client(filler.pid).unwrap().contexts.iter().map(|c| c.true_use_ns).sum::<u64>();
+    let used =
+        gpu.client(filler.pid).expect("it has a context").contexts.iter().map(|c| c.true_use_ns).sum::<u64>();
     assert!(used.abs_diff(20_000_000) < 200_000, "{used} ns with {fault}");
     (counted(&node, "whole_refused"), counted(&node, "split_launches"), calls)
 }
