@@ -1,6 +1,5 @@
 //! The graphs and green contexts of the sweep, beyond what every client of the benchmarks does.
 
-use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
@@ -84,7 +83,7 @@ impl Graphs {
         // SAFETY: all-zero is a valid value of this plain structure.
         let (mut all, mut part): (CUdevResource, CUdevResource) = unsafe { std::mem::zeroed() };
         let (mut description, mut green, mut stream, mut groups) = (null_mut(), null_mut(), null_mut(), 1);
-        let place = |resource: &mut CUdevResource| (&raw mut *resource).cast::<c_void>();
+        let place = |resource: &mut CUdevResource| &raw mut *resource;
         call!(self, cuDeviceGetDevResource(0, place(&mut all), CU_DEV_RESOURCE_TYPE_SM));
         let (parts, whole) = (place(&mut part), place(&mut all));
         call!(self, cuDevSmResourceSplitByCount(parts, &raw mut groups, whole, null_mut(), 0, sms));

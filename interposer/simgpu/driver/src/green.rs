@@ -54,11 +54,11 @@ fn resource(device: CUdevice, sms: u32) -> CUdevResource {
     CUdevResource { kind, internal, sm, reserved: [0; 6], next: ptr::null_mut() }
 }
 
-fn put_resource(out: *mut c_void, kind: c_uint, device: CUdevice, sms: u32) -> Answer {
+fn put_resource(out: *mut CUdevResource, kind: CUdevResourceType, device: CUdevice, sms: u32) -> Answer {
     if kind != CU_DEV_RESOURCE_TYPE_SM {
         return Err(CUDA_ERROR_INVALID_RESOURCE_TYPE);
     }
-    put(out.cast(), resource(device, sms))
+    put(out, resource(device, sms))
 }
 
 /// Reads what one of the calls here has written: its device and SMs.
@@ -79,34 +79,50 @@ fn forbid_beside_capture(context: &'static Context) -> Answer {
 }
 
 impl Driver {
-    pub fn cuDeviceGetDevResource(device: CUdevice, out: *mut c_void, kind: c_uint) -> Answer {
+    pub fn cuDeviceGetDevResource(
+        device: CUdevice,
+        out: *mut CUdevResource,
+        kind: CUdevResourceType,
+    ) -> Answer {
         put_resource(out, kind, device, device::multiprocessors(device)?)
     }
 
-    pub fn cuCtxGetDevResource(context: CUcontext, out: *mut c_void, kind: c_uint) -> Answer {
+    pub fn cuCtxGetDevResource(
+        context: CUcontext,
+        out: *mut CUdevResource,
+        kind: CUdevResourceType,
+    ) -> Answer {
         let context = Context::of(context)?;
         put_resource(out, kind, context.device, context.sms)
     }
 
-    pub fn cuGreenCtxGetDevResource(green: CUgreenCtx, out: *mut c_void, kind: c_uint) -> Answer {
+    pub fn cuGreenCtxGetDevResource(
+        green: CUgreenCtx,
+        out: *mut CUdevResource,
+        kind: CUdevResourceType,
+    ) -> Answer {
         let context = GREENS.get(green)?.context;
         put_resource(out, kind, context.device, context.sms)
     }
 
-    pub fn cuStreamGetDevResource(stream: CUstream, out: *mut c_void, kind: c_uint) -> Answer {
+    pub fn cuStreamGetDevResource(
+        stream: CUstream,
+        out: *mut CUdevResource,
+        kind: CUdevResourceType,
+    ) -> Answer {
         let context = stream::of(stream)?.context;
         put_resource(out, kind, context.device, context.sms)
     }
 
     pub fn cuDevSmResourceSplitByCount(
-        out: *mut c_void,
+        out: *mut CUdevResource,
         groups: *mut c_uint,
-        input: *const c_void,
-        remaining: *mut c_void,
+        input: *const CUdevResource,
+        remaining: *mut CUdevResource,
         flags: c_uint,
         least: c_uint,
     ) -> Answer {
-        let (device, all) = read(&get(input.cast::<CUdevResource>())?)?;
+        let (device, all) = read(&get(input)?)?;
         let fine = flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0;
         let size = least.max(if fine { STEP } else { LEAST }).next_multiple_of(STEP);
         if least > all || size > all {
@@ -118,14 +134,18 @@ impl Driver {
         }
         let made = get(groups.cast_const())?.min(most);
         for group in 0..made as usize {
-            put(out.cast::<CUdevResource>().wrapping_add(group), resource(device, size))?;
+            put(out.wrapping_add(group), resource(device, size))?;
         }
-        put_optional(remaining.cast(), resource(device, all - made * size));
+        put_optional(remaining, resource(device, all - made * size));
         put(groups, made)
     }
 
-    pub fn cuDevResourceGenerateDesc(out: *mut *mut c_void, resources: *mut c_void, count: c_uint) -> Answer {
-        let resources = list(resources.cast::<CUdevResource>().cast_const(), count as usize)?;
+    pub fn cuDevResourceGenerateDesc(
+        out: *mut *mut c_void,
+        resources: *mut CUdevResource,
+        count: c_uint,
+    ) -> Answer {
+        let resources = list(resources.cast_const(), count as usize)?;
         let parts = resources.iter().map(read).collect::<Answer<Vec<_>>>()?;
         let (device, _) = *parts.first().ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let sms: u32 = parts.iter().map(|(_, sms)| sms).sum();

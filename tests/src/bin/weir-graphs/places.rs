@@ -53,7 +53,7 @@ fn green(client: &Client, sms: u64) -> Done {
     // SAFETY: all-zero is a valid value of this plain structure.
     let (mut all, mut part): (CUdevResource, CUdevResource) = unsafe { std::mem::zeroed() };
     let (mut description, mut green, mut context, mut groups) = (null_mut(), null_mut(), null_mut(), 1);
-    let place = |resource: &mut CUdevResource| (&raw mut *resource).cast::<c_void>();
+    let place = |resource: &mut CUdevResource| &raw mut *resource;
     let least = u32::try_from(sms).unwrap_or(u32::MAX);
     let results = [
         call!(client, cuDeviceGetDevResource(0, place(&mut all), CU_DEV_RESOURCE_TYPE_SM)),
