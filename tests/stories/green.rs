@@ -113,6 +113,31 @@ fn a_stream_of_another_context_is_charged_and_seen_to_end() {
 }
 
 #[test]
+fn a_stream_on_another_gpu_is_charged_there() {
+    let gpu = SimGpu::new(&format!("gpus = 2\n{COSTS}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let both = Program::under_weir_with(&gpu, Some(&node), WHOLE, &["--gpu", "0,1"], GRAPHS);
+    let mut client = Memory::start(both);
+    let primary = client.does("primary");
+    client.does("context 1");
+    let stream = client.does("stream");
+    client.does(&format!("current {primary}"));
+    let charged =
+        || node.tenant(WHOLE.name).unwrap().gpus.iter().map(|gpu| gpu.total.charged_ns).collect::<Vec<_>>();
+    for round in 0..4 {
+        let before = charged();
+        client.does(&format!("kernels {stream} {US_50} 100"));
+        client.does(&format!("wait_stream {stream}"));
+        let after = charged();
+        assert_eq!(after[0], before[0], "nothing runs on the GPU whose context is current");
+        let error = 100.0 * ((after[1] - before[1]) as f64 / 5e6 - 1.0);
+        assert!(round == 0 || error.abs() <= CLOSE, "{error} % of 5 ms on the other one");
+    }
+    let outstanding = |at: usize| node.tenant(WHOLE.name).unwrap().gpus[at].processes[0].outstanding_ns;
+    assert_eq!((outstanding(0), outstanding(1)), (0, 0));
+}
+
+#[test]
 fn many_threads_with_their_own_default_streams_are_charged_what_they_use() {
     let gpu = SimGpu::new(COSTS);
     let node = Node::start(&gpu, "policy = \"static\"\n");

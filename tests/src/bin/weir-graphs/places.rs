@@ -24,8 +24,8 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
         "wait" => (call!(client, cuCtxSynchronize()), Vec::new()),
         "wait_stream" => (call!(client, cuStreamSynchronize(handle(n(0)))), Vec::new()),
         "context" => {
-            let mut context = null_mut();
-            (call!(client, cuCtxCreate_v2(&raw mut context, 0, 0)), vec![number(context)])
+            let (mut context, device) = (null_mut(), i32::try_from(n(0)).unwrap_or(-1));
+            (call!(client, cuCtxCreate_v2(&raw mut context, 0, device)), vec![number(context)])
         }
         "current" => (call!(client, cuCtxSetCurrent(handle(n(0)))), Vec::new()),
         "primary" => (CUDA_SUCCESS, vec![number(client.context)]),
