@@ -45,6 +45,16 @@ impl Spent {
         Self { charged_ns, used_ns }
     }
 
+    /// The middle one of an odd number of windows, by how far the charge is from the use: a host that stood still for a while
+    /// in one of them says nothing of the charge.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn median(mut windows: Vec<Self>) -> Self {
+        windows.sort_by(|a, b| a.error_percent().abs().total_cmp(&b.error_percent().abs()));
+        windows[windows.len() / 2]
+    }
+
     /// How far the charge is from the use, in percent of the use.
     pub fn error_percent(self) -> f64 {
         100.0 * (self.charged_ns as f64 / self.used_ns as f64 - 1.0)

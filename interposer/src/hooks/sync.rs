@@ -68,9 +68,9 @@ fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     }
     let mut hands = Hands::new(thread, current, last);
     if thread.take_guess() || current.context.flight.wants_end(last.key()) {
-        hands.put(ANYTHING);
-    } else if !hands.put(REMAINDER) {
-        hands.put(Due { work: Nanos(1), ..STRETCH });
+        hands.put_last(ANYTHING);
+    } else if !hands.put_last(REMAINDER) {
+        hands.put_last(Due { work: Nanos(1), ..STRETCH });
     }
 }
 

@@ -13,7 +13,7 @@ use weir_protocol::pages::ProcessSlot;
 use weir_protocol::units::Nanos;
 
 use self::marks::{Look, Marks};
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::price::Parts;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
@@ -153,13 +153,28 @@ impl Flight {
     /// Puts a mark behind the work on `stream` if one is due. Never waits: if another thread is at the marks, the next
     /// launch sees to it.
     pub fn mark(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
+        self.mark_with(|| self.marks.try_lock(), stream, due, driver)
+    }
+
+    /// As [`Self::mark`], where no next launch will see to it: the program waits for what it has launched.
+    pub fn mark_last(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
+        self.mark_with(|| Some(self.marks.lock()), stream, due, driver)
+    }
+
+    fn mark_with<'a>(
+        &self,
+        marks: impl FnOnce() -> Option<Guard<'a, Marks>>,
+        stream: u64,
+        due: Due,
+        driver: &mut impl Driver,
+    ) -> bool {
         let index = self.claim(stream);
         let book = &self.books[index];
         let value = book.submitted.load(Ordering::Relaxed);
         if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
             return false;
         }
-        let Some(mut marks) = self.marks.try_lock() else { return false };
+        let Some(mut marks) = marks() else { return false };
         let young = marks.recorded_at(index).is_some_and(|at| driver.now().since(at) < due.time);
         if young || marks.spare() <= due.spare {
             return false;

@@ -34,6 +34,10 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
         }
         "add_conditional" => add_conditional(client, n(0), n(1), (n(2), n(3), n(4))),
         "add_setting" => add_setting(client, n(0), n(1), (n(2), n(3), n(4))),
+        "depend" => {
+            let (from, to) = ([handle(n(1))], [handle(n(2))]);
+            (call!(client, cuGraphAddDependencies(handle(n(0)), from.as_ptr(), to.as_ptr(), 1)), Vec::new())
+        }
         "instantiate" => {
             let mut exec = null_mut();
             (
