@@ -17,9 +17,6 @@ pub struct Driver {
     free_async: fns::cuMemFreeAsync,
     synchronize: fns::cuCtxSynchronize,
     stream_create: fns::cuStreamCreate,
-    begin_capture: fns::cuStreamBeginCapture_v2,
-    end_capture: fns::cuStreamEndCapture,
-    instantiate: fns::cuGraphInstantiateWithFlags,
     graph_launch: fns::cuGraphLaunch,
     module: CUmodule,
     get_function: fns::cuModuleGetFunction,
@@ -90,9 +87,6 @@ impl Driver {
                 free_async: *library.get(b"cuMemFreeAsync\0")?,
                 synchronize: *library.get(b"cuCtxSynchronize\0")?,
                 stream_create: *library.get(b"cuStreamCreate\0")?,
-                begin_capture: *library.get(b"cuStreamBeginCapture_v2\0")?,
-                end_capture: *library.get(b"cuStreamEndCapture\0")?,
-                instantiate: *library.get(b"cuGraphInstantiateWithFlags\0")?,
                 graph_launch: *library.get(b"cuGraphLaunch\0")?,
                 get_function: *library.get(b"cuModuleGetFunction\0")?,
                 module,
@@ -144,26 +138,6 @@ impl Driver {
         // SAFETY: a place for the answer.
         check("cuStreamCreate", unsafe { (self.stream_create)(&raw mut stream, CU_STREAM_NON_BLOCKING) })?;
         Ok(stream)
-    }
-
-    /// A graph of what `work` puts into `stream`.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn graph_of(
-        &self,
-        stream: CUstream,
-        work: impl FnOnce() -> Result<(), ClientError>,
-    ) -> Result<CUgraphExec, ClientError> {
-        let (mut graph, mut exec) = (null_mut(), null_mut());
-        // SAFETY: the stream is the driver's, and so are the graph and what is made of it.
-        unsafe {
-            check("cuStreamBeginCapture_v2", (self.begin_capture)(stream, CU_STREAM_CAPTURE_MODE_RELAXED))?;
-            work()?;
-            check("cuStreamEndCapture", (self.end_capture)(stream, &raw mut graph))?;
-            check("cuGraphInstantiateWithFlags", (self.instantiate)(&raw mut exec, graph, 0))?;
-        }
-        Ok(exec)
     }
 
     /// Launches a graph.

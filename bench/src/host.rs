@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::Mapped;
-use weir_protocol::message::{FailMode, GpuGrant, Hello, PAGES, Reply, Welcome};
+use weir_protocol::message::{Class, FailMode, GpuGrant, Hello, PAGES, Reply, Welcome};
 use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, UsagePage};
 use weir_protocol::price::PriceRow;
 use weir_protocol::transport;
@@ -100,6 +100,7 @@ fn serve(listener: &UnixListener, pages: &Pages, uuid: [u8; 16], prices: &[Price
         let welcome = Welcome {
             protocol: PROTOCOL_VERSION,
             tenant: "bench".into(),
+            class: Class::Primary,
             mode: FailMode::Standalone,
             slot: next_slot.fetch_add(1, Ordering::Relaxed) % 32,
             gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40) }],

@@ -67,7 +67,7 @@ enum Bench {
     /// Achieved share against request, by the simulated GPU's books
     Share(Options),
     /// Charged against true use, by the simulated GPU's books
-    Meter(Options),
+    Meter(meter::Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
     /// Random programs under throttling: none may hang

@@ -38,6 +38,18 @@ driver_calls! {
     fn context_device = cuCtxGetDevice(device: *mut CUdevice);
     /// The calling thread's context.
     fn current_context = cuCtxGetCurrent(context: *mut CUcontext);
+    /// The context of a stream.
+    fn stream_context = cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
+    /// Makes a context current for a while.
+    fn push_context = cuCtxPushCurrent_v2(context: CUcontext);
+    /// Ends that.
+    fn pop_context = cuCtxPopCurrent_v2(context: *mut CUcontext);
+    /// The context that a green one stands for.
+    fn context_of_green = cuCtxFromGreenCtx(context: *mut CUcontext, green: CUgreenCtx);
+    /// The device's primary context, with one user more.
+    fn retain_primary = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    /// One user less.
+    fn release_primary = cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     /// A device's identity; a MIG slice has one of its own.
     fn device_uuid = cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
     /// A device's identity, before CUDA 11.4.
@@ -104,6 +116,32 @@ driver_calls! {
     fn free_node = cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr);
     /// What the graphs of a device use and have reserved.
     fn graph_memory = cuDeviceGetGraphMemAttribute(device: CUdevice, which: CUgraphMem_attribute, value: *mut c_void);
+    /// A copy of a graph.
+    fn clone_graph = cuGraphClone(copy: *mut CUgraph, graph: CUgraph);
+    /// The copy of a node.
+    fn node_in_clone = cuGraphNodeFindInClone(copy: *mut CUgraphNode, node: CUgraphNode, clone: CUgraph);
+    /// Ends a node.
+    fn destroy_node = cuGraphDestroyNode(node: CUgraphNode);
+    /// Ends a graph.
+    fn destroy_graph = cuGraphDestroy(graph: CUgraph);
+    /// A graph's edges.
+    fn edges = cuGraphGetEdges_v2(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut CUgraphEdgeData, count: *mut usize);
+    /// A graph's edges, before CUDA 12.3.
+    fn edges_v1 = cuGraphGetEdges(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
+    /// Makes a graph executable.
+    fn instantiate = cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    /// Ends an executable graph.
+    fn destroy_exec = cuGraphExecDestroy(exec: CUgraphExec);
+    /// Launches an executable graph.
+    fn launch_graph = cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
+    /// Launches an executable graph; the null stream means the thread's own.
+    fn launch_graph_per_thread = cuGraphLaunch_ptsz(exec: CUgraphExec, stream: CUstream);
+    /// Lets a stream wait for an event.
+    fn stream_wait = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+    /// Lets a stream wait for an event; the null stream means the thread's own.
+    fn stream_wait_per_thread = cuStreamWaitEvent_ptsz(stream: CUstream, event: CUevent, flags: c_uint);
+    /// Ends an event.
+    fn event_destroy = cuEventDestroy_v2(event: CUevent);
     /// The graph inside a child graph node.
     fn child_graph = cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
 }
@@ -159,12 +197,23 @@ impl Stream {
         self.handle.addr() as u64
     }
 
+    /// Whether it is one of the default streams, whose context is always the thread's.
+    #[inline]
+    pub fn is_default(self) -> bool {
+        self.handle.is_null() || self.handle == CU_STREAM_LEGACY || self.handle == CU_STREAM_PER_THREAD
+    }
+
+    /// The context that it belongs to, if the driver tells. Not for default streams.
+    pub fn context(self) -> Option<CUcontext> {
+        let mut context: CUcontext = std::ptr::null_mut();
+        let told = stream_context(self.handle, &raw mut context) == CUDA_SUCCESS;
+        (told && !context.is_null()).then_some(context)
+    }
+
     /// Where marks behind its work may be put. A mark in the legacy default stream would join all others, one in a
     /// thread's own default stream only that thread can put: both get theirs right behind their own launches.
     pub fn place(self) -> Place {
-        let default =
-            self.handle.is_null() || self.handle == CU_STREAM_LEGACY || self.handle == CU_STREAM_PER_THREAD;
-        if default { Place::NOWHERE } else { Place(self.handle.addr() as u64) }
+        if self.is_default() { Place::NOWHERE } else { Place(self.handle.addr() as u64) }
     }
 
     /// Whether it captures now. An error (the legacy stream while another captures) counts as yes: nothing of ours
@@ -187,6 +236,23 @@ impl Stream {
         result == CUDA_SUCCESS
     }
 
+    /// Launches an executable graph into it.
+    pub fn launch_graph(self, exec: CUgraphExec) -> CUresult {
+        match self.null {
+            NullStream::Legacy => launch_graph(exec, self.handle),
+            NullStream::PerThread => launch_graph_per_thread(exec, self.handle),
+        }
+    }
+
+    /// Lets what comes behind wait for an event; says whether the driver agreed.
+    pub fn wait_for(self, event: CUevent) -> bool {
+        let result = match self.null {
+            NullStream::Legacy => stream_wait(self.handle, event, 0),
+            NullStream::PerThread => stream_wait_per_thread(self.handle, event, 0),
+        };
+        result == CUDA_SUCCESS
+    }
+
     /// Puts an event into it; says whether the driver agreed.
     pub fn record(self, event: CUevent) -> bool {
         let result = match self.null {
@@ -194,6 +260,23 @@ impl Stream {
             NullStream::PerThread => event_record_per_thread(event, self.handle),
         };
         result == CUDA_SUCCESS
+    }
+}
+
+/// While it lives, another context than the application's is current on this thread.
+pub struct Visit(());
+
+impl Visit {
+    /// Makes `context` current, if the driver agrees.
+    pub fn to(context: CUcontext) -> Option<Self> {
+        (push_context(context) == CUDA_SUCCESS).then_some(Self(()))
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut visited: CUcontext = std::ptr::null_mut();
+        pop_context(&raw mut visited);
     }
 }
 

@@ -12,7 +12,7 @@ use weir_core::purse::Purse;
 use weir_protocol::pages::Lane;
 
 use crate::driver::{self, Stream};
-use crate::link::{Client, Context, Gpu, SHARED_LANE};
+use crate::link::{CAPTURES, Client, Context, Gpu, SHARED_LANE};
 
 /// GPUs for which a thread keeps a purse and a lane. A server has 8 or 16; threads that use more share the last.
 const GPUS: usize = 16;
@@ -134,6 +134,41 @@ impl Thread {
         Some(current)
     }
 
+    /// Where a launch into `stream` goes: a stream may belong to another context than the thread's, on another GPU even,
+    /// or be used without a current one.
+    pub fn find_for(&self, client: &'static Client, stream: Stream) -> Option<Current> {
+        let own = self.find_current(client);
+        if stream.is_default() || own.is_some_and(|own| own.context.flight.knows(stream.key())) {
+            return own;
+        }
+        // Relaxed: a capture that this thread began is in its own past. A stream that captures is asked nothing else.
+        if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
+            return own;
+        }
+        match stream.context() {
+            Some(handle) if own.is_none_or(|own| own.context.handle != handle.addr() as u64) => {
+                self.elsewhere(client, handle).or(own)
+            }
+            _ => own,
+        }
+    }
+
+    /// Another context than the thread's.
+    fn elsewhere(&self, client: &'static Client, handle: CUcontext) -> Option<Current> {
+        let number = handle.expose_provenance() as u64;
+        let known = client.gpus.iter().find_map(|gpu| Some((gpu, gpu.find_context(number)?)));
+        let (gpu, context) = known.or_else(|| {
+            let _there = driver::Visit::to(handle)?; // its events shall be made there
+            let mut device: CUdevice = 0;
+            if driver::context_device(&raw mut device) != CUDA_SUCCESS {
+                return None;
+            }
+            let gpu = client.gpu_of_device(device)?;
+            Some((gpu, gpu.context(number)))
+        })?;
+        Some(Current { gpu, context, counters: self.counters(gpu)? })
+    }
+
     /// The thread's purse on a GPU.
     #[inline]
     pub fn purse(&self, gpu: &Gpu) -> Option<&Purse> {
@@ -188,6 +223,22 @@ impl Thread {
         } else if self.run.get() != key {
             self.open_run(current, stream, ns);
         }
+    }
+
+    /// As [`Self::add_to_run`], for a launch that may go to another GPU than the thread's: such launches are booked one by
+    /// one, so that none of them takes the launch path's short way.
+    pub fn add_wherever(&self, current: &Current, stream: Stream, ns: u64) {
+        if self.current.get().is_some_and(|own| own.gpu.index == current.gpu.index) {
+            return self.add_to_run(current, stream, ns);
+        }
+        let (gpu, context, key) = (current.gpu, current.context, stream.key());
+        context.flight.opens(key, stream.place(), || gpu.launched());
+        if let Some(run) = gpu.runs.get(current.counters.index as usize) {
+            run.book_shared(context, key, ns, gpu.slot());
+        }
+        self.run.set(NO_RUN);
+        self.window.set(MIXED);
+        self.last.set(stream);
     }
 
     fn open_run(&self, current: &Current, stream: Stream, ns: u64) {

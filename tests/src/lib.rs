@@ -5,6 +5,7 @@
 pub mod compile;
 pub mod container;
 pub mod dist;
+pub mod graphs;
 pub mod life;
 pub mod looping;
 pub mod memory;

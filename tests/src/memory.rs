@@ -55,6 +55,16 @@ impl Memory {
         self.hear()
     }
 
+    /// Tells it something that takes a while; [`Self::ended`] says what came of it.
+    pub fn begin(&mut self, line: &str) {
+        self.running.say(line);
+    }
+
+    /// What came of the line that was begun.
+    pub fn ended(&mut self) -> Answer {
+        self.hear()
+    }
+
     /// Tells it something that must succeed; returns the first number that the driver gave out, or 0.
     ///
     /// # Panics

@@ -7,6 +7,9 @@ mod container;
 mod faults;
 mod gang;
 mod gpu_check;
+mod graph_split;
+mod graphs;
+mod green;
 mod kill;
 mod live;
 mod memory;
@@ -33,6 +36,9 @@ use weir_tests::simgpu::SimGpu;
 
 /// The loop client of this build.
 const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
+
+/// The client that builds, changes and launches graphs as it is told.
+const GRAPHS: &str = env!("CARGO_BIN_EXE_weir-graphs");
 
 /// The client that gets and gives back memory as it is told.
 const MEMORY: &str = env!("CARGO_BIN_EXE_weir-memory");

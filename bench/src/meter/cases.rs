@@ -27,6 +27,14 @@ pub enum Rhythm {
     Sparse,
     /// As `Backlogged`, with the mix as one CUDA graph.
     Graph,
+    /// As `Graph`, with the graph twice inside of another.
+    ChildGraphs,
+    /// As `Graph`, which takes turns between the mix and the mix without its last kernel, given by `cuGraphExecUpdate`.
+    UpdatedGraph,
+    /// As `Graph`, with each kernel of the mix as a branch of its own.
+    Branches,
+    /// As `Backlogged`, in green contexts of half the SMs each.
+    Green,
 }
 
 /// One program.
@@ -52,7 +60,7 @@ const fn case(
 }
 
 /// All programs.
-pub const CASES: [Case; 11] = [
+pub const CASES: [Case; 15] = [
     case("mixed", &[("short", 60), ("medium", 10), ("narrow", 3), ("long", 1)], 1, Rhythm::Backlogged),
     case("tiny", &[("tiny", 100)], 1, Rhythm::Backlogged),
     case("huge", &[("huge", 1)], 1, Rhythm::Backlogged),
@@ -64,6 +72,10 @@ pub const CASES: [Case; 11] = [
     case("sparse", &[("medium", 1)], 1, Rhythm::Sparse),
     case("sparse tiny", &[("tiny", 1)], 1, Rhythm::Sparse),
     case("graph", &[("short", 40), ("medium", 10)], 1, Rhythm::Graph),
+    case("graph with children", &[("short", 40), ("medium", 10)], 1, Rhythm::ChildGraphs),
+    case("updated graph", &[("short", 40), ("medium", 10)], 1, Rhythm::UpdatedGraph),
+    case("graph with branches", &[("short", 60), ("narrow", 2), ("medium", 4)], 1, Rhythm::Branches),
+    case("green context", &[("medium", 10), ("narrow", 3)], 1, Rhythm::Green),
 ];
 
 /// Pairs that run beside each other, by position in [`CASES`].

@@ -2,6 +2,7 @@
 //! has told the node manager what their kernels cost.
 
 mod cases;
+mod graphs;
 mod pace;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,7 +11,6 @@ use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use serde::Serialize;
 use weir_protocol::units::Bytes;
 
-use crate::Options;
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Kernel, Rig, SimulatedGpu, true_use};
 use crate::stage::THIS_PROGRAM;
@@ -47,16 +47,38 @@ struct Signature {
     alone_ns: f64,
 }
 
+/// What the benchmark takes.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Print one JSON document on stdout instead of lines.
+    #[arg(long)]
+    json: bool,
+    /// Only programs with this in their names; of pairs, those with such a program
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+}
+
+impl Options {
+    fn wants(&self, case: usize) -> bool {
+        self.case.as_ref().is_none_or(|name| CASES[case].name.contains(name.as_str()))
+    }
+}
+
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for mode in ["time-slice", "mps"] {
-        for case in 0..CASES.len() {
+        for case in (0..CASES.len()).filter(|case| options.wants(*case)) {
             alone.extend(measure(mode, &[case])?);
         }
-        for (one, other) in PAIRS {
+        for (one, other) in
+            PAIRS.into_iter().filter(|(one, other)| options.wants(*one) || options.wants(*other))
+        {
             beside.extend(measure(mode, &[one, other])?);
         }
+    }
+    if alone.is_empty() {
+        return Err(io::Error::other("no program has this in its name"));
     }
     let worst = |outcomes: &[Outcome], mode: &str| {
         let errors = outcomes.iter().filter(|outcome| outcome.mode == mode).flat_map(|o| &o.error_percent);

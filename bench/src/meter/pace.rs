@@ -5,9 +5,10 @@ use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weir_abi::types::{CUfunction, CUgraphExec, CUstream};
+use weir_abi::types::{CUfunction, CUgraph, CUgraphExec, CUstream};
 
 use super::cases::{CASES, Case, KERNELS, Rhythm};
+use super::graphs::Graphs;
 use crate::client::{ClientError, Driver, price_ns};
 
 /// GPU time of one window, and at most so much of the clock's.
@@ -20,12 +21,16 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// Most work that a program queues before it waits, in microseconds.
 const AHEAD_US: f64 = 200_000.0;
 
+/// SMs of half the simulated GPU.
+const HALF: u32 = 54;
+
 struct Program {
     driver: Driver,
     case: Case,
     streams: Vec<CUstream>,
     mix: Vec<(CUfunction, u32, usize)>, // function, blocks, how many in a row
     graph: Option<CUgraphExec>,
+    variants: Option<(Graphs, [CUgraph; 2])>, // what an updated graph takes turns between
     turn_us: f64,
 }
 
@@ -65,18 +70,44 @@ impl Program {
         let streams: Result<Vec<_>, _> = (0..case.streams).map(|_| driver.stream()).collect();
         let time = |name: &str| KERNELS.iter().find(|k| k.name == name).map_or(0.0, |k| k.time_us);
         let turn_us = case.mix.iter().map(|(name, count)| time(name) * *count as f64).sum();
-        let mut program = Self { driver, case, streams: streams?, mix: mix?, graph: None, turn_us };
-        if case.rhythm == Rhythm::Graph {
-            let first = program.streams[0];
-            program.graph = Some(program.driver.graph_of(first, || program.launch_all(first))?);
-        }
+        let (streams, mix) = (streams?, mix?);
+        let mut program = Self { driver, case, streams, mix, graph: None, variants: None, turn_us };
+        program.prepare()?;
         Ok(program)
+    }
+
+    /// The graph or the streams that the case wants.
+    fn prepare(&mut self) -> Result<(), ClientError> {
+        let (graphs, first) = (Graphs::open()?, self.streams[0]);
+        let whole = || graphs.capture(first, || self.launch_all(first));
+        match self.case.rhythm {
+            Rhythm::Graph => self.graph = Some(graphs.instantiate(whole()?)?),
+            Rhythm::ChildGraphs => {
+                self.graph = Some(graphs.instantiate(graphs.around([whole()?, whole()?])?)?);
+                self.turn_us *= 2.0;
+            }
+            Rhythm::UpdatedGraph => {
+                let (whole, other) = (whole()?, graphs.capture(first, || self.launch_otherwise(first))?);
+                self.graph = Some(graphs.instantiate(whole)?);
+                self.variants = Some((graphs, [whole, other]));
+            }
+            Rhythm::Branches => {
+                let captured = graphs.capture(first, || self.launch_branches(&graphs, first))?;
+                self.graph = Some(graphs.instantiate(captured)?);
+            }
+            Rhythm::Green => self.streams = vec![graphs.green_stream(HALF)?],
+            Rhythm::Backlogged | Rhythm::Steps | Rhythm::Sparse => {}
+        }
+        Ok(())
     }
 
     fn window(&self) -> Result<(), ClientError> {
         let start = Instant::now();
         let (mut done_us, mut ahead_us, mut turn) = (0.0, 0.0, 0);
         while done_us < WORK_US && start.elapsed() < LONGEST {
+            if let (Some((graphs, variants)), Some(exec), 0) = (&self.variants, self.graph, turn % 16) {
+                graphs.update(exec, variants[turn / 16 % 2])?;
+            }
             self.turn(self.streams[turn % self.streams.len()])?;
             turn += 1;
             done_us += self.turn_us;
@@ -91,15 +122,38 @@ impl Program {
 
     fn turn(&self, stream: CUstream) -> Result<(), ClientError> {
         match (self.case.rhythm, self.graph) {
-            (Rhythm::Graph, Some(graph)) => self.driver.launch_graph(stream, graph),
-            (Rhythm::Backlogged | Rhythm::Graph, _) => self.launch_all(stream),
+            (_, Some(graph)) => self.driver.launch_graph(stream, graph),
             (Rhythm::Steps | Rhythm::Sparse, _) => {
                 self.launch_all(stream)?;
                 self.driver.synchronize()?;
                 spin(PAUSE);
                 Ok(())
             }
+            _ => self.launch_all(stream),
         }
+    }
+
+    /// The mix, with the first kernel in the last one's place.
+    fn launch_otherwise(&self, stream: CUstream) -> Result<(), ClientError> {
+        let (cheap, few, _) = self.mix[0];
+        for (n, &(function, blocks, count)) in self.mix.iter().enumerate() {
+            let last = n + 1 == self.mix.len();
+            let (function, blocks) = if last { (cheap, few) } else { (function, blocks) };
+            (0..count).try_for_each(|_| self.driver.launch_into(stream, function, blocks))?;
+        }
+        Ok(())
+    }
+
+    /// The mix, each kernel in a stream of its own that leaves the first one and comes back to it.
+    fn launch_branches(&self, graphs: &Graphs, stream: CUstream) -> Result<(), ClientError> {
+        self.driver.launch_into(stream, self.mix[0].0, self.mix[0].1)?;
+        let branches: Result<Vec<_>, _> = self.mix.iter().map(|_| self.driver.stream()).collect();
+        let branches = branches?;
+        branches.iter().try_for_each(|branch| graphs.follow(*branch, stream))?;
+        for (branch, (function, blocks, count)) in branches.iter().zip(&self.mix) {
+            (0..*count).try_for_each(|_| self.driver.launch_into(*branch, *function, *blocks))?;
+        }
+        branches.iter().try_for_each(|branch| graphs.follow(stream, *branch))
     }
 
     fn launch_all(&self, stream: CUstream) -> Result<(), ClientError> {

@@ -54,7 +54,7 @@ macro_rules! for_each_symbol {
             cuCtxGetApiVersion "cuCtxGetApiVersion" 3020 Legacy cuCtxGetApiVersion Neutral (ctx: CUcontext, version: *mut c_uint);
             cuCtxGetCacheConfig "cuCtxGetCacheConfig" 3020 Legacy cuCtxGetCacheConfig Neutral (pconfig: *mut c_uint);
             cuCtxGetCurrent "cuCtxGetCurrent" 4000 Legacy cuCtxGetCurrent Neutral (pctx: *mut CUcontext);
-            cuCtxGetDevResource "cuCtxGetDevResource" 12040 Legacy cuCtxGetDevResource Neutral (h_ctx: CUcontext, result: *mut c_void, kind: c_uint);
+            cuCtxGetDevResource "cuCtxGetDevResource" 12040 Legacy cuCtxGetDevResource Neutral (h_ctx: CUcontext, result: *mut CUdevResource, kind: CUdevResourceType);
             cuCtxGetDevice "cuCtxGetDevice" 2000 Legacy cuCtxGetDevice Neutral (device: *mut CUdevice);
             cuCtxGetDevice_v2 "cuCtxGetDevice" 13000 Legacy cuCtxGetDevice_v2 Neutral (device: *mut CUdevice, ctx: CUcontext);
             cuCtxGetExecAffinity "cuCtxGetExecAffinity" 11040 Legacy cuCtxGetExecAffinity Neutral (p_exec_affinity: *mut CUexecAffinityParam, kind: c_uint);
@@ -79,9 +79,9 @@ macro_rules! for_each_symbol {
             cuCtxWaitEvent "cuCtxWaitEvent" 12050 Legacy cuCtxWaitEvent Order (h_ctx: CUcontext, h_event: CUevent);
             cuDestroyExternalMemory "cuDestroyExternalMemory" 10000 Legacy cuDestroyExternalMemory Share (ext_mem: CUexternalMemory);
             cuDestroyExternalSemaphore "cuDestroyExternalSemaphore" 10000 Legacy cuDestroyExternalSemaphore Neutral (ext_sem: CUexternalSemaphore);
-            cuDevResourceGenerateDesc "cuDevResourceGenerateDesc" 12040 Legacy cuDevResourceGenerateDesc Neutral (ph_desc: *mut *mut c_void, resources: *mut c_void, nb_resources: c_uint);
-            cuDevSmResourceSplit "cuDevSmResourceSplit" 13010 Legacy cuDevSmResourceSplit Neutral (result: *mut c_void, nb_groups: c_uint, input: *const c_void, remainder: *mut c_void, flags: c_uint, group_params: *mut c_void);
-            cuDevSmResourceSplitByCount "cuDevSmResourceSplitByCount" 12040 Legacy cuDevSmResourceSplitByCount Neutral (result: *mut c_void, nb_groups: *mut c_uint, input: *const c_void, remaining: *mut c_void, use_flags: c_uint, min_count: c_uint);
+            cuDevResourceGenerateDesc "cuDevResourceGenerateDesc" 12040 Legacy cuDevResourceGenerateDesc Neutral (ph_desc: *mut *mut c_void, resources: *mut CUdevResource, nb_resources: c_uint);
+            cuDevSmResourceSplit "cuDevSmResourceSplit" 13010 Legacy cuDevSmResourceSplit Neutral (result: *mut CUdevResource, nb_groups: c_uint, input: *const CUdevResource, remainder: *mut CUdevResource, flags: c_uint, group_params: *mut c_void);
+            cuDevSmResourceSplitByCount "cuDevSmResourceSplitByCount" 12040 Legacy cuDevSmResourceSplitByCount Neutral (result: *mut CUdevResource, nb_groups: *mut c_uint, input: *const CUdevResource, remaining: *mut CUdevResource, use_flags: c_uint, min_count: c_uint);
             cuDeviceCanAccessPeer "cuDeviceCanAccessPeer" 4000 Legacy cuDeviceCanAccessPeer Neutral (can_access_peer: *mut c_int, dev: CUdevice, peer_dev: CUdevice);
             cuDeviceComputeCapability "cuDeviceComputeCapability" 2000 Legacy cuDeviceComputeCapability Neutral (major: *mut c_int, minor: *mut c_int, dev: CUdevice);
             cuDeviceGet "cuDeviceGet" 2000 Legacy cuDeviceGet Neutral (device: *mut CUdevice, ordinal: c_int);
@@ -91,7 +91,7 @@ macro_rules! for_each_symbol {
             cuDeviceGetCliqueInfo "cuDeviceGetCliqueInfo" 13040 Legacy cuDeviceGetCliqueInfo Neutral (clique_info: *mut c_void, count: *mut usize, dev: CUdevice);
             cuDeviceGetCount "cuDeviceGetCount" 2000 Legacy cuDeviceGetCount Neutral (count: *mut c_int);
             cuDeviceGetDefaultMemPool "cuDeviceGetDefaultMemPool" 11020 Legacy cuDeviceGetDefaultMemPool Neutral (pool_out: *mut CUmemoryPool, dev: CUdevice);
-            cuDeviceGetDevResource "cuDeviceGetDevResource" 12040 Legacy cuDeviceGetDevResource Neutral (dev: CUdevice, result: *mut c_void, kind: c_uint);
+            cuDeviceGetDevResource "cuDeviceGetDevResource" 12040 Legacy cuDeviceGetDevResource Neutral (dev: CUdevice, result: *mut CUdevResource, kind: CUdevResourceType);
             cuDeviceGetExecAffinitySupport "cuDeviceGetExecAffinitySupport" 11040 Legacy cuDeviceGetExecAffinitySupport Neutral (pi: *mut c_int, kind: c_uint, dev: CUdevice);
             cuDeviceGetFabricClusterUuid "cuDeviceGetFabricClusterUuid" 13040 Legacy cuDeviceGetFabricClusterUuid Neutral (uuid: *mut CUuuid, dev: CUdevice);
             cuDeviceGetGraphMemAttribute "cuDeviceGetGraphMemAttribute" 11040 Legacy cuDeviceGetGraphMemAttribute Neutral (device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void);
@@ -301,7 +301,7 @@ macro_rules! for_each_symbol {
             cuGraphicsVDPAURegisterVideoSurface "cuGraphicsVDPAURegisterVideoSurface" 3010 Legacy cuGraphicsVDPAURegisterVideoSurface Share (p_cuda_resource: *mut CUgraphicsResource, vdp_surface: c_uint, flags: c_uint);
             cuGreenCtxCreate "cuGreenCtxCreate" 12040 Legacy cuGreenCtxCreate Context (ph_ctx: *mut CUgreenCtx, desc: *mut c_void, dev: CUdevice, flags: c_uint);
             cuGreenCtxDestroy "cuGreenCtxDestroy" 12040 Legacy cuGreenCtxDestroy Context (h_ctx: CUgreenCtx);
-            cuGreenCtxGetDevResource "cuGreenCtxGetDevResource" 12040 Legacy cuGreenCtxGetDevResource Neutral (h_ctx: CUgreenCtx, result: *mut c_void, kind: c_uint);
+            cuGreenCtxGetDevResource "cuGreenCtxGetDevResource" 12040 Legacy cuGreenCtxGetDevResource Neutral (h_ctx: CUgreenCtx, result: *mut CUdevResource, kind: CUdevResourceType);
             cuGreenCtxGetId "cuGreenCtxGetId" 12090 Legacy cuGreenCtxGetId Neutral (green_ctx: CUgreenCtx, green_ctx_id: *mut c_ulonglong);
             cuGreenCtxRecordEvent "cuGreenCtxRecordEvent" 12040 Legacy cuGreenCtxRecordEvent Order (h_ctx: CUgreenCtx, h_event: CUevent);
             cuGreenCtxStreamCreate "cuGreenCtxStreamCreate" 12050 Legacy cuGreenCtxStreamCreate Context (ph_stream: *mut CUstream, green_ctx: CUgreenCtx, flags: c_uint, priority: c_int);
@@ -640,8 +640,8 @@ macro_rules! for_each_symbol {
             cuStreamGetCtx_ptsz "cuStreamGetCtx" 9020 PerThread cuStreamGetCtx Neutral (h_stream: CUstream, pctx: *mut CUcontext);
             cuStreamGetCtx_v2 "cuStreamGetCtx" 12050 Legacy cuStreamGetCtx_v2 Neutral (h_stream: CUstream, pctx: *mut CUcontext, p_green_ctx: *mut CUgreenCtx);
             cuStreamGetCtx_v2_ptsz "cuStreamGetCtx" 12050 PerThread cuStreamGetCtx_v2 Neutral (h_stream: CUstream, pctx: *mut CUcontext, p_green_ctx: *mut CUgreenCtx);
-            cuStreamGetDevResource "cuStreamGetDevResource" 13010 Legacy cuStreamGetDevResource Neutral (h_stream: CUstream, result: *mut c_void, kind: c_uint);
-            cuStreamGetDevResource_ptsz "cuStreamGetDevResource" 13010 PerThread cuStreamGetDevResource Neutral (h_stream: CUstream, result: *mut c_void, kind: c_uint);
+            cuStreamGetDevResource "cuStreamGetDevResource" 13010 Legacy cuStreamGetDevResource Neutral (h_stream: CUstream, result: *mut CUdevResource, kind: CUdevResourceType);
+            cuStreamGetDevResource_ptsz "cuStreamGetDevResource" 13010 PerThread cuStreamGetDevResource Neutral (h_stream: CUstream, result: *mut CUdevResource, kind: CUdevResourceType);
             cuStreamGetDevice "cuStreamGetDevice" 12080 Legacy cuStreamGetDevice Neutral (h_stream: CUstream, device: *mut CUdevice);
             cuStreamGetDevice_ptsz "cuStreamGetDevice" 12080 PerThread cuStreamGetDevice Neutral (h_stream: CUstream, device: *mut CUdevice);
             cuStreamGetFlags "cuStreamGetFlags" 5050 Legacy cuStreamGetFlags Neutral (h_stream: CUstream, flags: *mut c_uint);

@@ -84,6 +84,9 @@ fn graph_structures_are_laid_out_as_the_driver_expects() {
     same_layout!(CUDA_HOST_NODE_PARAMS is CUDA_HOST_NODE_PARAMS_st { user_data = userData });
     same_layout!(CUDA_MEMCPY_NODE_PARAMS is CUDA_MEMCPY_NODE_PARAMS_st { copy_ctx = copyCtx, copy_params = copyParams });
     same_layout!(CUgraphNodeParams is CUgraphNodeParams_st { kind = type_, reserved2 = reserved2 });
+    same_layout!(CUDA_CONDITIONAL_NODE_PARAMS is CUDA_CONDITIONAL_NODE_PARAMS {
+        handle = handle, kind = type_, size = size, bodies = phGraph_out, ctx = ctx,
+    });
     same_layout!(CUgraphEdgeData is CUgraphEdgeData_st { to_port = to_port, kind = type_ });
     same_layout!(CUDA_GRAPH_INSTANTIATE_PARAMS is CUDA_GRAPH_INSTANTIATE_PARAMS_st {
         upload_stream = hUploadStream, err_node_out = hErrNode_out, result_out = result_out,
@@ -102,6 +105,9 @@ fn graph_structures_are_laid_out_as_the_driver_expects() {
 fn device_and_context_structures_are_laid_out_as_the_driver_expects() {
     same_layout!(CUuuid is CUuuid_st {});
     same_layout!(CUctxCreateParams is CUctxCreateParams_st { cig_params = cigParams });
+    // Since CUDA 13.1 a pointer stands in the last word, so the alignment is not the same in all headers.
+    assert_eq!(size_of::<ours::CUdevResource>(), size_of::<sys::CUdevResource>());
+    assert_eq!(offset_of!(ours::CUdevResource, sm), offset_of!(sys::CUdevResource, __bindgen_anon_1));
     same_layout!(CUexecAffinityParam is CUexecAffinityParam_st { sm_count = param });
     same_layout!(CUdevprop is CUdevprop_st { simd_width = SIMDWidth, texture_align = textureAlign });
 }

@@ -9,6 +9,7 @@
 //!
 //! `libweir.so` and the policy simulator run this same code; time is always an argument.
 
+pub mod cut;
 pub mod flight;
 pub mod gang;
 pub mod gate;

@@ -30,9 +30,49 @@ pub fn create(context: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> 
     )
 }
 
-/// A green context: a part of `device`, which lives in its primary context and costs what that grows by.
-pub fn create_green(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
-    guard(|client| granted(client, device), call, |_, _, _| {})
+/// A green context: a part of `device` inside of its primary context, which gets a user by it.
+pub fn create_green(green: *mut CUgreenCtx, device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
+    guard(
+        |client| {
+            let gpu = granted(client, device)?;
+            let expected = if is_active(device) { None } else { Some(context_memory::expect(client, gpu)?) };
+            Ok((gpu, expected))
+        },
+        call,
+        |client, (gpu, expected), result| {
+            if result != CUDA_SUCCESS || green.is_null() {
+                return;
+            }
+            let (mut primary, mut context): (CUcontext, CUcontext) =
+                (std::ptr::null_mut(), std::ptr::null_mut());
+            // There it is, so this makes nothing: it tells the handle.
+            if driver::retain_primary(&raw mut primary, device) == CUDA_SUCCESS {
+                driver::release_primary(device);
+                gpu.primary.store(primary.addr() as u64, Ordering::Relaxed);
+                if let Some(expected) = expected {
+                    expected.charge(client, primary);
+                }
+            }
+            // SAFETY: the driver has just written it.
+            let green = unsafe { *green };
+            if driver::context_of_green(&raw mut context, green) == CUDA_SUCCESS {
+                gpu.add_green(green.addr() as u64, context.addr() as u64);
+            }
+        },
+    )
+}
+
+/// A green context goes: nothing of it is waited for any more. Its primary context may go with it.
+pub fn destroy_green(green: CUgreenCtx, call: impl FnOnce() -> CUresult) -> CUresult {
+    alone(thread::leave_context);
+    after_success(call, |client| {
+        for gpu in &client.gpus {
+            gpu.book_runs();
+            if gpu.forget_green(green.addr() as u64) {
+                close_primary(client, gpu, gpu.device.load(Ordering::Relaxed));
+            }
+        }
+    })
 }
 
 /// The device's primary context gets a user.
@@ -108,14 +148,18 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
 pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
     alone(thread::leave_context);
     after_success(call, |client| {
-        if is_active(device) {
-            return; // other users keep it
-        }
         if let Some(gpu) = client.gpu_of_device(device) {
-            let context = gpu.primary.swap(0, Ordering::Relaxed);
-            give_back(client, context, client.ledger.remove_of_context(context));
+            close_primary(client, gpu, device);
         }
     })
+}
+
+/// Closes the books of a device's primary context if it has no user any more.
+fn close_primary(client: &Client, gpu: &Gpu, device: CUdevice) {
+    if !is_active(device) {
+        let context = gpu.primary.swap(0, Ordering::Relaxed);
+        give_back(client, context, client.ledger.remove_of_context(context));
+    }
 }
 
 fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {

@@ -1,99 +1,80 @@
-//! Graphs: an executable graph costs the sum of its nodes until its launches are measured.
+//! Graphs: an executable graph costs the sum of its nodes until its launches are measured, and is kept up to every change
+//! that a program makes to it.
+//!
+//! Child graphs cost what their nodes do, conditional nodes all their bodies once: how often they run, and which, only the
+//! measured time of the graph can say. A node that is disabled costs nothing. After a change what was measured holds in
+//! proportion to the nodes' prices; a change that costs the same leaves it alone, since a program may make one before each
+//! launch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::lock::Lock;
-use weir_core::price::Signature;
 
-use super::graph_memory::{self, Needs};
-use super::{launch, names};
-use crate::driver;
+use super::graph_memory;
+use super::graph_nodes::{KernelNode, Kinds, Walk};
+use super::{graph_device, graph_split};
 use crate::guard::{after_success, guard};
 use crate::link::Client;
+use crate::thread;
 
-/// Graphs inside graphs are followed so deep.
-const DEPTH: u32 = 8;
-
-/// What each kernel node of each executable graph costs.
+/// What the nodes of executable graphs cost.
 #[derive(Default)]
-pub struct GraphPrices(Lock<HashMap<u64, Nodes>>);
-
-#[derive(Default)]
-struct Nodes {
-    prices_ns: HashMap<u64, u64>,
-    collective: bool, // one of them at least waits for other ranks
-    memory: Needs,
+pub struct GraphPrices {
+    execs: Lock<HashMap<u64, Nodes>>,
+    bodies: Lock<HashMap<u64, Vec<u64>>>, // of conditional nodes
 }
 
-/// A kernel node's launch, in whichever form the call gave it.
-pub struct KernelNode(Option<Signature>);
+/// One executable graph. A program may change every node before each launch, so the sum is kept and not taken anew.
+#[derive(Default)]
+struct Nodes {
+    kernels: HashMap<u64, Kernel>,
+    disabled: HashSet<u64>,
+    sum_ns: u64,  // of the kernels that are not disabled
+    told_ns: u64, // the sum that its price goes by
+}
 
-impl KernelNode {
-    /// From the parameters of CUDA 10 and 11.
-    pub fn v1(params: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Self {
-        // SAFETY: the caller passes parameters or null; the driver reads the same fields.
-        Self(unsafe { params.as_ref() }.map(|p| {
-            let grid = [p.grid_dim_x, p.grid_dim_y, p.grid_dim_z];
-            let block = [p.block_dim_x, p.block_dim_y, p.block_dim_z];
-            launch::shape(p.func, grid, block, p.shared_mem_bytes)
-        }))
-    }
-
-    /// From the parameters of CUDA 12.
-    pub fn v2(params: *const CUDA_KERNEL_NODE_PARAMS) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { params.as_ref() }.map(|p| {
-            let function = if p.func.is_null() { p.kern } else { p.func };
-            let grid = [p.grid_dim_x, p.grid_dim_y, p.grid_dim_z];
-            let block = [p.block_dim_x, p.block_dim_y, p.block_dim_z];
-            launch::shape(function, grid, block, p.shared_mem_bytes)
-        }))
-    }
-
-    /// From a node of a graph.
-    fn of(node: CUgraphNode) -> Self {
-        // SAFETY: all-zero is a valid value of this plain structure.
-        let mut params: CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
-        if driver::kernel_node(node, &raw mut params) == CUDA_SUCCESS {
-            return Self::v2(&raw const params);
-        }
-        // SAFETY: as above.
-        let mut old: CUDA_KERNEL_NODE_PARAMS_v1 = unsafe { std::mem::zeroed() };
-        match driver::kernel_node_v1(node, &raw mut old) {
-            CUDA_SUCCESS => Self::v1(&raw const old),
-            _ => Self(None),
-        }
-    }
-
-    fn price_ns(&self, client: &Client) -> Option<u64> {
-        let signature = self.0.as_ref()?;
-        names::ensure(client, signature.handle);
-        Some(client.book.kernel(signature).price().unsigned_abs())
-    }
-
-    fn is_collective(&self, client: &Client) -> bool {
-        self.0.as_ref().is_some_and(|signature| client.book.is_collective(signature.handle))
-    }
+/// A kernel node.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// What it costs, in nanoseconds.
+    pub ns: u64,
+    /// The node of the graph itself that it is, or is inside of.
+    pub within: u64,
 }
 
 /// A graph was made executable: `exec` is read once the driver has written it.
-pub fn instantiate(exec: *mut CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
+pub fn instantiate(
+    exec: *mut CUgraphExec,
+    graph: CUgraph,
+    flags: u64,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     after_success(call, |client| {
         if !exec.is_null() {
             // SAFETY: the driver has just written it.
             let exec = unsafe { *exec };
-            client.graphs.price(client, exec, graph);
+            client.graphs.execs.lock().remove(&(exec.addr() as u64)); // of a context that went with all its graphs
+            let kinds = client.graphs.enter(client, exec, graph);
             graph_memory::look_at(client, exec);
+            graph_device::note(client, flags);
+            graph_split::watch(client, exec, graph, flags, kinds);
         }
     })
+}
+
+/// The flags of an instantiation with parameters.
+pub fn flags_of(params: *const CUDA_GRAPH_INSTANTIATE_PARAMS) -> u64 {
+    // SAFETY: the caller passes parameters or null; the driver reads the same fields.
+    unsafe { params.as_ref() }.map_or(0, |params| params.flags)
 }
 
 /// An executable graph took over another graph's parameters.
 pub fn update(exec: CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
     after_success(call, |client| {
-        client.graphs.price(client, exec, graph);
+        client.graphs.enter(client, exec, graph);
+        graph_split::updated(client, exec);
     })
 }
 
@@ -105,7 +86,110 @@ pub fn set_node(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
-        client.graphs.reprice(client, exec, node, &params);
+        client.graphs.change(client, exec, |nodes| {
+            let node = node.addr() as u64;
+            if params.is_collective(client) {
+                client.book.graph(exec.addr() as u64).set_collective(true);
+            }
+            if let Some(ns) = params.price_ns(client) {
+                let within = nodes.take(node).map_or(node, |before| before.within);
+                nodes.put(node, Kernel { ns, within });
+            }
+        });
+        graph_split::updated(client, exec);
+    })
+}
+
+/// A child graph inside of an executable graph took over another graph's parameters.
+pub fn set_child(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    child: CUgraph,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    after_success(call, |client| {
+        client.graphs.change(client, exec, |nodes| {
+            let node = node.addr() as u64;
+            let inside = nodes.kernels.iter().filter(|(_, kernel)| kernel.within == node);
+            let inside: Vec<u64> = inside.map(|(kernel, _)| *kernel).collect();
+            for kernel in inside {
+                nodes.take(kernel);
+            }
+            let walk = Walk::within(client, child, node);
+            walk.kernels.into_iter().for_each(|(kernel, price)| nodes.put(kernel, price));
+        });
+        graph_split::updated(client, exec);
+    })
+}
+
+/// A node of an executable graph got other parameters, of whatever kind it is.
+pub fn set_any(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: *const CUgraphNodeParams,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    // SAFETY: the caller passes parameters or null; the driver reads the same fields.
+    match unsafe { params.as_ref() } {
+        Some(params) if params.kind == CU_GRAPH_NODE_TYPE_KERNEL => {
+            // The kind says that this member is set; later layouts only add to its end.
+            set_node(exec, node, KernelNode::v2(&raw const params.node.kernel), call)
+        }
+        Some(params) if params.kind == CU_GRAPH_NODE_TYPE_GRAPH => {
+            // SAFETY: the kind says that this member is set.
+            set_child(exec, node, unsafe { params.node.graph }, call)
+        }
+        _ => changed(exec, call),
+    }
+}
+
+/// A node of an executable graph that takes no SM time was changed.
+pub fn changed(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
+    after_success(call, |client| graph_split::updated(client, exec))
+}
+
+/// A node of an executable graph was enabled or disabled.
+pub fn enable(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    enabled: bool,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    after_success(call, |client| {
+        client.graphs.change(client, exec, |nodes| {
+            let node = node.addr() as u64;
+            let kernel = nodes.take(node); // what can be disabled has nothing inside
+            if enabled {
+                nodes.disabled.remove(&node);
+            } else {
+                nodes.disabled.insert(node);
+            }
+            kernel.into_iter().for_each(|kernel| nodes.put(node, kernel));
+        });
+        graph_split::updated(client, exec);
+    })
+}
+
+/// A node was added to a graph: the bodies of a conditional one are told here and nowhere else.
+pub fn add_node(
+    node: *mut CUgraphNode,
+    params: *const CUgraphNodeParams,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    // SAFETY: the caller passes parameters or null; the driver reads the same fields.
+    let conditional = unsafe { params.as_ref() }.is_some_and(|p| p.kind == CU_GRAPH_NODE_TYPE_CONDITIONAL);
+    if !conditional {
+        return call();
+    }
+    after_success(call, |client| {
+        // SAFETY: the driver has just written both; the kind says which member is set.
+        let (node, conditional) = unsafe { (node.as_ref(), (*params).node.conditional) };
+        if let (Some(node), false) = (node, conditional.bodies.is_null()) {
+            // SAFETY: the driver's own array of so many graphs, which lives as long as the node.
+            let bodies = unsafe { std::slice::from_raw_parts(conditional.bodies, conditional.size as usize) };
+            let bodies = bodies.iter().map(|graph| graph.expose_provenance() as u64).collect();
+            client.graphs.bodies.lock().insert(node.addr() as u64, bodies);
+        }
     })
 }
 
@@ -113,11 +197,12 @@ pub fn set_node(
 pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
-            client.graphs.0.lock().remove(&(exec.addr() as u64));
-            Ok(client.graph_memory.forget(exec))
+            client.graphs.execs.lock().remove(&(exec.addr() as u64));
+            Ok((client.graph_memory.forget(exec), graph_split::forget(client, exec)))
         },
         call,
-        |client, needs, _| {
+        |client, (needs, segments), _| {
+            drop(segments);
             if let Some(needs) = needs {
                 graph_memory::look(client, &needs);
             }
@@ -126,68 +211,66 @@ pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
 }
 
 impl GraphPrices {
-    /// Prices all nodes of `graph` and, by their sum, `exec`.
-    fn price(&self, client: &Client, exec: CUgraphExec, graph: CUgraph) {
-        let mut nodes = Nodes::default();
-        nodes.add(client, graph, DEPTH);
-        nodes.tell(client, exec);
-        client.graph_memory.enter(exec, &mut nodes.memory);
-        self.0.lock().insert(exec.addr() as u64, nodes);
+    /// Prices all nodes of `graph` and, by their sum, `exec`; says what kinds of nodes there are.
+    fn enter(&self, client: &Client, exec: CUgraphExec, graph: CUgraph) -> Kinds {
+        let mut walk = Walk::of(client, graph);
+        client.graph_memory.enter(exec, &mut walk.memory);
+        let key = exec.addr() as u64;
+        let mut execs = self.execs.lock();
+        let before = execs.remove(&key);
+        let first = before.is_none();
+        let before = before.unwrap_or_default();
+        let mut nodes = Nodes { disabled: before.disabled, told_ns: before.told_ns, ..Nodes::default() };
+        let weight = walk.weight();
+        walk.kernels.into_iter().for_each(|(node, kernel)| nodes.put(node, kernel));
+        if first {
+            nodes.told_ns = nodes.sum_ns;
+            client.book.set_graph(key, nodes.sum_ns, walk.collective);
+        } else {
+            nodes.tell(client, key);
+        }
+        client.book.graph(key).weigh_part(weight);
+        execs.insert(key, nodes);
+        walk.kinds
     }
 
-    /// Prices one node anew. Parameters that cost the same leave what was measured alone: a program may set them
-    /// before each launch.
-    fn reprice(&self, client: &Client, exec: CUgraphExec, node: CUgraphNode, params: &KernelNode) {
-        let Some(price) = params.price_ns(client) else { return };
-        let mut graphs = self.0.lock();
-        let nodes = graphs.entry(exec.addr() as u64).or_default();
-        if nodes.prices_ns.insert(node.addr() as u64, price) != Some(price) {
-            nodes.tell(client, exec);
-        }
+    fn change(&self, client: &Client, exec: CUgraphExec, change: impl FnOnce(&mut Nodes)) {
+        let key = exec.addr() as u64;
+        let mut execs = self.execs.lock();
+        let nodes = execs.entry(key).or_default();
+        change(nodes);
+        nodes.tell(client, key);
+    }
+
+    /// The bodies of a conditional node, if it was made where we could see it.
+    pub fn bodies(&self, node: CUgraphNode) -> Vec<u64> {
+        self.bodies.lock().get(&(node.addr() as u64)).cloned().unwrap_or_default()
     }
 }
 
 impl Nodes {
-    fn add(&mut self, client: &Client, graph: CUgraph, depth: u32) {
-        for node in nodes_of(graph) {
-            let mut kind: CUgraphNodeType = 0;
-            if driver::node_type(node, &raw mut kind) != CUDA_SUCCESS {
-                continue;
-            }
-            match kind {
-                CU_GRAPH_NODE_TYPE_KERNEL => {
-                    let kernel = KernelNode::of(node);
-                    if let Some(price) = kernel.price_ns(client) {
-                        self.prices_ns.insert(node.addr() as u64, price);
-                        self.collective |= kernel.is_collective(client);
-                    }
-                }
-                CU_GRAPH_NODE_TYPE_MEM_ALLOC => self.memory.takes(client, node),
-                CU_GRAPH_NODE_TYPE_MEM_FREE => self.memory.gives(node),
-                CU_GRAPH_NODE_TYPE_GRAPH if depth > 0 => {
-                    let mut child: CUgraph = std::ptr::null_mut();
-                    if driver::child_graph(node, &raw mut child) == CUDA_SUCCESS {
-                        self.add(client, child, depth - 1);
-                    }
-                }
-                _ => {} // copies and host functions take no SM time
-            }
+    /// What a kernel counts for.
+    fn part_ns(&self, kernel: &Kernel) -> u64 {
+        if self.disabled.contains(&kernel.within) { 0 } else { kernel.ns }
+    }
+
+    fn put(&mut self, node: u64, kernel: Kernel) {
+        self.sum_ns = self.sum_ns.saturating_add(self.part_ns(&kernel));
+        self.kernels.insert(node, kernel);
+    }
+
+    fn take(&mut self, node: u64) -> Option<Kernel> {
+        let kernel = self.kernels.remove(&node)?;
+        self.sum_ns = self.sum_ns.saturating_sub(self.part_ns(&kernel));
+        Some(kernel)
+    }
+
+    fn tell(&mut self, client: &Client, exec: u64) {
+        if self.sum_ns != self.told_ns {
+            client.book.change_graph(exec, self.told_ns, self.sum_ns);
+            // Launches that no mark stands behind yet had the old price.
+            thread::with(|thread| thread.cache.disturb());
+            self.told_ns = self.sum_ns;
         }
     }
-
-    fn tell(&self, client: &Client, exec: CUgraphExec) {
-        let sum = self.prices_ns.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
-        client.book.set_graph(exec.addr() as u64, sum, self.collective);
-    }
-}
-
-fn nodes_of(graph: CUgraph) -> Vec<CUgraphNode> {
-    let mut count = 0;
-    if driver::graph_nodes(graph, std::ptr::null_mut(), &raw mut count) != CUDA_SUCCESS {
-        return Vec::new();
-    }
-    let mut nodes = vec![std::ptr::null_mut(); count];
-    let result = driver::graph_nodes(graph, nodes.as_mut_ptr(), &raw mut count);
-    nodes.truncate(if result == CUDA_SUCCESS { count } else { 0 });
-    nodes
 }

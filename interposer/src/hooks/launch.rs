@@ -15,7 +15,7 @@ use weir_protocol::pages::Rate;
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
-use super::{capture, graph_memory, names};
+use super::{capture, graph_memory, graph_split, names};
 use crate::clock;
 use crate::driver::Stream;
 use crate::gang;
@@ -66,10 +66,21 @@ pub fn kernel_ex(
 
 /// A graph launch.
 pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
+    if graph_split::any() {
+        return graph_split::launch(counted, stream, exec, call);
+    }
+    whole(counted, stream, exec, call)
+}
+
+/// A graph launch as it is.
+pub fn whole(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     let work = Work::Graph(Signature::of_graph(exec.addr() as u64));
     let launch = || launch(counted, stream, work, call);
     if graph_memory::may_need(exec) { graph_memory::charge(stream, exec, launch) } else { launch() }
 }
+
+/// The position of a launch that is no call of the program's: it is charged and not counted.
+pub const UNCOUNTED: usize = usize::MAX;
 
 /// One kernel on several devices. Its parts wait for each other on the GPU, so nothing may be held back between
 /// them: all are charged, as debt where need be, and the call goes out at once.
@@ -137,7 +148,7 @@ fn launch(counted: usize, stream: Stream, work: Work, call: impl FnOnce() -> CUr
     };
     let result = call();
     if result != CUDA_SUCCESS {
-        thread::with(|thread| take_back(thread, price));
+        thread::with(|thread| thread.current().inspect(|current| take_back(thread, current, price)));
     }
     result
 }
@@ -166,8 +177,7 @@ fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) 
 
 /// The driver refused the launch: nothing ran, nothing is charged.
 #[cold]
-fn take_back(thread: &Thread, price: i64) {
-    let Some(current) = thread.current() else { return };
+fn take_back(thread: &Thread, current: &Current, price: i64) {
     if let Some(purse) = thread.purse(current.gpu) {
         purse.refund(price);
     }
@@ -204,7 +214,7 @@ fn admit(
     stream: Stream,
     work: &Work,
 ) -> Option<Admission> {
-    let current = thread.find_current(client)?;
+    let current = thread.find_for(client, stream)?;
     if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
         current.counters.launched(counted, 0);
         current.counters.add(&current.counters.lane().captured, 1);
@@ -224,7 +234,7 @@ fn admit(
     let bracketed = start_stretch(thread, &current, stream, known.estimate);
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
-    thread.add_to_run(&current, stream, price.unsigned_abs());
+    thread.add_wherever(&current, stream, price.unsigned_abs());
     Some(Admission { current, price, bracketed, collective: known.estimate.is_collective() })
 }
 
@@ -296,7 +306,7 @@ impl Admission {
     /// Puts a mark behind the launch if one is due; takes everything back if the driver refused.
     fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
         if result != CUDA_SUCCESS {
-            return take_back(thread, self.price);
+            return take_back(thread, &self.current, self.price);
         }
         if self.collective {
             gang::launched(self.current.gpu);

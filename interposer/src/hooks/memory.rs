@@ -177,7 +177,7 @@ pub fn take(
 
 /// Notes what a handle holds.
 pub fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, bytes: Bytes) {
-    let owner = Owner::Context(current.context.handle);
+    let owner = Owner::Context(current.context.root);
     let entry = Entry { bytes, kind, gpu: current.gpu.index, owner };
     client.remember(key, entry);
 }

@@ -71,6 +71,13 @@ impl<'a> Hands<'a> {
             || (CAPTURES.load(Ordering::Relaxed) == 0 && flight.word(self.here.key(), part.max(WORD), self))
     }
 
+    /// As [`Self::put`], where the program is about to wait for these launches.
+    pub fn put_last(&mut self, due: Due) -> bool {
+        self.thread.book_run();
+        let idle = CAPTURES.load(Ordering::Relaxed) == 0;
+        idle && self.current.context.flight.mark_last(self.here.key(), due, self)
+    }
+
     /// Puts a mark behind all work of this context that has none.
     pub fn put_everywhere(&mut self) {
         self.current.context.flight.mark_all(self);

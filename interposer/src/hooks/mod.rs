@@ -9,7 +9,11 @@ mod context;
 mod context_memory;
 mod external;
 mod graph;
+mod graph_device;
 mod graph_memory;
+mod graph_nodes;
+mod graph_segments;
+mod graph_split;
 mod init;
 mod launch;
 mod memory;
@@ -33,6 +37,7 @@ pub use capture::forget_all as forget_captures;
 pub use context_memory::ContextMemory;
 pub use graph::GraphPrices;
 pub use graph_memory::GraphMemory;
+pub use graph_split::Splits;
 pub use launch::launch_price;
 pub use meter::{ANYTHING, Hands};
 pub use nvml_processes::Utilization;
@@ -211,19 +216,19 @@ driver_hooks! {
 
     /// Prices the new executable graph by its nodes.
     fn cuGraphInstantiate(exec: *mut CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, size: usize)
-        = |call| graph::instantiate(exec, graph, call);
+        = |call| graph::instantiate(exec, graph, 0, call);
     /// As above, CUDA 11.
     fn cuGraphInstantiate_v2(exec: *mut CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, size: usize)
-        = |call| graph::instantiate(exec, graph, call);
+        = |call| graph::instantiate(exec, graph, 0, call);
     /// As above, CUDA 12.
     fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong)
-        = |call| graph::instantiate(exec, graph, call);
+        = |call| graph::instantiate(exec, graph, flags, call);
     /// As above, with parameters.
     fn cuGraphInstantiateWithParams(exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS)
-        = |call| graph::instantiate(exec, graph, call);
+        = |call| graph::instantiate(exec, graph, graph::flags_of(params), call);
     /// As above.
     fn cuGraphInstantiateWithParams_ptsz(exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS)
-        = |call| graph::instantiate(exec, graph, call);
+        = |call| graph::instantiate(exec, graph, graph::flags_of(params), call);
     /// Prices the executable graph anew.
     fn cuGraphExecUpdate(exec: CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, result: *mut CUgraphExecUpdateResult)
         = |call| graph::update(exec, graph, call);
@@ -232,10 +237,39 @@ driver_hooks! {
         = |call| graph::update(exec, graph, call);
     /// Prices one node anew.
     fn cuGraphExecKernelNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1)
-        = |call| graph::set_node(exec, node, graph::KernelNode::v1(params), call);
+        = |call| graph::set_node(exec, node, graph_nodes::KernelNode::v1(params), call);
     /// As above, CUDA 12.
     fn cuGraphExecKernelNodeSetParams_v2(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS)
-        = |call| graph::set_node(exec, node, graph::KernelNode::v2(params), call);
+        = |call| graph::set_node(exec, node, graph_nodes::KernelNode::v2(params), call);
+    /// Prices one node anew, of whatever kind it is.
+    fn cuGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams)
+        = |call| graph::set_any(exec, node, params, call);
+    /// Prices the nodes of the child graph anew.
+    fn cuGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph)
+        = |call| graph::set_child(exec, node, child, call);
+    /// A node that is disabled costs nothing.
+    fn cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint)
+        = |call| graph::enable(exec, node, enabled != 0, call);
+    /// A graph that is split is so no longer.
+    fn cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext)
+        = |call| graph::changed(exec, call);
+    /// A graph that is split is so no longer.
+    fn cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
+        context: CUcontext) = |call| graph::changed(exec, call);
+    /// A graph that is split is so no longer.
+    fn cuGraphExecHostNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS)
+        = |call| graph::changed(exec, call);
+    /// Learns the bodies of a conditional node.
+    fn cuGraphAddNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
+        params: *mut CUgraphNodeParams) = |call| graph::add_node(node, params, call);
+    /// As above, CUDA 12.3.
+    fn cuGraphAddNode_v2(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+        data: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams)
+        = |call| graph::add_node(node, params, call);
+    /// As above, CUDA 13.4.
+    fn cuGraphAddNode_v3(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+        data: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams)
+        = |call| graph::add_node(node, params, call);
     /// Charges the memory that its allocation nodes take.
     fn cuGraphUpload(exec: CUgraphExec, stream: CUstream)
         = |call| graph_memory::upload(Stream::legacy(stream), exec, call);
@@ -303,7 +337,9 @@ driver_hooks! {
         look_up: *mut *mut c_void) = |call| context::create(context, device, call);
     /// Refuses a GPU that was not granted; the context is for a part of it, inside the primary one.
     fn cuGreenCtxCreate(context: *mut CUgreenCtx, description: *mut c_void, device: CUdevice, flags: c_uint)
-        = |call| context::create_green(device, call);
+        = |call| context::create_green(context, device, call);
+    /// What was in flight there is not waited for; its primary context may go with it.
+    fn cuGreenCtxDestroy(context: CUgreenCtx) = |call| context::destroy_green(context, call);
     /// Refuses a GPU that was not granted; charges what the context costs.
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice)
         = |call| context::retain_primary(context, device, call);

@@ -11,7 +11,7 @@ use super::meter::{ANYTHING, Hands, REMAINDER, STRETCH};
 use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::{after_success, guard};
-use crate::link::{CAPTURES, Client, Context};
+use crate::link::{CAPTURES, Context};
 use crate::thread::{self, Current, Thread};
 
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
@@ -30,18 +30,27 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
     guard(
         |client| {
             let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
-            let Some(current) = current(client).filter(own) else { return Ok(None) };
+            let current = thread::with(|thread| match stream {
+                Some(stream) => thread.find_for(client, stream),
+                None => thread.find_current(client),
+            });
+            let Some(current) = current.filter(own) else { return Ok(None) };
             thread::with(|thread| end_stretch(thread, &current, stream));
             current.gpu.book_runs();
-            Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)))))
+            // A primary context is waited for with its green ones.
+            let green =
+                if stream.is_none() { current.gpu.parts_of(current.context.handle) } else { Vec::new() };
+            let green: Vec<_> = green.into_iter().map(|part| (part, part.flight.snapshot(None))).collect();
+            Ok(Some((current, current.context.flight.snapshot(stream.map(Stream::key)), green)))
         },
         call,
         |client, before, result| {
-            let (Some((current, before)), CUDA_SUCCESS) = (before, result) else { return };
+            let (Some((current, before, green)), CUDA_SUCCESS) = (before, result) else { return };
             thread::with(|thread| {
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
             });
             current.context.flight.drained(&before, current.gpu.slot());
+            green.iter().for_each(|(part, before)| part.flight.drained(before, current.gpu.slot()));
             current.gpu.end_if_idle();
             pool::after_wait(client);
         },
@@ -53,15 +62,18 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
 fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     let last = thread.last_stream();
     thread.book_run();
-    let covers_last = stream.is_none_or(|stream| stream.key() == last.key());
+    let covers_last = match stream {
+        Some(stream) => stream.key() == last.key(),
+        None => current.context.flight.knows(last.key()), // not a stream of another context
+    };
     if !covers_last {
         return;
     }
     let mut hands = Hands::new(thread, current, last);
     if thread.take_guess() || current.context.flight.wants_end(last.key()) {
-        hands.put(ANYTHING);
-    } else if !hands.put(REMAINDER) {
-        hands.put(Due { work: Nanos(1), ..STRETCH });
+        hands.put_last(ANYTHING);
+    } else if !hands.put_last(REMAINDER) {
+        hands.put_last(Due { work: Nanos(1), ..STRETCH });
     }
 }
 
@@ -70,7 +82,7 @@ fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
 pub fn record(event: CUevent, stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
     after_success(call, |client| {
         if CAPTURES.load(Ordering::Relaxed) == 0
-            && let Some(current) = current(client)
+            && let Some(current) = thread::with(|thread| thread.find_for(client, stream))
         {
             thread::with(Thread::book_run);
             current.context.flight.recorded(event.addr() as u64, stream.key());
@@ -95,7 +107,7 @@ pub fn event_gone(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
 pub fn event(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
-            let current = current(client);
+            let current = thread::with(|thread| thread.find_current(client));
             if let Some(current) = &current {
                 thread::with(|thread| end_stretch(thread, current, None));
             }
@@ -127,8 +139,4 @@ pub fn stream_gone(stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresul
         call,
         |_, (), _| {},
     )
-}
-
-fn current(client: &'static Client) -> Option<Current> {
-    thread::with(|thread| thread.find_current(client))
 }

@@ -17,13 +17,7 @@ const UNHOOKED: &[(&str, &[&str])] = &[
     ),
     (
         "a description: what a graph allocates is charged when it is launched or uploaded",
-        &[
-            "cuGraphAddMemAllocNode",
-            "cuGraphAddMemFreeNode",
-            "cuGraphAddNode",
-            "cuGraphAddNode_v2",
-            "cuGraphAddNode_v3",
-        ],
+        &["cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode"],
     ),
     (
         "not yet: sparse arrays hold their memory unseen once its handle is released",
@@ -43,10 +37,7 @@ const UNHOOKED: &[(&str, &[&str])] = &[
          or with the process",
         &["cuCtxAttach", "cuCtxDetach", "cuCtxFromGreenCtx"],
     ),
-    (
-        "not yet: work in a part of the GPU is charged as if it had the whole",
-        &["cuGreenCtxDestroy", "cuGreenCtxStreamCreate"],
-    ),
+    ("a stream's context is asked of the driver at its first launch", &["cuGreenCtxStreamCreate"]),
     ("its tables have neither names nor documentation: what they hold cannot be told", &["cuGetExportTable"]),
     (
         "a kernel found this way is asked for its name at its first launch",

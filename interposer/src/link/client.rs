@@ -7,13 +7,13 @@ use weir_abi::types::*;
 use weir_core::ledger::{Entry, Ledger, Owner};
 use weir_core::lock::Lock;
 use weir_core::price::Book;
-use weir_protocol::message::Welcome;
+use weir_protocol::message::{Class, Welcome};
 use weir_protocol::units::Bytes;
 
 use super::board::Connection;
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, VirtualMemory};
+use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -31,6 +31,8 @@ const KNOWN_DEVICES: usize = 64;
 pub struct Client {
     /// The tenant's name, for messages.
     pub tenant: String,
+    /// The tenant's class.
+    pub class: Class,
     /// Whether `weir run` itself is the manager: then nobody can change the budget.
     pub standalone: bool,
     /// Whether plain allocations beyond the limit become managed memory.
@@ -51,6 +53,8 @@ pub struct Client {
     pub pools: Pools,
     /// Prices of graphs, node by node.
     pub graphs: GraphPrices,
+    /// Graphs that go out in segments.
+    pub splits: Splits,
     /// What graphs with memory nodes need.
     pub graph_memory: GraphMemory,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
@@ -62,6 +66,7 @@ impl Client {
     pub fn new(welcome: Welcome, standalone: bool, gpus: Vec<Gpu>, connection: UnixStream) -> Self {
         Self {
             tenant: welcome.tenant,
+            class: welcome.class,
             standalone,
             oversubscribe: welcome.oversubscribe,
             context_memory: welcome.context_memory,
@@ -72,6 +77,7 @@ impl Client {
             shares: Shares::default(),
             pools: Pools::default(),
             graphs: GraphPrices::default(),
+            splits: Splits::default(),
             graph_memory: GraphMemory::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             connection: Lock::new(Connection::new(connection)),

@@ -73,12 +73,15 @@ pub struct Gpu {
     lanes: AtomicU32,
     acked: AtomicU32,
     contexts: Lock<Vec<&'static Context>>,
+    greens: Lock<Vec<(u64, u64)>>, // green contexts: the handle, and that of the context that stands for it
 }
 
 /// A context of this process: events belong to a context, so marks do too.
 pub struct Context {
     /// The driver's handle.
     pub handle: u64,
+    /// That of the primary context that a green one is a part of; else its own. Memory is that one's.
+    pub root: u64,
     /// What is in flight in its streams.
     pub flight: Flight,
     /// When the next launch of a signature that was never measured may be bounded.
@@ -124,6 +127,7 @@ impl Gpu {
             lanes: AtomicU32::new(0),
             acked: AtomicU32::new(0),
             contexts: Lock::default(),
+            greens: Lock::default(),
         }
     }
 
@@ -291,12 +295,40 @@ impl Gpu {
         }
         self.ask_mode();
         // Leaked on purpose: threads keep it at hand. A program makes a handful of contexts in its life.
-        let context: &'static Context = Box::leak(Box::new(Context::with_events(handle)));
+        let green = self.greens.lock().iter().any(|(_, context)| *context == handle);
+        let root = if green { self.primary.load(Ordering::Relaxed) } else { handle };
+        let context: &'static Context = Box::leak(Box::new(Context::with_events(handle, root)));
         if self.grant.read().in_flight_cap <= SHORT {
             words::give(&context.flight);
         }
         contexts.push(context);
         context
+    }
+
+    /// The context with this handle, if it is known.
+    pub fn find_context(&self, handle: u64) -> Option<&'static Context> {
+        self.contexts.lock().iter().find(|context| context.handle == handle).copied()
+    }
+
+    /// A green context is there; `context` stands for it.
+    pub fn add_green(&self, green: u64, context: u64) {
+        self.greens.lock().push((green, context));
+    }
+
+    /// A green context is gone; says whether it was one of this GPU.
+    pub fn forget_green(&self, green: u64) -> bool {
+        let mut greens = self.greens.lock();
+        let Some(at) = greens.iter().position(|(known, _)| *known == green) else { return false };
+        let (_, context) = greens.swap_remove(at);
+        drop(greens);
+        self.forget_context(context);
+        true
+    }
+
+    /// The green contexts that are parts of the context with this handle.
+    pub fn parts_of(&self, handle: u64) -> Vec<&'static Context> {
+        let part = |context: &&'static Context| context.root == handle && context.handle != handle;
+        self.contexts.lock().iter().copied().filter(part).collect()
     }
 
     /// Every context that the process has here.
@@ -327,8 +359,8 @@ impl Context {
         self.flight.reset(slot);
     }
 
-    fn with_events(handle: u64) -> Self {
-        let context = Self { handle, flight: Flight::default(), bound_at_ns: AtomicU64::new(0) };
+    fn with_events(handle: u64, root: u64) -> Self {
+        let context = Self { handle, root, flight: Flight::default(), bound_at_ns: AtomicU64::new(0) };
         let _relaxed = driver::Relaxed::enter();
         let create = || {
             let mut event: CUevent = std::ptr::null_mut();

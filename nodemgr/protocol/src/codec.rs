@@ -54,7 +54,7 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::message::{FailMode, GpuGrant, Hello, Reply, Welcome};
+    use crate::message::{Class, FailMode, GpuGrant, Hello, Reply, Welcome};
     use crate::price::PriceRow;
     use crate::units::Bytes;
     use proptest::prelude::*;
@@ -71,7 +71,7 @@ mod tests {
             let gpus = uuids.into_iter().map(|uuid| GpuGrant { uuid, memory_total: Bytes(total) }).collect();
             let time_us = time.filter(|us| !us.is_nan());
             let prices = vec![PriceRow { name: "a*".into(), time_us, ns_per_block: None }];
-            let welcome = Welcome { protocol: 1, tenant: "a".into(), mode: FailMode::Managed, slot, gpus, prices, context_memory: Bytes(total / 2), oversubscribe: slot % 2 == 0 };
+            let welcome = Welcome { protocol: 1, tenant: "a".into(), class: Class::Filler, mode: FailMode::Managed, slot, gpus, prices, context_memory: Bytes(total / 2), oversubscribe: slot % 2 == 0 };
             let reply = Reply::Welcome(welcome);
             prop_assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
         }

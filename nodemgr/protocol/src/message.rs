@@ -62,6 +62,8 @@ pub struct Welcome {
     pub protocol: u32,
     /// The tenant's name, for messages to people.
     pub tenant: String,
+    /// The tenant's class; it never changes.
+    pub class: Class,
     /// How the tenant fails (`faults`: standalone, managed or strict).
     pub mode: FailMode,
     /// The process's slot on each usage page.
@@ -83,6 +85,18 @@ pub struct GpuGrant {
     pub uuid: [u8; 16],
     /// The card's own memory.
     pub memory_total: Bytes,
+}
+
+/// What kind of work a tenant does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Online, with a latency to keep.
+    Latency,
+    /// The work that fillers must not slow.
+    Primary,
+    /// Best effort: its graphs are split, so that others get in between.
+    Filler,
 }
 
 /// What happens when no manager can be reached.

@@ -1,5 +1,6 @@
 //! `weir ps`: who has what, and uses how much of it.
 
+use weir_protocol::pages::GraphCount;
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::{Context, printer};
@@ -23,12 +24,33 @@ pub(super) fn run(context: &Context) -> Result<u8, Fault> {
         printer::data(printer::SIMULATED);
     }
     printer::data(printer::table(&HEADS, &rows(&stats)));
+    for note in pairs(&stats).filter_map(|(tenant, gpu)| graphs(&tenant.name, gpu)) {
+        printer::data(note);
+    }
     Ok(0)
 }
 
+fn pairs(stats: &Stats) -> impl Iterator<Item = (&TenantStats, &TenantGpuStats)> {
+    stats.tenants.iter().flat_map(|tenant| tenant.gpus.iter().map(move |gpu| (tenant, gpu)))
+}
+
+/// What an operator should know of a tenant's graphs: what nobody sees being launched, and what could not be split.
+fn graphs(tenant: &str, gpu: &TenantGpuStats) -> Option<String> {
+    let device = gpu.total.graphs(GraphCount::DeviceLaunchable);
+    let whole = GraphCount::ALL
+        .iter()
+        .filter(|count| count.is_whole())
+        .map(|count| gpu.total.graphs(*count))
+        .sum::<u64>();
+    let device =
+        (device > 0).then(|| format!("{device} can be launched by the tenant's own kernels, uncharged"));
+    let whole = (whole > 0).then(|| format!("{whole} longer than 500 us could not be split"));
+    let told: Vec<_> = device.into_iter().chain(whole).collect();
+    (!told.is_empty()).then(|| format!("graphs of {tenant} on GPU {}: {}", gpu.index, told.join("; ")))
+}
+
 fn rows(stats: &Stats) -> Vec<Vec<String>> {
-    let pairs = stats.tenants.iter().flat_map(|tenant| tenant.gpus.iter().map(move |gpu| (tenant, gpu)));
-    pairs.map(|(tenant, gpu)| row(tenant, gpu)).collect()
+    pairs(stats).map(|(tenant, gpu)| row(tenant, gpu)).collect()
 }
 
 fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {

@@ -124,6 +124,16 @@ impl From<ClassName> for Class {
     }
 }
 
+impl From<ClassName> for weir_protocol::message::Class {
+    fn from(name: ClassName) -> Self {
+        match name {
+            ClassName::Latency => Self::Latency,
+            ClassName::Primary => Self::Primary,
+            ClassName::Filler => Self::Filler,
+        }
+    }
+}
+
 /// What an operator sets, the same on each of a tenant's GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {

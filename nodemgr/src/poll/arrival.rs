@@ -140,6 +140,7 @@ impl Poll {
         let welcome = Welcome {
             protocol: PROTOCOL_VERSION,
             tenant: tenant.name.clone(),
+            class: tenant.class.into(),
             mode: self.shared.mode,
             slot: u32::try_from(process.slot).ok()?,
             gpus: gpus.collect(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
-use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ProcessSlot};
+use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, GraphCount, ProcessSlot};
 
 /// What a process, or a tenant with all its dead processes, did on one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,9 @@ pub struct Counters {
     pub calls: BTreeMap<String, u64>,
     /// Memory calls by exported symbol.
     pub memory_calls: BTreeMap<String, u64>,
+    /// What became of executable graphs.
+    #[serde(default)]
+    pub graphs: BTreeMap<String, u64>,
     /// Launches: the sum of `calls`.
     pub launches: u64,
     /// SM time charged, in nanoseconds of the whole GPU.
@@ -68,7 +71,12 @@ impl Counters {
         for (name, word) in COUNTED_MEMORY_CALLS.iter().zip(&slot.memory_calls) {
             note(&mut memory_calls, name, load(word));
         }
+        let mut graphs = BTreeMap::new();
+        for count in GraphCount::ALL {
+            note(&mut graphs, count.as_str(), slot.graphs.get(count));
+        }
         Self {
+            graphs,
             launches: calls.values().fold(0, |sum: u64, n| sum.saturating_add(*n)),
             calls,
             memory_calls,
@@ -89,6 +97,11 @@ impl Counters {
         }
     }
 
+    /// One of the counts of executable graphs.
+    pub fn graphs(&self, what: GraphCount) -> u64 {
+        self.graphs.get(what.as_str()).copied().unwrap_or(0)
+    }
+
     /// Adds another process's counters.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.calls {
@@ -96,6 +109,9 @@ impl Counters {
         }
         for (name, count) in &other.memory_calls {
             note(&mut self.memory_calls, name, *count);
+        }
+        for (name, count) in &other.graphs {
+            note(&mut self.graphs, name, *count);
         }
         let sums = [
             (&mut self.launches, other.launches),

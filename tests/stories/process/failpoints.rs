@@ -39,7 +39,14 @@ fn code_of(symbol: &str) -> usize {
 }
 
 /// Hooks that let these arguments pass before any code of ours could fail: a graph without memory nodes, no data.
-const NOTHING_TO_DO: [&str; 3] = ["cuGraphUpload", "cuGraphUpload_ptsz", "cuMemPoolImportPointer"];
+const NOTHING_TO_DO: [&str; 6] = [
+    "cuGraphAddNode",
+    "cuGraphAddNode_v2",
+    "cuGraphAddNode_v3",
+    "cuGraphUpload",
+    "cuGraphUpload_ptsz",
+    "cuMemPoolImportPointer",
+];
 
 /// What it came to.
 struct Touched {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::CUarray_format;
+use super::{CUarray_format, CUdevResourceType};
 
 /// A device's unique identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,28 @@ pub struct CUctxCreateParams {
 pub struct CUexecAffinityParam {
     pub kind: c_uint,
     pub sm_count: c_uint,
+}
+
+/// A resource of a device, as the calls on green contexts pass it: opaque but for its kind and size.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUdevResource {
+    pub kind: CUdevResourceType,
+    /// The driver's own.
+    pub internal: [c_uint; 23],
+    pub sm: CUdevSmResource,
+    pub reserved: [c_uint; 6],
+    pub next: *mut Self,
+}
+
+/// So many SMs; the fields behind the first are told since CUDA 13.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CUdevSmResource {
+    pub sm_count: c_uint,
+    pub min_sm_partition_size: c_uint,
+    pub sm_coscheduled_alignment: c_uint,
+    pub flags: c_uint,
 }
 
 /// A device's properties as the first versions asked for them.

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_longlong, c_uchar, c_uint, c_ulonglong, c_void};
 
 use super::{
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUevent,
-    CUgraph, CUgraphExecUpdateResult, CUgraphInstantiateResult, CUgraphNode, CUgraphNodeType, CUhostFn,
-    CUstream, CUstreamBatchMemOpType,
+    CUgraph, CUgraphConditionalHandle, CUgraphConditionalNodeType, CUgraphExecUpdateResult,
+    CUgraphInstantiateResult, CUgraphNode, CUgraphNodeType, CUhostFn, CUstream, CUstreamBatchMemOpType,
 };
 
 /// A memset node.
@@ -69,6 +69,19 @@ pub union CUgraphNodeUnion {
     pub event: CUevent,
     pub alloc: CUDA_MEM_ALLOC_NODE_PARAMS,
     pub free: CUdeviceptr,
+    pub conditional: CUDA_CONDITIONAL_NODE_PARAMS,
+}
+
+/// A node that runs one of its bodies, or one of them again and again, as a switch says that the device sets.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUDA_CONDITIONAL_NODE_PARAMS {
+    pub handle: CUgraphConditionalHandle,
+    pub kind: CUgraphConditionalNodeType,
+    pub size: c_uint,
+    /// The bodies: an array of the driver's own, written when the node is added.
+    pub bodies: *mut CUgraph,
+    pub ctx: CUcontext,
 }
 
 /// What an edge of a graph carries; all zero means "the whole node first".

@@ -278,6 +278,21 @@ enumerations! {
     CUgraphInstantiateResult {
         CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
         CUDA_GRAPH_INSTANTIATE_ERROR = 1,
+        CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2,
+        CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED = 3,
+        CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED = 4,
+        CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED = 5,
+    }
+    /// What a conditional node does with its bodies.
+    CUgraphConditionalNodeType {
+        CU_GRAPH_COND_TYPE_IF = 0,
+        CU_GRAPH_COND_TYPE_WHILE = 1,
+        CU_GRAPH_COND_TYPE_SWITCH = 2,
+    }
+    /// A kind of resource of a device.
+    CUdevResourceType {
+        CU_DEV_RESOURCE_TYPE_INVALID = 0,
+        CU_DEV_RESOURCE_TYPE_SM = 1,
     }
     /// Why an executable graph could not be updated.
     CUgraphExecUpdateResult {
@@ -310,3 +325,18 @@ pub const CU_LAUNCH_PARAM_END: *mut c_void = std::ptr::null_mut();
 pub const CU_LAUNCH_PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 /// The next word of `extra` points at the argument buffer's size.
 pub const CU_LAUNCH_PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
+
+/// Flag of an instantiation: what the graph has left allocated is freed when it is launched again.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: c_ulonglong = 1;
+/// Flag of an instantiation with parameters: upload at once.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: c_ulonglong = 2;
+/// Flag of an instantiation: kernels on the device may launch the graph too.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: c_ulonglong = 4;
+/// Flag of an instantiation: nodes have priorities of their own.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: c_ulonglong = 8;
+/// Flag of a conditional handle: each launch begins with the default value.
+pub const CU_GRAPH_COND_ASSIGN_DEFAULT: c_uint = 1;
+/// Flag of a split of SMs: finer pieces, without clusters.
+pub const CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING: c_uint = 1;
+/// Flag of a green context: it has a default stream.
+pub const CU_GREEN_CTX_DEFAULT_STREAM: c_uint = 1;

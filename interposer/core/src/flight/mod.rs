@@ -15,7 +15,7 @@ use weir_protocol::units::Nanos;
 
 use self::marks::{Bill, Look, Marks, Record};
 use self::records::Records;
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::price::Parts;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
@@ -251,6 +251,11 @@ impl Flight {
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// Whether `stream` has a book of its own here.
+    pub fn knows(&self, stream: u64) -> bool {
+        probes(stream).any(|index| self.books[index].stream.load(Ordering::Relaxed) == stream)
+    }
+
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
         self.find(stream).is_some_and(|index| {
@@ -268,6 +273,21 @@ impl Flight {
     /// Puts a mark behind the work on `stream` if one is due. Never waits: if another thread is at the marks, the next
     /// launch sees to it.
     pub fn mark(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
+        self.mark_with(|| self.marks.try_lock(), stream, due, driver)
+    }
+
+    /// As [`Self::mark`], where no next launch will see to it: the program waits for what it has launched.
+    pub fn mark_last(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
+        self.mark_with(|| Some(self.marks.lock()), stream, due, driver)
+    }
+
+    fn mark_with<'a>(
+        &'a self,
+        marks: impl FnOnce() -> Option<Guard<'a, Marks>>,
+        stream: u64,
+        due: Due,
+        driver: &mut impl Driver,
+    ) -> bool {
         let index = self.claim(stream);
         let book = &self.books[index];
         let value = book.submitted.load(Ordering::Relaxed);
@@ -278,7 +298,7 @@ impl Flight {
             let at = marks.recorded_at(index);
             marks.spare() > due.spare && at.is_none_or(|at| Driver::now(driver).since(at) >= due.time)
         };
-        self.put((index, stream, Place::HERE), value, worth, driver)
+        self.put((index, stream, Place::HERE), value, (marks, worth), driver)
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
@@ -294,23 +314,23 @@ impl Flight {
             let queued = launched.wrapping_sub(book.launched.load(Ordering::Relaxed));
             let queued = queued.min(value.saturating_sub(completed) / SHORTEST_NS);
             if value > seen && place != Place::NOWHERE && queued < FULL {
-                self.put((index, book.stream.load(Ordering::Relaxed), place), value, |_, _| true, driver);
+                let place = (index, book.stream.load(Ordering::Relaxed), place);
+                self.put(place, value, (|| self.marks.try_lock(), |_: &Marks, _: &mut _| true), driver);
             }
         }
     }
 
     /// Puts a mark if it is `worth` it. Nothing is held while the driver records it but the book's own flag.
-    fn put<D: Driver>(
-        &self,
+    fn put<'a, D: Driver>(
+        &'a self,
         (index, stream, place): (usize, u64, Place),
         value: u64,
-        worth: impl FnOnce(&Marks, &mut D) -> bool,
+        (marks, worth): (impl FnOnce() -> Option<Guard<'a, Marks>>, impl FnOnce(&Marks, &mut D) -> bool),
         driver: &mut D,
     ) -> bool {
         let book = &self.books[index];
         let Some(_recording) = book.record() else { return false };
-        let blank =
-            self.marks.try_lock().filter(|marks| worth(marks, driver)).and_then(|mut marks| marks.take());
+        let blank = marks().filter(|marks| worth(marks, driver)).and_then(|mut marks| marks.take());
         blank.is_some_and(|blank| {
             let (from, done, by) = (driver.now(), driver.record(blank.event, place), driver.now());
             let mut marks = self.marks.lock();

@@ -132,6 +132,19 @@ impl Book {
         }
     }
 
+    /// An executable graph was changed, and its nodes cost `after_ns` instead of `before_ns`: what was known of it holds in
+    /// proportion, until it is measured anew.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time is never negative; beyond the range of u64 it saturates"
+    )]
+    pub fn change_graph(&self, exec: u64, before_ns: u64, after_ns: u64) {
+        let known = self.graph(exec);
+        let part = if before_ns == 0 { 1.0 } else { known.mean() / before_ns as f64 };
+        known.change((after_ns as f64 * part) as u64);
+    }
+
     /// The estimate of a graph launch; a graph of which nothing is known costs one wave.
     pub fn graph(&self, exec: u64) -> &'static Estimate {
         let signature = Signature::of_graph(exec);
@@ -223,6 +236,22 @@ mod tests {
         book.set_graph(9, 1_000, true);
         assert_eq!(book.graph(9).price(), 1_000, "an updated graph gets a new first price");
         assert!(book.graph(9).is_collective(), "and is a collective once it contains one");
+    }
+
+    #[test]
+    fn an_updated_graph_costs_what_was_measured_in_proportion_to_its_nodes() {
+        let book = Book::default();
+        book.set_graph(9, 1_000);
+        let mut stretch = crate::price::Parts::with_room();
+        assert!(stretch.add(book.graph(9), 1));
+        stretch.learn(50_000.0, 0.0);
+        let learnt = book.graph(9).price();
+        assert!((49_000..=50_000).contains(&learnt), "{learnt}");
+        book.change_graph(9, 1_000, 1_500);
+        assert!((book.graph(9).price() - learnt * 3 / 2).abs() <= 2);
+        assert!(!book.graph(9).is_learnt(), "and it is measured anew");
+        book.change_graph(8, 0, 700);
+        assert_eq!(book.graph(8).price(), 700);
     }
 
     #[test]

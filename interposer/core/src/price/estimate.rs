@@ -48,6 +48,7 @@ pub struct Estimate {
     guess_ns: AtomicU64,        // and by how much each
     bounds: AtomicPtr<Bounds>,  // most signatures never need them
     collective: AtomicBool,
+    restarts: AtomicU32,
 }
 
 // Relaxed everywhere below: an estimate publishes nothing but itself, and a lost update costs one measurement.
@@ -72,6 +73,7 @@ impl Estimate {
             weight_permille: AtomicU32::new(1_000),
             owed: AtomicU32::new(0),
             guess_ns: AtomicU64::new(price_ns),
+            restarts: AtomicU32::new(0),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
             collective: AtomicBool::new(false),
         }
@@ -91,12 +93,25 @@ impl Estimate {
     /// Starts afresh with a new first price: the handle now stands for something else.
     pub fn restart(&self, price_ns: u64, told: bool) {
         let new = if told { Self::told(price_ns) } else { Self::guess(price_ns) };
+        self.restarts.fetch_add(1, Ordering::Relaxed);
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
         self.owed.store(0, Ordering::Relaxed);
         self.guess_ns.store(price_ns, Ordering::Relaxed);
         self.bounds.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.set(price_ns as f64, f64::from_bits(new.variance.into_inner()));
+    }
+
+    /// Starts afresh with a new first price, for something that was changed and has been launched before: the next launch
+    /// is worth measuring.
+    pub fn change(&self, price_ns: u64) {
+        self.restart(price_ns, false);
+        self.launches.store(1, Ordering::Relaxed);
+    }
+
+    /// How often it has started afresh: a measurement that began before the last time tells of something else.
+    pub fn restarts(&self) -> u32 {
+        self.restarts.load(Ordering::Relaxed)
     }
 
     /// The price of one launch, in tokens; at least 1.
@@ -130,6 +145,16 @@ impl Estimate {
     /// Whether the price can be relied upon for more than one launch at a time.
     pub fn is_learnt(&self) -> bool {
         self.known() != Known::Nothing
+    }
+
+    /// A launch holds this part of the GPU: 1 is all of it.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float beyond the range saturates"
+    )]
+    pub fn weigh_part(&self, part: f64) {
+        self.weigh((part * 1e3) as u32);
     }
 
     /// A launch holds this part of the GPU, in thousandths.

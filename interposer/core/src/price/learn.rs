@@ -19,7 +19,14 @@ const VARIATION: f64 = 0.02;
 
 /// The launches of a stretch: each signature's estimate and how many launches it had.
 #[derive(Debug, Default)]
-pub struct Parts(Vec<(&'static Estimate, u32)>);
+pub struct Parts(Vec<Part>);
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    estimate: &'static Estimate,
+    count: u32,
+    restarts: u32, // of the estimate, when the stretch ended
+}
 
 impl Parts {
     /// Empty, with room for [`PARTS`]: filling it never allocates.
@@ -36,7 +43,7 @@ impl Parts {
     pub fn add(&mut self, estimate: &'static Estimate, count: u32) -> bool {
         let fits = self.0.len() < PARTS;
         if fits {
-            self.0.push((estimate, count));
+            self.0.push(Part { estimate, count, restarts: estimate.restarts() });
         }
         fits
     }
@@ -48,43 +55,58 @@ impl Parts {
 
     /// What the launches cost by the present prices, in nanoseconds.
     pub fn sum(&self) -> f64 {
-        self.0.iter().map(|(estimate, count)| f64::from(*count) * estimate.mean()).sum()
+        self.0.iter().map(|part| f64::from(part.count) * part.estimate.mean()).sum()
     }
 
     /// The one launch that this is took no longer than `ns`; `waited` if it came onto an idle stream, where it may have
     /// waited for the neighbour's time slice to end.
     pub fn bound(&self, ns: f64, waited: bool) {
-        if let [(estimate, 1)] = self.0.as_slice() {
+        if let [Part { estimate, count: 1, .. }] = self.0.as_slice()
+            && !self.is_stale()
+        {
             estimate.bound(ns, waited);
         }
     }
 
+    /// Whether one of the estimates has started afresh since: what it stands for was changed.
+    fn is_stale(&self) -> bool {
+        self.0.iter().any(|part| part.restarts != part.estimate.restarts())
+    }
+
     /// Part of the GPU that the launches hold, each for as long as it takes; `None` if nothing is known of them.
     pub fn weight(&self) -> Option<f64> {
-        let held = |(estimate, n): &(&Estimate, u32)| f64::from(*n) * estimate.mean() * estimate.weight();
+        let held = |part: &Part| f64::from(part.count) * part.estimate.mean() * part.estimate.weight();
         let sum = self.sum();
         (sum > 0.0).then(|| self.0.iter().map(held).sum::<f64>() / sum)
     }
 
     /// Whether something is known of every launch, and of any.
     pub fn are_learnt(&self) -> bool {
-        !self.is_empty() && self.0.iter().all(|(estimate, _)| estimate.known() == Known::Mean)
+        !self.is_empty() && self.0.iter().all(|part| part.estimate.known() == Known::Mean)
     }
 
     /// The launches could not be measured: those of which nothing is known stay charged by guess until it is.
     pub fn owe(&self) {
-        self.0.iter().for_each(|(estimate, count)| estimate.owe(*count));
+        if !self.is_stale() {
+            self.0.iter().for_each(|part| part.estimate.owe(part.count));
+        }
     }
 
     /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`. Returns what is to be charged
     /// for earlier launches that were charged by guess.
     pub fn learn(&self, measured_ns: f64, slack_ns: f64) -> f64 {
+        if self.is_stale() {
+            return 0.0;
+        }
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
         let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
-        let of_parts = self.0.iter().map(|(estimate, n)| f64::from(*n) * f64::from(*n) * estimate.variance());
+        let of_parts = self.0.iter().map(|part| {
+            let count = f64::from(part.count);
+            count * count * part.estimate.variance()
+        });
         let spread = of_parts.sum::<f64>() + noise * noise;
         let error = measured_ns - self.sum();
-        let correct = |(estimate, count): &(&Estimate, u32)| {
+        let correct = |Part { estimate, count, .. }: &Part| {
             let variance = estimate.variance();
             let gain = f64::from(*count) * variance / spread;
             let left = variance * (1.0 - gain * f64::from(*count));
@@ -186,6 +208,18 @@ mod tests {
         assert!((owed / (30.0 * 95_000.0) - 1.0).abs() < 0.01, "{owed}");
         stretch(&[(estimate, 30)]).owe();
         assert_eq!(stretch(&[(estimate, 1)]).learn(100_000.0, 0.0), 0.0, "these were not");
+    }
+
+    #[test]
+    fn a_stretch_from_before_a_change_teaches_nothing() {
+        let estimate = guess();
+        let before = stretch(&[(estimate, 1)]);
+        estimate.change(7_000);
+        before.learn(100_000.0, 0.0);
+        before.bound(100.0, false);
+        assert_eq!(estimate.price(), 7_000);
+        stretch(&[(estimate, 1)]).learn(8_000.0, 0.0);
+        assert!((estimate.mean() / 8_000.0 - 1.0).abs() < 0.01, "{}", estimate.mean());
     }
 
     #[test]

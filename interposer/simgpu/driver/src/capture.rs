@@ -83,6 +83,11 @@ pub fn take_slow(stream: &'static Stream, work: &Work) -> Answer<Option<usize>> 
     Ok(Some(node))
 }
 
+/// Whether a stream captures; of the legacy one asking is an error while a blocking stream does.
+pub fn captures(stream: &'static Stream) -> Answer<bool> {
+    if locked(&stream.capture).is_some() { Ok(true) } else { implicit(stream).map(|()| false) }
+}
+
 /// Whether anything captures in this process.
 pub fn any() -> bool {
     LIVE.load(Ordering::Acquire) != 0

@@ -32,8 +32,10 @@ pub struct Context {
     pub id: u32,
     /// The device's place among the visible ones.
     pub device: CUdevice,
-    /// The device's multiprocessors.
+    /// The multiprocessors that its kernels have.
     pub sms: u32,
+    /// The primary context that a green one is a part of.
+    parent: Option<&'static Context>,
     /// The flags it was made with.
     pub flags: AtomicU32,
     /// Its limits and preferences.
@@ -64,6 +66,7 @@ impl Context {
             id,
             device,
             sms,
+            parent: None,
             flags: AtomicU32::new(flags),
             limits: Limits::default(),
             legacy: OnceLock::new(),
@@ -73,6 +76,43 @@ impl Context {
         let legacy = stream::create(context, Kind::Legacy, 0)?;
         context.legacy.get_or_init(|| legacy);
         Ok(context)
+    }
+
+    /// Makes a part of a context with fewer multiprocessors. To the broker its streams are the whole context's; its default
+    /// stream takes no notice of the others.
+    pub fn part(parent: &'static Context, sms: u32) -> Answer<&'static Context> {
+        let (_, part) = CONTEXTS.insert_with(|handle| Context {
+            handle,
+            id: parent.id,
+            device: parent.device,
+            sms,
+            parent: Some(parent),
+            flags: AtomicU32::new(parent.flags.load(Ordering::Relaxed)),
+            limits: Limits::default(),
+            legacy: OnceLock::new(),
+            per_thread: Mutex::default(),
+            lanes: Mutex::default(),
+        })?;
+        let default = stream::create(part, Kind::NonBlocking, 0)?;
+        part.legacy.get_or_init(|| default);
+        Ok(part)
+    }
+
+    /// Ends such a part. Its streams are there until they are destroyed, and good for nothing else.
+    pub fn detach(&'static self) -> Answer {
+        CONTEXTS.remove(self.handle.raw())?;
+        stream::all_of(self).for_each(Stream::detach);
+        Ok(())
+    }
+
+    /// Itself, or what it is a part of: events, memory and limits are that one's.
+    pub fn root(&'static self) -> &'static Context {
+        self.parent.unwrap_or(self)
+    }
+
+    /// All multiprocessors of its device.
+    pub fn all_sms(&self) -> u32 {
+        self.parent.map_or(self.sms, |parent| parent.sms)
     }
 
     /// Ends it with all that belongs to it.
@@ -278,5 +318,8 @@ impl Driver {
 
 fn synchronize(context: &'static Context) -> Answer {
     capture::forbid_unsafe()?;
-    stream::all_of(context).try_for_each(|stream| stream.synchronize())
+    // A primary context is waited for with its parts, a part alone.
+    let parts = all().filter(|part| std::ptr::eq(part.root(), context) && !std::ptr::eq(*part, context));
+    let whole = std::iter::once(context).chain(parts);
+    whole.flat_map(stream::all_of).try_for_each(|stream| stream.synchronize())
 }

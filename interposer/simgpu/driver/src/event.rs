@@ -10,7 +10,7 @@ use weir_simgpu_link::page;
 
 use crate::api::Driver;
 use crate::capture::{self, Mark};
-use crate::context;
+use crate::context::{self, Context};
 use crate::edge::{Answer, put};
 use crate::registry::{Handle, Registry};
 use crate::stream::{self, Stream};
@@ -38,6 +38,8 @@ struct State {
     recorded: u32,
     /// The last record went into a capture.
     captured: Option<Mark>,
+    /// The context that it belongs to; the driver's own belong to none.
+    context: Option<&'static Context>,
 }
 
 /// The event behind a handle.
@@ -48,17 +50,18 @@ pub fn of(handle: CUevent) -> Answer<&'static Event> {
     EVENTS.get(handle)
 }
 
-/// An event: one that was destroyed before, else a new one.
-pub fn create(flags: c_uint) -> Answer<&'static Event> {
+/// An event of a context: one that was destroyed before, else a new one.
+pub fn create(flags: c_uint, context: Option<&'static Context>) -> Answer<&'static Event> {
+    let context = context.map(Context::root);
     if let Some(event) = locked(&RETIRED).pop_front() {
         event.flags.store(flags, Ordering::Relaxed);
-        *locked(&event.state) = State::default();
+        *locked(&event.state) = State { context, ..State::default() };
         EVENTS.revive(event.handle.raw());
         return Ok(event);
     }
     let slot = fresh_slot()?;
-    let flags = AtomicU32::new(flags);
-    Ok(EVENTS.insert_with(|handle| Event { handle, slot, flags, state: Mutex::default() })?.1)
+    let (flags, state) = (AtomicU32::new(flags), Mutex::new(State { context, ..State::default() }));
+    Ok(EVENTS.insert_with(|handle| Event { handle, slot, flags, state })?.1)
 }
 
 /// The next slot of the page that no event has had.
@@ -77,9 +80,12 @@ pub fn destroy(event: &'static Event) -> Answer {
 }
 
 impl Event {
-    /// Records in a stream, at the end of what it has.
+    /// Records in a stream of its own context, at the end of what it has.
     pub fn record(&self, stream: &Stream) -> Answer {
         let mut state = locked(&self.state);
+        if state.context.is_some_and(|own| !std::ptr::eq(own, stream.context.root())) {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
         state.recorded = session::current()?.record_event(stream, self.slot)?;
         state.captured = None;
         Ok(())
@@ -149,8 +155,7 @@ pub fn wait_in(stream: &'static Stream, event: &'static Event, flags: c_uint) ->
 
 impl Driver {
     pub fn cuEventCreate(out: *mut CUevent, flags: c_uint) -> Answer {
-        context::current()?;
-        put(out, create(flags)?.handle.raw())
+        put(out, create(flags, Some(context::current()?))?.handle.raw())
     }
 
     pub fn cuEventDestroy(event: CUevent) -> Answer {

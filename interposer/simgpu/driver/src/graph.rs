@@ -1,6 +1,8 @@
 //! Graphs: nodes of work with an order between them, made by hand or by capture.
 
 mod build;
+mod check;
+mod condition;
 mod exec;
 mod nodes;
 mod params;
@@ -10,10 +12,11 @@ mod user_object;
 
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use weir_abi::types::*;
 
-pub use exec::Exec;
+pub use condition::{Conditional, Sets, Setting};
 
 use crate::edge::Answer;
 use crate::kept_attributes::Kept;
@@ -31,6 +34,8 @@ pub struct Graph {
     pub handle: Handle,
     nodes: Mutex<Vec<Option<Node>>>,
     objects: Mutex<Vec<Held>>,
+    /// An executable graph has been made of it, the one that there may be.
+    instantiated: AtomicBool,
 }
 
 /// A node: its work, and the places of those that come before.
@@ -50,7 +55,7 @@ struct Place {
 
 /// An empty graph.
 pub fn create() -> Answer<&'static Graph> {
-    Ok(GRAPHS.insert_with(|handle| Graph { handle, nodes: Mutex::default(), objects: Mutex::default() })?.1)
+    Ok(GRAPHS.insert_with(Graph::new)?.1)
 }
 
 /// The graph behind a handle.
@@ -67,10 +72,7 @@ pub fn destroy(graph: &'static Graph) -> Answer {
     // Outside of the lock: destructors are the client's code.
     drop(std::mem::take(&mut *locked(&graph.objects)));
     let nodes = std::mem::take(&mut *locked(&graph.nodes));
-    for handle in nodes.into_iter().flatten().filter_map(|node| node.handle) {
-        NODES.remove(handle.raw())?;
-    }
-    Ok(())
+    nodes.into_iter().flatten().try_for_each(Node::end)
 }
 
 /// The graph of a node's handle, and the place it has there.
@@ -78,7 +80,34 @@ fn place_of(node: CUgraphNode) -> Answer<&'static Place> {
     NODES.get(node)
 }
 
+impl Node {
+    /// Ends it, with the graphs inside.
+    fn end(self) -> Answer {
+        if let Some(handle) = self.handle {
+            NODES.remove(handle.raw())?;
+        }
+        match self.work {
+            Work::Child(graph) => destroy(graph),
+            Work::Conditional(conditional) => conditional.bodies.into_iter().try_for_each(destroy),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Graph {
+    fn new(handle: Handle) -> Self {
+        let instantiated = AtomicBool::new(false);
+        Self { handle, nodes: Mutex::default(), objects: Mutex::default(), instantiated }
+    }
+
+    /// Whether it holds such work, inside of other graphs too.
+    fn holds(&self, such: fn(&Work) -> bool) -> bool {
+        locked(&self.nodes)
+            .iter()
+            .flatten()
+            .any(|node| such(&node.work) || matches!(node.work, Work::Child(inner) if inner.holds(such)))
+    }
+
     /// Adds a node and answers its place.
     pub fn add(&self, work: Work, after: Vec<usize>) -> usize {
         let mut nodes = locked(&self.nodes);
@@ -122,11 +151,21 @@ impl Graph {
     /// A copy with the same places.
     fn duplicate(&self) -> Answer<&'static Graph> {
         let nodes = locked(&self.nodes).clone();
-        let bare = |node: Node| Node { handle: None, ..node };
         let copy = create()?;
         *locked(&copy.objects) = locked(&self.objects).clone();
-        *locked(&copy.nodes) = nodes.into_iter().map(|node| node.map(bare)).collect();
+        copy.fill(nodes)?;
         Ok(copy)
+    }
+
+    /// Takes copies of nodes in, with the graphs inside, at the same places.
+    fn fill(&self, nodes: Vec<Option<Node>>) -> Answer {
+        let bare = |node: Node| match node.work {
+            Work::Child(inner) => Ok(Node { handle: None, work: Work::Child(inner.duplicate()?), ..node }),
+            _ => Ok(Node { handle: None, ..node }),
+        };
+        let nodes = nodes.into_iter().map(|node| node.map(bare).transpose()).collect::<Answer<_>>()?;
+        *locked(&self.nodes) = nodes;
+        Ok(())
     }
 
     /// Reads a node's work.
@@ -151,7 +190,9 @@ impl Graph {
     fn kept<T>(&self, place: usize, use_them: impl FnOnce(&mut Kept) -> Answer<T>) -> Answer<T> {
         let mut nodes = locked(&self.nodes);
         match nodes.get_mut(place).and_then(Option::as_mut) {
-            Some(Node { work: Work::Kernel(_) | Work::Spin(..), kept, .. }) => use_them(kept),
+            Some(Node { work: Work::Kernel(_) | Work::Spin(..) | Work::Switch(..), kept, .. }) => {
+                use_them(kept)
+            }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }

@@ -86,16 +86,34 @@ impl Launch {
     /// The word that a spinning kernel runs for: its address is the first parameter.
     #[cold]
     fn word(&self) -> Answer<MemoryOperation> {
-        let first = get(self.params[0].cast_const())?;
-        let address: CUdeviceptr = get(first.cast_const().cast())?;
+        let address = self.parameter(0)?;
         Ok(MemoryOperation::Wait { address, value: 1, flags: 0, wide: false })
+    }
+
+    /// A parameter of 64 bits.
+    fn parameter(&self, place: usize) -> Answer<u64> {
+        if self.params[0].is_null() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        get(get(self.params[0].wrapping_add(place).cast_const())?.cast_const().cast())
+    }
+
+    /// As what a stream is given or a graph node holds: parameters that mean something here are read now.
+    pub fn work(self) -> Answer<Work> {
+        if self.function.price.spins() {
+            return Ok(Work::Spin(self, self.word()?));
+        }
+        match self.function.price.sets {
+            Some(sets) => Ok(Work::Switch(self, sets.with(|place| self.parameter(place))?)),
+            None => Ok(Work::Kernel(self)),
+        }
     }
 
     #[inline]
     fn run(self, stream: CUstream) -> Answer {
         self.check()?;
-        if self.function.price.spins() {
-            return stream::enqueue(stream, Work::Spin(self, self.word()?));
+        if self.function.price.is_special() {
+            return stream::enqueue(stream, self.work()?);
         }
         let stream = stream::of(stream)?;
         if capture::any() && capture::take(stream, &Work::Kernel(self))? {

@@ -26,6 +26,7 @@ mod fill;
 mod function;
 mod graph;
 mod graph_memory;
+mod green;
 mod image;
 mod ipc;
 mod kept_attributes;

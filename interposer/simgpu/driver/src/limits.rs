@@ -58,11 +58,11 @@ fn limit_place(limit: CUlimit) -> Answer<usize> {
 
 impl Driver {
     pub fn cuCtxGetLimit(out: *mut usize, limit: CUlimit) -> Answer {
-        put(out, current()?.limits.bytes[limit_place(limit)?].load(Ordering::Relaxed))
+        put(out, current()?.root().limits.bytes[limit_place(limit)?].load(Ordering::Relaxed))
     }
 
     pub fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Answer {
-        let (context, place) = (current()?, limit_place(limit)?);
+        let (context, place) = (current()?.root(), limit_place(limit)?);
         let limits = &context.limits;
         let mut grown = locked(&limits.grown);
         let mut bytes = [0, 1, 2].map(|place: usize| limits.bytes[place].load(Ordering::Relaxed));
@@ -79,11 +79,11 @@ impl Driver {
     }
 
     pub fn cuCtxGetCacheConfig(out: *mut c_uint) -> Answer {
-        put(out, current()?.limits.cache.load(Ordering::Relaxed))
+        put(out, current()?.root().limits.cache.load(Ordering::Relaxed))
     }
 
     pub fn cuCtxSetCacheConfig(config: c_uint) -> Answer {
-        current()?.limits.cache.store(config, Ordering::Relaxed);
+        current()?.root().limits.cache.store(config, Ordering::Relaxed);
         Ok(())
     }
 

@@ -79,7 +79,8 @@ impl Allocation {
 pub fn enter(address: u64, bytes: usize, charged: usize, context: &'static Context, kind: Kind) {
     static IDS: AtomicU64 = AtomicU64::new(1);
     let id = IDS.fetch_add(1, Ordering::Relaxed);
-    locked(&MEMORY).insert(address, Allocation { address, bytes, charged, context, kind, id });
+    locked(&MEMORY)
+        .insert(address, Allocation { address, bytes, charged, context: context.root(), kind, id });
 }
 
 /// Takes the allocation that begins here out of the books, if it is of the right kind.

@@ -24,7 +24,8 @@ impl Primary {
     }
 }
 
-fn retain_primary(device: CUdevice) -> Answer<&'static Context> {
+/// Adds a user to a device's primary context, which the first one makes.
+pub fn retain(device: CUdevice) -> Answer<&'static Context> {
     let mut primary = device::primary(device)?;
     let context = match primary.context {
         Some(context) => context,
@@ -37,7 +38,7 @@ fn retain_primary(device: CUdevice) -> Answer<&'static Context> {
 
 impl Driver {
     pub fn cuDevicePrimaryCtxRetain(out: *mut CUcontext, device: CUdevice) -> Answer {
-        put(out, retain_primary(device)?.handle.raw())
+        put(out, retain(device)?.handle.raw())
     }
 
     pub fn cuDevicePrimaryCtxRelease(device: CUdevice) -> Answer {

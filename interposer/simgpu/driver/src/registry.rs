@@ -119,6 +119,16 @@ impl<T> Registry<T> {
         })
     }
 
+    /// The same, each with its handle.
+    pub fn with_handles(&'static self) -> impl Iterator<Item = (Handle, &'static T)> {
+        let made = self.next.load(Ordering::Acquire);
+        (0..made).filter_map(|index| {
+            let number = BASE | self.kind << KIND_SHIFT | (index + 1) << INDEX_SHIFT;
+            let handle = ptr::without_provenance_mut(number);
+            self.get(handle).ok().map(|value| (Handle(handle), value))
+        })
+    }
+
     fn entry(&'static self, handle: *mut c_void) -> Option<&'static Entry<T>> {
         let offset = handle.addr().checked_sub(BASE | self.kind << KIND_SHIFT)?;
         let index = (offset >> INDEX_SHIFT).checked_sub(1)?;

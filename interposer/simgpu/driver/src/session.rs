@@ -218,7 +218,7 @@ impl Session {
     /// Puts a kernel into a stream.
     #[inline]
     pub fn launch(&self, stream: &Stream, launch: &Launch) -> Answer<u64> {
-        let kernel = launch.function.price.of(launch, stream.context.sms);
+        let kernel = launch.function.price.of(launch, stream.context.sms, stream.context.all_sms());
         let pushed = answer(self.link.push(stream.slot, Work::Kernel(kernel)));
         if self.launch_cpu_ns > 0 {
             burn(self.launch_cpu_ns);

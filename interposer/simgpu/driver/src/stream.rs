@@ -3,7 +3,7 @@
 use std::ffi::*;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
 use weir_abi::types::*;
@@ -13,10 +13,10 @@ use crate::capture::{self, Membership};
 use crate::context::{self, Context, PRIORITIES};
 use crate::edge::{Answer, get, put, put_optional};
 use crate::effects::Effect;
-use crate::event;
 use crate::kept_attributes::{Kept, OF_STREAMS};
 use crate::registry::{Handle, Registry};
 use crate::work::Work;
+use crate::{event, green};
 use crate::{locked, pool, session};
 
 static STREAMS: Registry<Stream> = Registry::new(2, CUDA_ERROR_INVALID_HANDLE);
@@ -47,6 +47,8 @@ pub struct Stream {
     id: u64,
     /// What launch attributes it was given.
     kept: Mutex<Kept>,
+    /// Its green context is gone.
+    detached: AtomicBool,
     /// The capture that this stream takes part in.
     pub capture: Mutex<Option<Membership>>,
     /// Where the stream's thread takes its work from, if it has one.
@@ -71,6 +73,7 @@ pub fn create(context: &'static Context, kind: Kind, priority: c_int) -> Answer<
         priority,
         id,
         kept: Mutex::default(),
+        detached: AtomicBool::new(false),
         capture: Mutex::new(None),
         effects: Mutex::new(None),
     });
@@ -80,14 +83,18 @@ pub fn create(context: &'static Context, kind: Kind, priority: c_int) -> Answer<
 /// The stream that a handle means in the call in progress.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_CONTEXT` for a default stream without a current context, `CUDA_ERROR_INVALID_HANDLE`.
+/// `CUDA_ERROR_INVALID_CONTEXT` for a default stream without a current context, `CUDA_ERROR_INVALID_HANDLE`,
+/// `CUDA_ERROR_STREAM_DETACHED` where its green context is gone.
 #[inline]
 pub fn of(handle: CUstream) -> Answer<&'static Stream> {
     match handle.addr() {
         0 if null_stream_is_per_thread() => context::current()?.per_thread(),
         0 | 1 => context::current()?.legacy(),
         2 => context::current()?.per_thread(),
-        _ => STREAMS.get(handle),
+        _ => STREAMS.get(handle).and_then(|stream| match stream.detached.load(Ordering::Relaxed) {
+            false => Ok(stream),
+            true => Err(CUDA_ERROR_STREAM_DETACHED),
+        }),
     }
 }
 
@@ -125,6 +132,12 @@ impl Stream {
         let session = session::current()?;
         session.wait(self.slot, session.submitted(self.slot)?)?;
         pool::trim_idle()
+    }
+
+    /// Its green context goes: whatever it captures is broken off.
+    pub fn detach(&'static self) {
+        capture::forget(self);
+        self.detached.store(true, Ordering::Relaxed);
     }
 
     /// Whether this is its context's legacy default stream.
@@ -201,8 +214,13 @@ impl Driver {
     }
 
     pub fn cuStreamGetCtx_v2(stream: CUstream, out: *mut CUcontext, green: *mut CUgreenCtx) -> Answer {
-        put_optional(green, ptr::null_mut());
-        put(out, of(stream)?.context.handle.raw())
+        let context = of(stream)?.context;
+        let (whole, part) = match green::of_context(context) {
+            Some(part) => (ptr::null_mut(), part),
+            None => (context.handle.raw(), ptr::null_mut()),
+        };
+        put_optional(green, part);
+        put(out, whole)
     }
 
     pub fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) -> Answer {

@@ -14,7 +14,7 @@ use crate::edge::Answer;
 use crate::effects;
 use crate::event::Event;
 use crate::fill::Fill;
-use crate::graph::Exec;
+use crate::graph::{Conditional, Graph, Setting};
 use crate::graph_memory;
 use crate::launch::Launch;
 use crate::session;
@@ -29,6 +29,8 @@ pub enum Work {
     Kernel(Launch),
     /// A kernel that runs until a word is as asked for.
     Spin(Launch, MemoryOperation),
+    /// A kernel that sets a conditional node's switch.
+    Switch(Launch, Setting),
     /// A copy.
     Copy(Copy),
     /// A memset.
@@ -50,8 +52,10 @@ pub enum Work {
     Record(&'static Event),
     /// Wait for an event.
     Wait(&'static Event),
-    /// A graph within a graph.
-    Child(&'static Exec),
+    /// A graph within a graph; what runs is its executable form.
+    Child(&'static Graph),
+    /// Graphs of which a switch says whether they run; as above.
+    Conditional(Conditional),
     /// Memory that a graph takes at this address.
     Alloc { address: CUdeviceptr },
     /// Memory that a graph gives back.
@@ -99,6 +103,10 @@ impl Work {
         match self {
             Work::Empty => Ok(()),
             Work::Kernel(launch) => launch.submit(stream),
+            Work::Switch(launch, setting) => {
+                setting.apply();
+                launch.submit(stream)
+            }
             Work::Copy(copy) => {
                 copy.perform();
                 session.copy(stream, copy.direction(), copy.bytes()).map(drop)
@@ -112,7 +120,7 @@ impl Work {
             }
             Work::Record(event) => event.record(stream),
             Work::Wait(event) => event.wait(stream),
-            Work::Child(exec) => exec.launch(stream),
+            Work::Child(_) | Work::Conditional(_) => Err(CUDA_ERROR_INVALID_VALUE), // `Exec` runs them
             Work::Alloc { address } => graph_memory::take(*address),
             Work::Free { address } => graph_memory::give_back(*address),
         }
@@ -122,7 +130,7 @@ impl Work {
     pub fn node_type(&self) -> CUgraphNodeType {
         match self {
             Work::Empty => CU_GRAPH_NODE_TYPE_EMPTY,
-            Work::Kernel(_) | Work::Spin(..) => CU_GRAPH_NODE_TYPE_KERNEL,
+            Work::Kernel(_) | Work::Spin(..) | Work::Switch(..) => CU_GRAPH_NODE_TYPE_KERNEL,
             Work::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,
             Work::Fill(_) => CU_GRAPH_NODE_TYPE_MEMSET,
             Work::Host { .. } | Work::Callback { .. } => CU_GRAPH_NODE_TYPE_HOST,
@@ -130,6 +138,7 @@ impl Work {
             Work::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             Work::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
             Work::Child(_) => CU_GRAPH_NODE_TYPE_GRAPH,
+            Work::Conditional(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
             Work::Alloc { .. } => CU_GRAPH_NODE_TYPE_MEM_ALLOC,
             Work::Free { .. } => CU_GRAPH_NODE_TYPE_MEM_FREE,
         }

@@ -13,6 +13,7 @@
 mod activity;
 mod bucket;
 mod grant;
+mod graphs;
 mod header;
 mod share;
 mod turn;
@@ -21,6 +22,7 @@ mod usage;
 pub use activity::{ActivityPage, Occupancy};
 pub use bucket::BucketPage;
 pub use grant::{Gate, Grant, GrantPage, Rate};
+pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
 pub use turn::{Stand, Turn};

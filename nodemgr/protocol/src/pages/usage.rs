@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::graphs::Graphs;
 use super::header::{Header, PageKind};
 use super::share::{SHARES, Share};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, relax};
@@ -224,6 +225,8 @@ pub struct ProcessSlot {
     pub resumed_at_ns: AtomicU64,
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
+    /// What became of its executable graphs.
+    pub graphs: Graphs,
     /// Memory that crosses processes.
     pub shares: [Share; SHARES],
     /// Launch counters.
@@ -249,7 +252,7 @@ const _: () = {
     assert!(size_of::<Lane>() == 256 && COUNTED_MEMORY_CALLS.len() <= 32);
     assert!(offset_of!(ProcessSlot, lanes).is_multiple_of(64) && size_of::<ProcessSlot>().is_multiple_of(64));
     assert!(offset_of!(UsagePage, slots) == 64);
-    assert!(size_of::<UsagePage>() <= 100 << 10, "64 tenants with a page each must stay well under 16 MiB");
+    assert!(size_of::<UsagePage>() <= 112 << 10, "64 tenants with a page each must stay well under 16 MiB");
 };
 
 /// Rounds in which a reservation waits for others to decide theirs before it takes "no" for an answer.
@@ -356,6 +359,7 @@ impl ProcessSlot {
             word.store(0, Ordering::Relaxed);
         }
         self.shares.iter().for_each(Share::clear);
+        self.graphs.clear();
     }
 }
 

@@ -4,7 +4,8 @@ use std::ffi::*;
 
 use weir_abi::types::*;
 
-use super::{Graph, NODES, create, destroy, nodes, of, place_of};
+use super::check::is_exclusive;
+use super::{Graph, Node, create, destroy, nodes, of, place_of};
 use crate::api::Driver;
 use crate::edge::{Answer, get, list, put, put_list};
 use crate::work::Work;
@@ -78,7 +79,11 @@ impl Driver {
     }
 
     pub fn cuGraphClone(out: *mut CUgraph, graph: CUgraph) -> Answer {
-        put(out, of(graph)?.duplicate()?.handle.raw())
+        let graph = of(graph)?;
+        if graph.holds(is_exclusive) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        put(out, graph.duplicate()?.handle.raw())
     }
 
     pub fn cuGraphNodeFindInClone(out: *mut CUgraphNode, node: CUgraphNode, clone: CUgraph) -> Answer {
@@ -222,11 +227,12 @@ impl Driver {
     }
 
     pub fn cuGraphDestroyNode(node: CUgraphNode) -> Answer {
-        let at = NODES.remove(node)?;
+        let at = place_of(node)?;
         let mut nodes = locked(&at.graph.nodes);
         nodes.iter_mut().flatten().for_each(|node| node.after.retain(|before| *before != at.place));
-        nodes[at.place] = None;
-        Ok(())
+        let gone = nodes[at.place].take();
+        drop(nodes);
+        gone.map_or(Ok(()), Node::end)
     }
 
     pub fn cuGraphGetNodes(graph: CUgraph, out: *mut CUgraphNode, count: *mut usize) -> Answer {

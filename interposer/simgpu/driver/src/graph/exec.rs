@@ -1,13 +1,14 @@
 //! Executable graphs: instantiated, launched, updated.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use weir_abi::types::*;
 
 use super::plan::{Step, steps};
 use super::user_object::Held;
-use super::{Graph, Node};
+use super::{Graph, Node, create};
 use crate::edge::Answer;
 use crate::event::{self, Event};
 use crate::graph_memory;
@@ -24,7 +25,13 @@ pub struct Exec {
     pub handle: Handle,
     /// The graph it was made of.
     pub source: &'static Graph,
+    /// The flags it was made with, but that of an upload.
+    pub flags: u64,
     nodes: Mutex<Vec<Option<Node>>>,
+    /// The executable forms of the graphs inside, by place: of a child graph one, of a conditional node all bodies.
+    inner: HashMap<usize, Vec<&'static Exec>>,
+    /// Nodes that are not run, by place.
+    disabled: Mutex<HashSet<usize>>,
     steps: Vec<Step>,
     lanes: usize,
     /// Events of the nodes that others wait for, by place.
@@ -42,8 +49,17 @@ pub fn of(handle: CUgraphExec) -> Answer<&'static Exec> {
     EXECS.get(handle)
 }
 
+/// The graphs inside of a node.
+fn inside(work: &Work) -> &[&'static Graph] {
+    match work {
+        Work::Child(graph) => std::slice::from_ref(graph),
+        Work::Conditional(conditional) => &conditional.bodies,
+        _ => &[],
+    }
+}
+
 fn internal_event() -> Answer<&'static Event> {
-    event::create(CU_EVENT_DISABLE_TIMING)
+    event::create(CU_EVENT_DISABLE_TIMING, None)
 }
 
 impl Exec {
@@ -51,8 +67,15 @@ impl Exec {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` for a circle, `CUDA_ERROR_OUT_OF_MEMORY` when events run out.
-    pub fn create(source: &'static Graph) -> Answer<&'static Exec> {
+    pub fn create(source: &'static Graph, flags: u64) -> Answer<&'static Exec> {
         let nodes = locked(&source.nodes).clone();
+        let inner = nodes.iter().enumerate().filter_map(|(place, node)| {
+            let made = inside(&node.as_ref()?.work).iter().map(|graph| Exec::create(graph, 0));
+            Some(made.collect::<Answer<Vec<_>>>().map(|made| (place, made)))
+        });
+        let inner =
+            inner.filter(|made| made.as_ref().is_ok_and(|(_, made)| !made.is_empty()) || made.is_err());
+        let inner = inner.collect::<Answer<HashMap<_, _>>>()?;
         let steps = steps(&nodes)?;
         let lanes = steps.iter().map(|step| step.lane + 1).max().unwrap_or(1);
         let awaited =
@@ -61,14 +84,28 @@ impl Exec {
         let forks = (1..lanes).map(|_| Ok([internal_event()?, internal_event()?])).collect::<Answer<_>>()?;
         let nodes = Mutex::new(nodes);
         let objects = Mutex::new(locked(&source.objects).clone());
-        Ok(EXECS
-            .insert_with(|handle| Exec { handle, source, nodes, steps, lanes, signals, forks, objects })?
-            .1)
+        source.instantiated.store(true, Ordering::Relaxed);
+        let make = |handle| Exec {
+            handle,
+            source,
+            flags: flags & !CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
+            nodes,
+            inner,
+            disabled: Mutex::default(),
+            steps,
+            lanes,
+            signals,
+            forks,
+            objects,
+        };
+        Ok(EXECS.insert_with(make)?.1)
     }
 
     /// Ends it; its events go back.
     pub fn destroy(&self) -> Answer {
         EXECS.remove(self.handle.raw())?;
+        self.source.instantiated.store(false, Ordering::Relaxed);
+        self.inner.values().flatten().try_for_each(|exec| exec.destroy())?;
         locked(&self.nodes).clear();
         drop(std::mem::take(&mut *locked(&self.objects)));
         let forks = self.forks.iter().flatten();
@@ -78,6 +115,20 @@ impl Exec {
     /// Gives all its work to a stream, the branches to lanes beside it.
     pub fn launch(&self, stream: &'static Stream) -> Answer {
         self.back_memory()?;
+        self.begin_conditions();
+        self.run(stream)
+    }
+
+    /// What each launch begins with.
+    fn begin_conditions(&self) {
+        for node in locked(&self.nodes).iter().flatten() {
+            if let Work::Conditional(conditional) = &node.work {
+                conditional.begin();
+            }
+        }
+    }
+
+    fn run(&self, stream: &'static Stream) -> Answer {
         let nodes = locked(&self.nodes);
         let lanes = self.lanes_beside(stream)?;
         for (lane, [begin, _]) in lanes[1..].iter().zip(&self.forks) {
@@ -90,7 +141,7 @@ impl Exec {
                 event.wait(lane)?;
             }
             if let Some(node) = nodes.get(step.place).and_then(Option::as_ref) {
-                node.work.submit(lane)?;
+                self.run_node(step.place, &node.work, lane)?;
             }
             if let Some(event) = self.signals.get(&step.place) {
                 event.record(lane)?;
@@ -101,6 +152,63 @@ impl Exec {
             end.wait(stream)?;
         }
         Ok(())
+    }
+
+    fn run_node(&self, place: usize, work: &Work, lane: &'static Stream) -> Answer {
+        let inner = |number: usize| {
+            let exec = self.inner.get(&place).and_then(|execs| execs.get(number));
+            exec.map_or(Err(CUDA_ERROR_INVALID_VALUE), |exec| exec.launch(lane))
+        };
+        match work {
+            _ if locked(&self.disabled).contains(&place) => Ok(()),
+            Work::Child(_) => inner(0),
+            Work::Conditional(conditional) => conditional.run(inner),
+            work => work.submit(lane),
+        }
+    }
+
+    /// Enables or disables a node. Its parameters stay, and so does this when they are updated.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` for a node that is no kernel, copy or memset.
+    pub fn set_enabled(&self, place: usize, enabled: bool) -> Answer {
+        self.can_be_disabled(place)?;
+        let mut disabled = locked(&self.disabled);
+        if enabled {
+            disabled.remove(&place);
+        } else {
+            disabled.insert(place);
+        }
+        Ok(())
+    }
+
+    /// Whether a node is run.
+    ///
+    /// # Errors
+    /// As [`Self::set_enabled`].
+    pub fn is_enabled(&self, place: usize) -> Answer<bool> {
+        self.can_be_disabled(place)?;
+        Ok(!locked(&self.disabled).contains(&place))
+    }
+
+    fn can_be_disabled(&self, place: usize) -> Answer {
+        match locked(&self.nodes).get(place).and_then(Option::as_ref).map(|node| node.work.node_type()) {
+            Some(CU_GRAPH_NODE_TYPE_KERNEL | CU_GRAPH_NODE_TYPE_MEMCPY | CU_GRAPH_NODE_TYPE_MEMSET) => Ok(()),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// A graph of what it runs now: for a capture that its launch goes into.
+    pub fn graph(&self) -> Answer<&'static Graph> {
+        let graph = create()?;
+        let mut nodes = locked(&self.nodes).clone();
+        for place in locked(&self.disabled).iter() {
+            if let Some(node) = nodes.get_mut(*place).and_then(Option::as_mut) {
+                node.work = Work::Empty;
+            }
+        }
+        graph.fill(nodes)?;
+        Ok(graph)
     }
 
     /// Sees to the memory of its allocation nodes.
@@ -136,8 +244,22 @@ impl Exec {
         if node.work.node_type() != work.node_type() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.update_inner(place, &work).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         node.work = work;
         Ok(())
+    }
+
+    /// The graphs inside of a node take over those inside of `work`.
+    fn update_inner(
+        &self,
+        place: usize,
+        work: &Work,
+    ) -> Result<(), (CUgraphExecUpdateResult, Option<usize>)> {
+        let (execs, graphs) = (self.inner.get(&place).map_or(&[][..], Vec::as_slice), inside(work));
+        if execs.len() != graphs.len() {
+            return Err((CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, Some(place)));
+        }
+        execs.iter().zip(graphs).try_for_each(|(exec, graph)| exec.update(graph))
     }
 
     /// Takes over the work of a graph with the same shape.
@@ -159,7 +281,9 @@ impl Exec {
                 (Some(old), Some(new)) if old.work.node_type() != new.work.node_type() => {
                     return Err((CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, Some(place)));
                 }
-                (Some(_), Some(_)) => {}
+                (Some(_), Some(new)) => {
+                    self.update_inner(place, &new.work).map_err(|(why, _)| (why, Some(place)))?;
+                }
                 _ => return Err((CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, Some(place))),
             }
         }

@@ -2,7 +2,8 @@
 
 use weir_abi::types::*;
 
-use super::{Graph, exec::Exec};
+use super::check::is_exclusive;
+use super::{Conditional, Graph};
 use crate::copy::Copy;
 use crate::edge::Answer;
 use crate::fill::Fill;
@@ -21,7 +22,7 @@ pub fn kernel(node: &CUDA_KERNEL_NODE_PARAMS) -> Answer<Work> {
         params: [node.kernel_params, node.extra],
     };
     launch.check()?;
-    Ok(Work::Kernel(launch))
+    launch.work()
 }
 
 /// A kernel node as CUDA 10 and 11 describe it.
@@ -44,7 +45,7 @@ pub fn older_kernel(node: &CUDA_KERNEL_NODE_PARAMS_v1) -> Answer<Work> {
 
 /// The description of a kernel node.
 pub fn describe_kernel(work: &Work) -> Option<CUDA_KERNEL_NODE_PARAMS> {
-    let (Work::Kernel(launch) | Work::Spin(launch, _)) = work else { return None };
+    let (Work::Kernel(launch) | Work::Spin(launch, _) | Work::Switch(launch, _)) = work else { return None };
     let ([grid_dim_x, grid_dim_y, grid_dim_z], [block_dim_x, block_dim_y, block_dim_z]) =
         (launch.grid, launch.block);
     let [kernel_params, extra] = launch.params;
@@ -90,9 +91,12 @@ pub fn describe_host(work: &Work) -> Option<CUDA_HOST_NODE_PARAMS> {
     Some(CUDA_HOST_NODE_PARAMS { func: Some(*function), user_data: *data })
 }
 
-/// A graph as a node: as it is now, later changes do not reach it.
+/// A graph as a node: as it is now, later changes do not reach it; its copy in the node can be changed.
 pub fn child(graph: &'static Graph) -> Answer<Work> {
-    Exec::create(graph.duplicate()?).map(Work::Child)
+    if graph.holds(is_exclusive) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    graph.duplicate().map(Work::Child)
 }
 
 /// An allocation node; its address is known from now on.
@@ -137,6 +141,9 @@ pub fn any(node: &mut CUgraphNodeParams) -> Answer<Work> {
             CU_GRAPH_NODE_TYPE_WAIT_EVENT => Ok(Work::Wait(event::of(node.node.event)?)),
             CU_GRAPH_NODE_TYPE_EVENT_RECORD => Ok(Work::Record(event::of(node.node.event)?)),
             CU_GRAPH_NODE_TYPE_MEM_ALLOC => alloc(&mut node.node.alloc),
+            CU_GRAPH_NODE_TYPE_CONDITIONAL => {
+                Conditional::new(&mut node.node.conditional).map(Work::Conditional)
+            }
             CU_GRAPH_NODE_TYPE_MEM_FREE => Ok(Work::Free { address: node.node.free }),
             _ => Err(CUDA_ERROR_NOT_SUPPORTED),
         }

@@ -90,11 +90,7 @@ impl Driver {
     }
 
     pub fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, out: *mut CUgraph) -> Answer {
-        read(
-            node,
-            out,
-            |work| if let Work::Child(exec) = work { Some(exec.source.handle.raw()) } else { None },
-        )
+        read(node, out, |work| if let Work::Child(graph) = work { Some(graph.handle.raw()) } else { None })
     }
 
     pub fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, out: *mut CUevent) -> Answer {

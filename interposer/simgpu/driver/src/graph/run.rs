@@ -5,6 +5,7 @@ use std::ptr;
 
 use weir_abi::types::*;
 
+use super::check::check;
 use super::exec::{self, Exec};
 use super::{nodes, of, place_of};
 use crate::api::Driver;
@@ -12,12 +13,38 @@ use crate::edge::{Answer, get, put, put_optional};
 use crate::work::Work;
 use crate::{capture, event, stream};
 
-fn instantiate(out: *mut CUgraphExec, graph: CUgraph) -> Answer {
-    put(out, Exec::create(of(graph)?)?.handle.raw())
+fn instantiate(out: *mut CUgraphExec, graph: CUgraph, flags: u64) -> Result<(), Failure> {
+    let graph = of(graph)?;
+    check(graph, flags).map_err(|(result, place)| Failure {
+        code: CUDA_ERROR_INVALID_VALUE,
+        result,
+        place,
+    })?;
+    Ok(put(out, Exec::create(graph, flags)?.handle.raw())?)
+}
+
+/// Why an instantiation failed.
+struct Failure {
+    code: CUresult,
+    result: CUgraphInstantiateResult,
+    place: Option<usize>,
+}
+
+impl From<CUresult> for Failure {
+    fn from(code: CUresult) -> Self {
+        Self { code, result: CUDA_GRAPH_INSTANTIATE_ERROR, place: None }
+    }
+}
+
+/// A node by its place. It must be of the graph that the executable one was made of.
+fn place_in(exec: &Exec, node: CUgraphNode) -> Answer<usize> {
+    let at = place_of(node)?;
+    if ptr::eq(at.graph, exec.source) { Ok(at.place) } else { Err(CUDA_ERROR_INVALID_VALUE) }
 }
 
 fn write_exec(exec: CUgraphExec, node: CUgraphNode, work: Work) -> Answer {
-    exec::of(exec)?.set_work(place_of(node)?.place, work)
+    let exec = exec::of(exec)?;
+    exec.set_work(place_in(exec, node)?, work)
 }
 
 fn update(exec: CUgraphExec, graph: CUgraph) -> Answer<CUgraphExecUpdateResultInfo> {
@@ -40,7 +67,7 @@ impl Driver {
         _room: usize,
     ) -> Answer {
         put_optional(error_node, ptr::null_mut());
-        instantiate(out, graph)
+        Self::cuGraphInstantiateWithFlags(out, graph, 0)
     }
 
     pub fn cuGraphInstantiate_v2(
@@ -53,8 +80,11 @@ impl Driver {
         Self::cuGraphInstantiate(out, graph, error_node, log, room)
     }
 
-    pub fn cuGraphInstantiateWithFlags(out: *mut CUgraphExec, graph: CUgraph, _flags: c_ulonglong) -> Answer {
-        instantiate(out, graph)
+    pub fn cuGraphInstantiateWithFlags(out: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong) -> Answer {
+        if flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE); // it has no stream to say where
+        }
+        instantiate(out, graph, flags).map_err(|failure| failure.code)
     }
 
     pub fn cuGraphInstantiateWithParams(
@@ -63,17 +93,24 @@ impl Driver {
         params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) -> Answer {
         let asked = get(params.cast_const())?;
-        let made = instantiate(out, graph);
-        let result_out =
-            if made.is_ok() { CUDA_GRAPH_INSTANTIATE_SUCCESS } else { CUDA_GRAPH_INSTANTIATE_ERROR };
-        put(params, CUDA_GRAPH_INSTANTIATE_PARAMS { err_node_out: ptr::null_mut(), result_out, ..asked })?;
-        made
+        let made = instantiate(out, graph, asked.flags);
+        let (result_out, place) = match &made {
+            Ok(()) => (CUDA_GRAPH_INSTANTIATE_SUCCESS, None),
+            Err(failure) => (failure.result, failure.place),
+        };
+        let err_node_out = place.map_or(Ok(ptr::null_mut()), |place| of(graph)?.node_handle(place))?;
+        put(params, CUDA_GRAPH_INSTANTIATE_PARAMS { err_node_out, result_out, ..asked })?;
+        made.map_err(|failure| failure.code)?;
+        if asked.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD == 0 {
+            return Ok(());
+        }
+        Self::cuGraphUpload(get(out.cast_const())?, asked.upload_stream)
     }
 
     pub fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> Answer {
         let (exec, stream) = (exec::of(exec)?, stream::of(stream)?);
-        if capture::any() && capture::take(stream, &Work::Child(exec))? {
-            Ok(())
+        if capture::any() && capture::captures(stream)? {
+            capture::take(stream, &nodes::child(exec.graph()?)?).map(drop)
         } else {
             exec.launch(stream)
         }
@@ -89,8 +126,17 @@ impl Driver {
     }
 
     pub fn cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut c_ulonglong) -> Answer {
-        exec::of(exec)?;
-        put(flags, 0)
+        put(flags, exec::of(exec)?.flags)
+    }
+
+    pub fn cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint) -> Answer {
+        let exec = exec::of(exec)?;
+        exec.set_enabled(place_in(exec, node)?, enabled != 0)
+    }
+
+    pub fn cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint) -> Answer {
+        let exec = exec::of(exec)?;
+        put(enabled, exec.is_enabled(place_in(exec, node)?)?.into())
     }
 
     pub fn cuGraphExecKernelNodeSetParams(

@@ -1,0 +1,202 @@
+//! The nodes of a graph, as the driver tells them: what each kernel costs, what memory they take, what kinds there are.
+
+use std::collections::HashMap;
+
+use weir_abi::types::*;
+use weir_core::price::{Estimate, Signature};
+
+use super::graph::Kernel;
+use super::graph_memory::Needs;
+use super::{launch, names};
+use crate::driver;
+use crate::link::Client;
+
+/// Graphs inside graphs are followed so deep.
+const DEPTH: u32 = 8;
+
+/// Which kinds of nodes a graph has, with those of the graphs inside: one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(u32);
+
+impl Kinds {
+    /// One kind.
+    pub const fn of(kind: CUgraphNodeType) -> Self {
+        Self(1 << (kind & 31))
+    }
+
+    /// Whether there is any of `others`.
+    pub fn has(self, others: &[CUgraphNodeType]) -> bool {
+        others.iter().any(|kind| self.0 & Self::of(*kind).0 != 0)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// A kernel node's launch, in whichever form the call gave it.
+pub struct KernelNode(Option<Signature>);
+
+impl KernelNode {
+    /// From the parameters of CUDA 10 and 11.
+    pub fn v1(params: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Self {
+        // SAFETY: the caller passes parameters or null; the driver reads the same fields.
+        Self(unsafe { params.as_ref() }.map(|p| {
+            let grid = [p.grid_dim_x, p.grid_dim_y, p.grid_dim_z];
+            let block = [p.block_dim_x, p.block_dim_y, p.block_dim_z];
+            launch::shape(p.func, grid, block, p.shared_mem_bytes)
+        }))
+    }
+
+    /// From the parameters of CUDA 12.
+    pub fn v2(params: *const CUDA_KERNEL_NODE_PARAMS) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { params.as_ref() }.map(|p| {
+            let function = if p.func.is_null() { p.kern } else { p.func };
+            let grid = [p.grid_dim_x, p.grid_dim_y, p.grid_dim_z];
+            let block = [p.block_dim_x, p.block_dim_y, p.block_dim_z];
+            launch::shape(function, grid, block, p.shared_mem_bytes)
+        }))
+    }
+
+    /// From a node of a graph.
+    fn of(node: CUgraphNode) -> Self {
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut params: CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
+        if driver::kernel_node(node, &raw mut params) == CUDA_SUCCESS {
+            return Self::v2(&raw const params);
+        }
+        // SAFETY: as above.
+        let mut old: CUDA_KERNEL_NODE_PARAMS_v1 = unsafe { std::mem::zeroed() };
+        match driver::kernel_node_v1(node, &raw mut old) {
+            CUDA_SUCCESS => Self::v1(&raw const old),
+            _ => Self(None),
+        }
+    }
+
+    /// What it costs, in nanoseconds.
+    pub fn price_ns(&self, client: &Client) -> Option<u64> {
+        Some(self.estimate(client)?.price().unsigned_abs())
+    }
+
+    fn estimate(&self, client: &Client) -> Option<&'static Estimate> {
+        let signature = self.0.as_ref()?;
+        names::ensure(client, signature.handle);
+        Some(client.book.kernel(signature))
+    }
+
+    /// Whether it runs until other ranks have launched theirs.
+    pub fn is_collective(&self, client: &Client) -> bool {
+        self.0.as_ref().is_some_and(|signature| client.book.is_collective(signature.handle))
+    }
+}
+
+/// A walk through all nodes of a graph.
+pub struct Walk<'a> {
+    client: &'a Client,
+    /// The kernels by their nodes.
+    pub kernels: HashMap<u64, Kernel>,
+    /// What memory nodes take.
+    pub memory: Needs,
+    /// What kinds of nodes there are.
+    pub kinds: Kinds,
+    /// Whether a kernel waits for other ranks.
+    pub collective: bool,
+    weighted_ns: f64,
+}
+
+impl<'a> Walk<'a> {
+    /// Through a graph.
+    pub fn of(client: &'a Client, graph: CUgraph) -> Self {
+        let mut walk = Self::new(client);
+        walk.through(graph, None, DEPTH);
+        walk
+    }
+
+    /// Through a graph that is the inside of a node.
+    pub fn within(client: &'a Client, graph: CUgraph, node: u64) -> Self {
+        let mut walk = Self::new(client);
+        walk.through(graph, Some(node), DEPTH);
+        walk
+    }
+
+    /// At one node alone.
+    pub fn at(client: &'a Client, node: CUgraphNode) -> Self {
+        let mut walk = Self::new(client);
+        walk.visit(node, node.addr() as u64, DEPTH);
+        walk
+    }
+
+    fn new(client: &'a Client) -> Self {
+        Self {
+            client,
+            kernels: HashMap::new(),
+            memory: Needs::default(),
+            kinds: Kinds::default(),
+            collective: false,
+            weighted_ns: 0.0,
+        }
+    }
+
+    fn through(&mut self, graph: CUgraph, within: Option<u64>, depth: u32) {
+        for node in nodes_of(graph) {
+            self.visit(node, within.unwrap_or(node.addr() as u64), depth);
+        }
+    }
+
+    fn visit(&mut self, node: CUgraphNode, within: u64, depth: u32) {
+        let mut kind: CUgraphNodeType = 0;
+        if driver::node_type(node, &raw mut kind) != CUDA_SUCCESS {
+            return;
+        }
+        self.kinds.add(Kinds::of(kind));
+        match kind {
+            CU_GRAPH_NODE_TYPE_KERNEL => {
+                let kernel = KernelNode::of(node);
+                if let Some(estimate) = kernel.estimate(self.client) {
+                    let ns = estimate.price().unsigned_abs();
+                    self.kernels.insert(node.addr() as u64, Kernel { ns, within });
+                    self.weighted_ns += ns as f64 * estimate.weight();
+                    self.collective |= kernel.is_collective(self.client);
+                }
+            }
+            CU_GRAPH_NODE_TYPE_MEM_ALLOC => self.memory.takes(self.client, node),
+            CU_GRAPH_NODE_TYPE_MEM_FREE => self.memory.gives(node),
+            CU_GRAPH_NODE_TYPE_GRAPH if depth > 0 => {
+                let mut child: CUgraph = std::ptr::null_mut();
+                if driver::child_graph(node, &raw mut child) == CUDA_SUCCESS {
+                    self.through(child, Some(within), depth - 1);
+                }
+            }
+            CU_GRAPH_NODE_TYPE_CONDITIONAL if depth > 0 => {
+                for body in self.client.graphs.bodies(node) {
+                    self.through(driver::handle(body), Some(within), depth - 1);
+                }
+            }
+            _ => {} // copies and host functions take no SM time
+        }
+    }
+
+    /// Part of the GPU that the kernels hold, each for as long as it takes.
+    pub fn weight(&self) -> f64 {
+        let sum = self.sum_ns();
+        if sum > 0 { self.weighted_ns / sum as f64 } else { 1.0 }
+    }
+
+    /// What all kernels on the way cost, in nanoseconds.
+    pub fn sum_ns(&self) -> u64 {
+        self.kernels.values().fold(0, |sum: u64, kernel| sum.saturating_add(kernel.ns))
+    }
+}
+
+/// A graph's own nodes.
+pub fn nodes_of(graph: CUgraph) -> Vec<CUgraphNode> {
+    let mut count = 0;
+    if driver::graph_nodes(graph, std::ptr::null_mut(), &raw mut count) != CUDA_SUCCESS {
+        return Vec::new();
+    }
+    let mut nodes = vec![std::ptr::null_mut(); count];
+    let result = driver::graph_nodes(graph, nodes.as_mut_ptr(), &raw mut count);
+    nodes.truncate(if result == CUDA_SUCCESS { count } else { 0 });
+    nodes
+}

@@ -1,0 +1,94 @@
+//! Where work goes: streams, contexts, parts of the GPU, threads.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use weir_abi::types::*;
+use weir_abi::{CUresult, fns};
+
+use crate::build::first_error;
+use crate::{Client, Done, call, handle, number};
+
+/// One command, if it is of this subject.
+pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {
+    let n = |at: usize| numbers.get(at).copied().unwrap_or(0);
+    Some(match command {
+        "stream" => {
+            let mut stream = null_mut();
+            (call!(client, cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING)), vec![number(stream)])
+        }
+        "kernels" => {
+            let results = (0..n(2)).map(|_| client.kernel(handle(n(0)), n(1)));
+            (first_error(results), Vec::new())
+        }
+        "wait" => (call!(client, cuCtxSynchronize()), Vec::new()),
+        "wait_stream" => (call!(client, cuStreamSynchronize(handle(n(0)))), Vec::new()),
+        "context" => {
+            let (mut context, device) = (null_mut(), i32::try_from(n(0)).unwrap_or(-1));
+            (call!(client, cuCtxCreate_v2(&raw mut context, 0, device)), vec![number(context)])
+        }
+        "current" => (call!(client, cuCtxSetCurrent(handle(n(0)))), Vec::new()),
+        "primary" => (CUDA_SUCCESS, vec![number(client.context)]),
+        "green" => green(client, n(0)),
+        "green_stream" => {
+            let mut stream = null_mut();
+            let result = call!(
+                client,
+                cuGreenCtxStreamCreate(&raw mut stream, handle(n(0)), CU_STREAM_NON_BLOCKING, 0)
+            );
+            (result, vec![number(stream)])
+        }
+        "green_destroy" => (call!(client, cuGreenCtxDestroy(handle(n(0)))), Vec::new()),
+        "stream_green" => {
+            let mut green = null_mut();
+            (call!(client, cuStreamGetGreenCtx(handle(n(0)), &raw mut green)), vec![number(green)])
+        }
+        "threads" => (threads(client, n(0), n(1), n(2)), Vec::new()),
+        _ => return None,
+    })
+}
+
+/// A part of the GPU with so many SMs: the green context, the context that stands for it, the SMs it has.
+fn green(client: &Client, sms: u64) -> Done {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let (mut all, mut part): (CUdevResource, CUdevResource) = unsafe { std::mem::zeroed() };
+    let (mut description, mut green, mut context, mut groups) = (null_mut(), null_mut(), null_mut(), 1);
+    let place = |resource: &mut CUdevResource| &raw mut *resource;
+    let least = u32::try_from(sms).unwrap_or(u32::MAX);
+    let results = [
+        call!(client, cuDeviceGetDevResource(0, place(&mut all), CU_DEV_RESOURCE_TYPE_SM)),
+        call!(
+            client,
+            cuDevSmResourceSplitByCount(
+                place(&mut part),
+                &raw mut groups,
+                place(&mut all),
+                null_mut(),
+                0,
+                least
+            )
+        ),
+        call!(client, cuDevResourceGenerateDesc(&raw mut description, place(&mut part), 1)),
+        call!(client, cuGreenCtxCreate(&raw mut green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM)),
+        call!(client, cuCtxFromGreenCtx(&raw mut context, green)),
+    ];
+    (first_error(results.into_iter()), vec![number(green), number(context), part.sm.sm_count.into()])
+}
+
+/// So many threads, each of which launches so many kernels into its own default stream and waits for them.
+fn threads(client: &Client, threads: u64, kernel: u64, count: u64) -> CUresult {
+    let (client, none) = (&client, null_mut::<*mut c_void>);
+    let work = || {
+        call!(client, cuCtxSetCurrent(client.context));
+        let launch = |_| {
+            let function = client.function(kernel);
+            call!(client, cuLaunchKernel_ptsz(function, 216, 1, 1, 1024, 1, 1, 0, null_mut(), none(), none()))
+        };
+        let launched = first_error((0..count).map(launch));
+        first_error([launched, call!(client, cuStreamSynchronize_ptsz(null_mut()))].into_iter())
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        first_error(all.into_iter().map(|thread| thread.join().unwrap_or(CUDA_ERROR_UNKNOWN)))
+    })
+}

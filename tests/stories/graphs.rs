@@ -1,0 +1,332 @@
+//! Graphs of every kind are charged what they truly use, however they are made and changed. Prices are told to nobody.
+
+use weir_tests::graphs::{COSTS, Spent};
+use weir_tests::memory::Memory;
+use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program};
+use weir_tests::simgpu::SimGpu;
+
+use crate::GRAPHS;
+
+/// Alone on the GPU, and not held back.
+const WHOLE: Budget<'_> = Budget { name: "whole", request: "100%", limit: "100%", memory: "2GiB" };
+
+/// Charged and used may differ by this, in percent: what a few unmarked launches at the ends of a second come to.
+const CLOSE: f64 = 3.0;
+
+/// Kernels by their places in `weir_tests::graphs::KERNELS`.
+const US_50: u64 = 1;
+const US_200: u64 = 2;
+const SET: u64 = 4;
+const COUNT_DOWN: u64 = 5;
+
+struct Story<'a> {
+    gpu: &'a SimGpu,
+    node: &'a Node<'a>,
+    client: Memory,
+    stream: u64,
+}
+
+impl<'a> Story<'a> {
+    fn begin(gpu: &'a SimGpu, node: &'a Node<'a>) -> Self {
+        let mut client = Memory::start(Program::under_weir(gpu, Some(node), WHOLE, GRAPHS));
+        let stream = client.does("stream");
+        Self { gpu, node, client, stream }
+    }
+
+    fn spent(&self) -> Spent {
+        Spent::of(self.gpu, self.node, WHOLE.name, self.client.pid)
+    }
+
+    /// Does this and waits for it; what it has spent.
+    fn spends(&mut self, line: &str) -> Spent {
+        let before = self.spent();
+        self.client.does(line);
+        self.client.does("wait");
+        self.spent().since(before)
+    }
+
+    /// Launches `exec` until it is known, and then for a while: one launch takes `us`, and that is charged.
+    fn costs(&mut self, what: &str, exec: u64, us: u64) {
+        let stream = self.stream;
+        for _ in 0..3 {
+            self.spends(&format!("launch {exec} {stream} {}", 20_000 / us));
+        }
+        let launches = 50_000 / us;
+        let window = |_| self.spends(&format!("launch {exec} {stream} {launches}"));
+        let spent = Spent::median((0..3).map(window).collect());
+        let used_us = spent.used_ns / 1_000 / launches;
+        assert!(used_us.abs_diff(us) <= us / 100, "{what}: one launch truly took {used_us} us, not {us}");
+        assert!(spent.error_percent().abs() <= CLOSE, "{what}: {spent:?}, {} %", spent.error_percent());
+    }
+
+    /// A built chain of kernels: the graph and its last node.
+    fn chain(&mut self, kernels: &[u64]) -> (u64, Vec<u64>) {
+        let graph = self.client.does("graph");
+        let mut nodes = vec![0];
+        for kernel in kernels {
+            let after = nodes[nodes.len() - 1];
+            nodes.push(self.client.does(&format!("add {graph} {after} {kernel}")));
+        }
+        (graph, nodes.split_off(1))
+    }
+
+    fn instantiate(&mut self, graph: u64) -> u64 {
+        self.client.does(&format!("instantiate {graph} 0"))
+    }
+}
+
+#[test]
+fn captured_built_and_child_graphs_are_charged_what_they_use() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let stream = story.stream;
+    let captured = story.client.does(&format!("capture {stream} {US_50} 8 {US_200} 2"));
+    story.costs("captured", captured, 800);
+    let (built, _) = story.chain(&[US_50, US_50, US_200]);
+    let exec = story.instantiate(built);
+    story.costs("built", exec, 300);
+    let (outer, nodes) = story.chain(&[US_50]);
+    story.client.does(&format!("add_child {outer} {} {built}", nodes[0]));
+    let exec = story.instantiate(outer);
+    story.costs("with a child", exec, 350);
+}
+
+#[test]
+fn branches_that_run_side_by_side_are_charged_once() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let graph = story.client.does("graph");
+    let root = story.client.does(&format!("add {graph} 0 {US_50}"));
+    for _ in 0..3 {
+        story.client.does(&format!("add {graph} {root} {US_200}"));
+    }
+    // Each of the three wants a third of the GPU, so all of them take as long as one; their nodes' sum is 650 us.
+    let exec = story.instantiate(graph);
+    story.costs("with branches", exec, 250);
+}
+
+#[test]
+fn every_way_to_change_an_executable_graph_changes_what_it_is_charged() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, nodes) = story.chain(&[US_50, US_50, US_200]);
+    let (child, _) = story.chain(&[US_50]);
+    let (longer, _) = story.chain(&[US_200]);
+    let inner = story.client.does(&format!("add_child {graph} {} {child}", nodes[2]));
+    let exec = story.instantiate(graph);
+    story.costs("as it was", exec, 350);
+    story.client.does(&format!("set_kernel {exec} {} {US_200}", nodes[0]));
+    story.costs("after cuGraphExecKernelNodeSetParams", exec, 500);
+    story.client.does(&format!("set_any {exec} {} {US_200}", nodes[1]));
+    story.costs("after cuGraphExecNodeSetParams", exec, 650);
+    story.client.does(&format!("set_child {exec} {inner} {longer}"));
+    story.costs("after cuGraphExecChildGraphNodeSetParams", exec, 800);
+    story.client.does(&format!("enable {exec} {} 0", nodes[2]));
+    story.costs("with a node disabled", exec, 600);
+    story.client.does(&format!("enable {exec} {} 1", nodes[2]));
+    story.costs("with the node enabled again", exec, 800);
+    story.client.does(&format!("update {exec} {graph}"));
+    story.costs("after cuGraphExecUpdate", exec, 350);
+}
+
+/// What the next launch is charged when it goes out, in microseconds: nothing of it has been measured yet.
+fn charged_at_once_us(story: &mut Story<'_>, exec: u64) -> u64 {
+    story.client.does("wait");
+    let before = story.spent().charged_ns;
+    story.client.does(&format!("launch {exec} {} 1", story.stream));
+    (story.spent().charged_ns - before + 500) / 1_000
+}
+
+#[test]
+fn the_first_launch_after_each_change_is_charged_by_it_where_prices_are_told() {
+    let gpu = SimGpu::new(COSTS);
+    let prices = "[[price]]\nname = \"us_50\"\ntime_us = 50\n[[price]]\nname = \"us_200\"\ntime_us = 200\n";
+    let node = Node::start(&gpu, &format!("policy = \"static\"\n{prices}"));
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, nodes) = story.chain(&[US_50, US_50, US_200]);
+    let (child, _) = story.chain(&[US_50]);
+    let (longer, _) = story.chain(&[US_200, US_200]);
+    let inner = story.client.does(&format!("add_child {graph} {} {child}", nodes[2]));
+    let exec = story.instantiate(graph);
+    assert_eq!(charged_at_once_us(&mut story, exec), 350, "the sum of its nodes");
+    story.costs("known", exec, 350);
+    let (first, second, third) = (nodes[0], nodes[1], nodes[2]);
+    for (change, us) in [
+        (format!("set_kernel {exec} {first} {US_200}"), 500),
+        (format!("set_any {exec} {second} {US_200}"), 650),
+        (format!("enable {exec} {third} 0"), 450),
+        (format!("enable {exec} {third} 1"), 650),
+        (format!("update {exec} {graph}"), 350),
+    ] {
+        story.client.does(&change);
+        let charged = charged_at_once_us(&mut story, exec);
+        assert!(charged.abs_diff(us) <= us / 50, "{change}: {charged} us, not {us}");
+    }
+    let grown = story.client.tell(&format!("set_child {exec} {inner} {longer}"));
+    assert_eq!(grown.result, "CUDA_ERROR_INVALID_VALUE", "another topology");
+    let charged = charged_at_once_us(&mut story, exec);
+    assert!(charged.abs_diff(350) <= 7, "what the driver refused changes nothing: {charged} us");
+    let (other, _) = story.chain(&[US_200]);
+    story.client.does(&format!("set_child {exec} {inner} {other}"));
+    let charged = charged_at_once_us(&mut story, exec);
+    assert!(charged.abs_diff(500) <= 10, "the child's nodes: {charged} us");
+    let graph = story.client.does("graph");
+    let made = story.client.tell(&format!("add_conditional {graph} 0 2 2 1"));
+    for (body, kernel) in made.values[2..].iter().zip([US_200, US_50]) {
+        story.client.does(&format!("add {body} 0 {kernel}"));
+    }
+    let exec = story.instantiate(graph);
+    assert_eq!(charged_at_once_us(&mut story, exec), 250, "both bodies, until it is measured");
+}
+
+#[test]
+fn a_graph_that_is_changed_before_each_launch_is_charged_what_it_uses() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, nodes) = story.chain(&[US_50, US_200]);
+    let (exec, stream, first) = (story.instantiate(graph), story.stream, nodes[0]);
+    let rounds = |story: &mut Story<'_>, count: u64| {
+        for round in 0..count {
+            let kernel = if round % 2 == 0 { US_200 } else { US_50 };
+            story.client.does(&format!("set_kernel {exec} {first} {kernel}"));
+            story.client.does(&format!("launch {exec} {stream} 1"));
+        }
+        story.client.does("wait");
+    };
+    rounds(&mut story, 50);
+    let window = |_| {
+        let before = story.spent();
+        rounds(&mut story, 100);
+        story.spent().since(before)
+    };
+    let spent = Spent::median((0..5).map(window).collect());
+    assert!(spent.error_percent().abs() <= CLOSE, "{spent:?}, {} %", spent.error_percent());
+}
+
+#[test]
+fn conditional_nodes_are_charged_the_bodies_that_run() {
+    const IF: u64 = 0;
+    const WHILE: u64 = 1;
+    const SWITCH: u64 = 2;
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let mut graph = |kind: u64, bodies: u64, default: u64| {
+        let graph = story.client.does("graph");
+        let first = story.client.does(&format!("add {graph} 0 {US_50}"));
+        let made = story.client.tell(&format!("add_conditional {graph} {first} {kind} {bodies} {default}"));
+        assert_eq!(made.result, "CUDA_SUCCESS");
+        for (body, kernel) in made.values[2..].iter().zip([US_200, US_50]) {
+            story.client.does(&format!("add {body} 0 {kernel}"));
+        }
+        (graph, made.values)
+    };
+    let (taken, _) = graph(IF, 1, 1);
+    let (skipped, _) = graph(IF, 1, 0);
+    let (otherwise, _) = graph(IF, 2, 0);
+    let (second, _) = graph(SWITCH, 2, 1);
+    let (none, _) = graph(SWITCH, 2, 7);
+    let (round, parts) = graph(WHILE, 1, 4);
+    let [_, switch, body, ..] = parts[..] else { panic!("a node, a switch and a body: {parts:?}") };
+    story.client.does(&format!("add_setting {body} 0 {COUNT_DOWN} {switch} 0"));
+    for (what, graph, us) in [
+        ("if", taken, 250),
+        ("not", skipped, 50),
+        ("else", otherwise, 100),
+        ("switch", second, 100),
+        ("none", none, 50),
+    ] {
+        let exec = story.instantiate(graph);
+        story.costs(what, exec, us);
+        let clone = story.client.tell(&format!("instantiate {graph} 0"));
+        assert_eq!(clone.result, "CUDA_ERROR_INVALID_VALUE", "one at a time");
+    }
+    let exec = story.instantiate(round);
+    story.costs("four rounds", exec, 50 + 4 * (200 + 2));
+}
+
+#[test]
+fn a_kernel_that_sets_the_switch_decides_what_runs() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let graph = story.client.does("graph");
+    let made = story.client.tell(&format!("add_conditional {graph} 0 0 1 0"));
+    let [conditional, switch, body] = made.values[..] else { panic!("{made:?}") };
+    story.client.does(&format!("add {body} 0 {US_200}"));
+    let exec = story.instantiate(graph);
+    assert!(story.spends(&format!("launch {exec} {} 10", story.stream)).used_ns == 0, "the default is no");
+    story.client.does(&format!("destroy {exec}"));
+    let setting = story.client.does(&format!("add_setting {graph} 0 {SET} {switch} 1"));
+    story.client.does(&format!("depend {graph} {setting} {conditional}"));
+    let exec = story.instantiate(graph);
+    story.costs("set before it is asked", exec, 202);
+}
+
+#[test]
+fn a_graph_that_kernels_may_launch_is_reported() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, _) = story.chain(&[US_50]);
+    let exec = story.client.does(&format!("instantiate {graph} 4"));
+    assert_eq!(story.client.does(&format!("flags {exec}")), 4);
+    let counted = |story: &Story<'_>| {
+        story.node.tenant(WHOLE.name).unwrap().gpus[0].total.graphs.get("device_launchable").copied()
+    };
+    assert_eq!(counted(&story), Some(1));
+    let unfit = story.client.does("graph");
+    let made = story.client.tell(&format!("add_conditional {unfit} 0 0 1 0"));
+    let refused = story.client.tell(&format!("instantiate_params {unfit} 4"));
+    assert_eq!(
+        (refused.result.as_str(), refused.values[1]),
+        ("CUDA_ERROR_INVALID_VALUE", 3),
+        "not supported there"
+    );
+    assert_eq!(refused.values[2], made.values[0], "and the node says which");
+    assert_eq!(counted(&story), Some(1), "what was refused is no graph");
+    story.costs("launched from the host", exec, 50);
+    let mut ps = std::process::Command::new(gpu.dist().weir());
+    let ps = ps.arg("--dir").arg(node.dir()).arg("ps").output().expect("weir ps answers");
+    let ps = String::from_utf8_lossy(&ps.stdout).into_owned();
+    let told = "graphs of whole on GPU 0: 1 can be launched by the tenant's own kernels, uncharged";
+    assert!(ps.lines().any(|line| line == told), "{ps}");
+    let stderr = story.client.finish().stderr;
+    let lines = stderr.lines().filter(|line| line.contains("can be launched by its own kernels")).count();
+    assert_eq!(lines, 1, "{stderr}");
+}
+
+#[test]
+fn a_graph_heavier_than_a_period_runs_and_its_debt_is_carried() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let tenth = Budget { name: "tenth", request: "10%", limit: "10%", memory: "2GiB" };
+    let mut client = Memory::start(Program::under_weir(&gpu, Some(&node), tenth, GRAPHS));
+    let stream = client.does("stream");
+    let exec = client.does(&format!("capture {stream} 3 6")); // 30 ms
+    for _ in 0..4 {
+        client.does(&format!("launch {exec} {stream} 1"));
+        client.does("wait");
+    }
+    let balance = |node: &Node<'_>| node.tenant("tenth").unwrap().gpus[0].balance_ns;
+    let before = (balance(&node), Spent::of(&gpu, &node, "tenth", client.pid));
+    let started = std::time::Instant::now();
+    for _ in 0..5 {
+        client.does(&format!("launch {exec} {stream} 1"));
+    }
+    client.does("wait");
+    let took = started.elapsed();
+    let spent = Spent::of(&gpu, &node, "tenth", client.pid).since(before.1);
+    assert!(
+        spent.used_ns.abs_diff(150_000_000) < 2_000_000 && spent.error_percent().abs() < CLOSE,
+        "{spent:?}"
+    );
+    assert!(balance(&node) < -15_000_000, "the last one is a debt still: {} ns", balance(&node));
+    // The first of five may go out at once on what was saved, the others each wait for 30 ms at a tenth.
+    assert!(took.as_millis() >= 1_000, "150 ms of work at 10 % within {took:?}");
+}
