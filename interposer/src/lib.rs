@@ -39,6 +39,7 @@ mod nvml;
 mod proxy;
 mod resolve;
 mod say;
+mod stall;
 mod thread;
 mod wait;
 

@@ -4,6 +4,7 @@
 
 mod clients;
 mod container;
+mod copies;
 mod faults;
 mod gpu_check;
 mod kill;
@@ -20,6 +21,7 @@ mod probe;
 mod process;
 mod proxy;
 mod resize;
+mod stalls;
 mod standalone;
 
 use weir_tests::dist::{client, python};
@@ -29,6 +31,9 @@ use weir_tests::simgpu::SimGpu;
 
 /// The loop client of this build.
 const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
+
+/// The client that copies, launches, waits and pauses as it is told.
+const COPIES: &str = env!("CARGO_BIN_EXE_weir-copies");
 
 /// The client that gets and gives back memory as it is told.
 const MEMORY: &str = env!("CARGO_BIN_EXE_weir-memory");

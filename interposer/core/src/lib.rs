@@ -9,6 +9,7 @@
 //!
 //! `libweir.so` and the policy simulator run this same code; time is always an argument.
 
+pub mod copy;
 pub mod flight;
 pub mod gate;
 pub mod ledger;
@@ -17,3 +18,4 @@ pub mod meter;
 pub mod pool;
 pub mod price;
 pub mod purse;
+pub mod stall;

@@ -12,7 +12,7 @@ use crate::driver;
 use crate::guard::{after_success, alone, guard};
 use crate::link::{Client, Gpu};
 use crate::say::Once;
-use crate::thread;
+use crate::{stall, thread};
 
 /// A context on `device`: refused where the tenant has no budget. Its memory limit there is zero, so the answer is
 /// the one that the driver gives when a context does not fit.
@@ -25,6 +25,7 @@ pub fn create(context: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> 
             if result == CUDA_SUCCESS && !context.is_null() {
                 // SAFETY: the driver has just written it.
                 expected.charge(client, unsafe { *context });
+                client.gpu_of_device(device).into_iter().for_each(stall::begin);
             }
         },
     )
@@ -53,6 +54,7 @@ pub fn retain_primary(
                 // SAFETY: the driver has just written it.
                 let context = unsafe { *context };
                 gpu.primary.store(context.addr() as u64, Ordering::Relaxed);
+                stall::begin(gpu);
                 if let Some(expected) = expected {
                     expected.charge(client, context);
                 }

@@ -5,16 +5,21 @@
 //! The return of the application's own synchronize calls says the same for nothing. What the marks say of the time that
 //! work took goes to the meter (`marks`).
 
+mod book;
+mod horizon;
 mod marks;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use weir_protocol::pages::ProcessSlot;
+use weir_protocol::pages::{CopyWay, ProcessSlot};
 use weir_protocol::units::Nanos;
 
+use self::book::{StreamBook, Value};
 use self::marks::{Look, Marks};
+use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::Lock;
 use crate::price::Parts;
+use crate::stall::Span;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
 const BOOKS: usize = 64;
@@ -40,6 +45,8 @@ pub trait Driver {
     fn neighbours(&mut self) -> Option<u64>;
     /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
+    /// The processor's time went to this, as far as the GPU goes.
+    fn spent(&mut self, span: Span);
 }
 
 /// When a mark is worth its cost.
@@ -60,6 +67,8 @@ pub struct Settled {
     pub correction_ns: i64,
     /// Part of the work that was measured: what it took.
     pub measured_ns: u64,
+    /// To be added to the time of copies, by way, on top of what was predicted for them.
+    pub copies_ns: [i64; ENGINES],
 }
 
 /// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.
@@ -73,33 +82,19 @@ impl Place {
     pub const HERE: Self = Self(u64::MAX - 1);
 }
 
-/// One stream's (or a few streams') work, as ever-growing sums in nanoseconds.
-#[derive(Debug)]
-struct StreamBook {
-    stream: AtomicU64,
-    place: AtomicU64,
-    submitted: AtomicU64,
-    marked: AtomicU64,
-    completed: AtomicU64,
-}
-
 /// The work of one process on one GPU, in one context.
 #[derive(Debug)]
 pub struct Flight {
     books: [StreamBook; BOOKS],
     marks: Lock<Marks>,
+    copies: &'static CopyPrices,
 }
 
 impl Default for Flight {
     fn default() -> Self {
-        let closed = || StreamBook {
-            stream: AtomicU64::new(FREE),
-            place: AtomicU64::new(Place::NOWHERE.0),
-            submitted: AtomicU64::new(0),
-            marked: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-        };
-        Self { books: std::array::from_fn(|_| closed()), marks: Lock::default() }
+        let copies = CopyPrices::leak();
+        let books = std::array::from_fn(|_| StreamBook::closed());
+        Self { books, marks: Lock::new(Marks::new(copies)), copies }
     }
 }
 
@@ -112,9 +107,8 @@ impl Flight {
     /// Forgets all events and all work: their context is gone.
     pub fn reset(&self, slot: &ProcessSlot) {
         let mut marks = self.marks.lock();
-        *marks = Marks::default();
-        (0..BOOKS)
-            .for_each(|book| self.complete(book, self.books[book].submitted.load(Ordering::Relaxed), slot));
+        *marks = Marks::new(self.copies);
+        (0..BOOKS).for_each(|book| self.complete(book, &self.books[book].value(), slot));
     }
 
     /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now.
@@ -131,12 +125,36 @@ impl Flight {
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// Counts copies by an engine on `stream`, which has been opened; returns what they are expected to take, in
+    /// nanoseconds. Nothing of it is SM time: they keep their stream busy, not the GPU.
+    pub fn copied(&self, stream: u64, way: CopyWay, calls: u64, bytes: u64) -> u64 {
+        let ns = self.copies.predict(way, calls, bytes);
+        if let Some(index) = self.find(stream) {
+            self.books[index].add_copies(way, calls, bytes, ns);
+        }
+        ns
+    }
+
+    /// What copies are expected to take.
+    pub fn copy_prices(&self) -> &'static CopyPrices {
+        self.copies
+    }
+
+    /// Of what was submitted on `stream`, `ns` exchange data with other GPUs.
+    pub fn communicates(&self, stream: u64, ns: u64) {
+        if let Some(index) = self.find(stream) {
+            self.books[index].communicates(ns);
+        }
+    }
+
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
-        self.find(stream).is_some_and(|index| {
-            let book = &self.books[index];
-            book.completed.load(Ordering::Relaxed) < book.submitted.load(Ordering::Relaxed)
-        })
+        self.find(stream).is_some_and(|index| self.books[index].done() < self.books[index].given())
+    }
+
+    /// Whether anything at all is not known to be done.
+    pub fn is_any_busy(&self) -> bool {
+        self.books.iter().any(|book| book.done() < book.given())
     }
 
     /// Whether a stretch is under way on `stream` that began when the stream was idle: its end is worth a mark.
@@ -150,7 +168,7 @@ impl Flight {
     pub fn mark(&self, stream: u64, due: Due, driver: &mut impl Driver) -> bool {
         let index = self.claim(stream);
         let book = &self.books[index];
-        let value = book.submitted.load(Ordering::Relaxed);
+        let value = book.given();
         if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
             return false;
         }
@@ -159,9 +177,10 @@ impl Flight {
         if young || marks.spare() <= due.spare {
             return false;
         }
+        let value = book.value();
         let put = marks.put((index, stream, Place::HERE), value, driver);
         if put {
-            book.marked.store(value, Ordering::Relaxed);
+            book.marked.store(value.total(), Ordering::Relaxed);
         }
         put
     }
@@ -171,14 +190,14 @@ impl Flight {
     pub fn mark_all(&self, driver: &mut impl Driver) {
         let Some(mut marks) = self.marks.try_lock() else { return };
         for (index, book) in self.books.iter().enumerate() {
-            let value = book.submitted.load(Ordering::Relaxed);
-            let seen = book.marked.load(Ordering::Relaxed).max(book.completed.load(Ordering::Relaxed));
+            let value = book.value();
+            let seen = book.marked.load(Ordering::Relaxed).max(book.done());
             let place = Place(book.place.load(Ordering::Relaxed));
-            if value <= seen || place == Place::NOWHERE {
+            if value.total() <= seen || place == Place::NOWHERE {
                 continue;
             }
             if marks.put((index, book.stream.load(Ordering::Relaxed), place), value, driver) {
-                book.marked.store(value, Ordering::Relaxed);
+                book.marked.store(value.total(), Ordering::Relaxed);
             }
         }
     }
@@ -207,7 +226,7 @@ impl Flight {
         if book.stream.load(Ordering::Relaxed) == stream {
             book.place.store(Place::NOWHERE.0, Ordering::Relaxed);
             marks.forget(index);
-            self.complete(index, book.submitted.load(Ordering::Relaxed), slot);
+            self.complete(index, &book.value(), slot);
             book.stream.store(FREE, Ordering::Relaxed);
         }
     }
@@ -218,19 +237,20 @@ impl Flight {
         let Some(mut marks) = self.marks.try_lock() else { return settled };
         let mut look = Look::begin(driver);
         while let Some(reached) = marks.next_reached(&mut look, driver) {
-            self.complete(reached.book, reached.value, slot);
+            self.complete(reached.book, &reached.value, slot);
             settled.add(reached.stretch, reached.measured);
+            settled.add_copies(reached.copies_ns);
         }
         settled
     }
 
     /// Work submitted so far on `stream`, or on all streams: taken before the application synchronizes ...
     pub fn snapshot(&self, stream: Option<u64>) -> Snapshot {
-        let mut values = [0; BOOKS];
+        let mut values = [None; BOOKS];
         let only = stream.map(|stream| self.find(stream));
         for (index, value) in values.iter_mut().enumerate() {
             if only.is_none_or(|only| only == Some(index)) {
-                *value = self.books[index].submitted.load(Ordering::Relaxed);
+                *value = Some(self.books[index].value());
             }
         }
         Snapshot(values)
@@ -239,15 +259,16 @@ impl Flight {
     /// ... and known to be done once the call has returned.
     pub fn drained(&self, snapshot: &Snapshot, slot: &ProcessSlot) {
         for (index, value) in snapshot.0.iter().enumerate() {
-            self.complete(index, *value, slot);
+            value.iter().for_each(|value| self.complete(index, value, slot));
         }
     }
 
-    fn complete(&self, book: usize, value: u64, slot: &ProcessSlot) {
-        let before = self.books[book].completed.fetch_max(value, Ordering::Relaxed);
-        if value > before {
-            slot.completed_ns.fetch_add(value - before, Ordering::Relaxed);
+    fn complete(&self, book: usize, value: &Value, slot: &ProcessSlot) {
+        let before = self.books[book].completed.fetch_max(value.work, Ordering::Relaxed);
+        if value.work > before {
+            slot.completed_ns.fetch_add(value.work - before, Ordering::Relaxed);
         }
+        self.books[book].copies_done(value.copies.total_ns());
     }
 
     /// The stream's book, if it has one.
@@ -296,11 +317,16 @@ impl Settled {
         self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
         self.measured_ns = self.measured_ns.saturating_add(if measured { took as u64 } else { 0 });
     }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a float beyond the range saturates")]
+    fn add_copies(&mut self, ns: [f64; ENGINES]) {
+        self.copies_ns.iter_mut().zip(ns).for_each(|(sum, ns)| *sum = sum.saturating_add(ns as i64));
+    }
 }
 
 /// What each stream had been given at one moment.
 #[derive(Debug)]
-pub struct Snapshot([u64; BOOKS]);
+pub struct Snapshot([Option<Value>; BOOKS]);
 
 #[cfg(test)]
 mod tests;

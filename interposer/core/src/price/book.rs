@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use weir_protocol::price::{self, PriceRow};
 
-use super::{Estimate, Signature};
+use super::{Estimate, Signature, communication};
 use crate::lock::Lock;
 
 /// Signatures that a process keeps. A program with more (a grid that follows its input) has one price for the others.
@@ -15,6 +15,12 @@ const BLOCKS_AT_ONCE: u64 = 864; // 108 SMs (A100) with 8 blocks each
 
 /// ... for so long, in nanoseconds. Both are round numbers that the first measurement replaces.
 const WAVE_NS: u64 = 5_000;
+
+/// A guess at a memset: it starts up for so long ...
+const FILL_NS: u64 = 1_500;
+
+/// ... and sets so many bytes in a nanosecond (A100: 1,555 GB/s).
+const FILL_BYTES_PER_NS: u64 = 1_500;
 
 /// Every signature of the process.
 #[derive(Debug, Default)]
@@ -48,6 +54,7 @@ impl Book {
         {
             let (price, told) = self.first_price(Some(name), signature.blocks);
             estimate.restart(price, told);
+            estimate.set_communicates(communication::communicates(name));
         }
     }
 
@@ -62,9 +69,14 @@ impl Book {
         if let Some(known) = pages.estimates.get(signature) {
             return known;
         }
-        let (price, told) =
-            self.first_price(pages.names.get(&signature.handle).map(|name| &**name), signature.blocks);
-        pages.keep(signature, price, told)
+        let name = pages.names.get(&signature.handle).map(|name| &**name);
+        let (price, told) = self.first_price(name, signature.blocks);
+        let communicates = name.is_some_and(communication::communicates);
+        let estimate = pages.keep(signature, price, told);
+        if communicates && pages.estimates.contains_key(signature) {
+            estimate.set_communicates(true);
+        }
+        estimate
     }
 
     /// The operator's price, or a guess from the grid; and which of the two.
@@ -73,6 +85,18 @@ impl Book {
         match row.and_then(|row| row.price(blocks)) {
             Some(price) => (price, true),
             None => (blocks.div_ceil(BLOCKS_AT_ONCE).saturating_mul(WAVE_NS), false),
+        }
+    }
+
+    /// The estimate of a memset or a copy within the device, of so many bytes as the signature has blocks. Its first price
+    /// is that of device memory at work.
+    pub fn fill(&self, signature: &Signature) -> &'static Estimate {
+        let mut pages = self.pages.lock();
+        match pages.estimates.get(signature) {
+            Some(known) => known,
+            None => {
+                pages.keep(signature, FILL_NS.saturating_add(signature.blocks / FILL_BYTES_PER_NS), false)
+            }
         }
     }
 

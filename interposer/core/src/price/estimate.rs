@@ -8,7 +8,7 @@
 //! A tenant that was never alone on the GPU has no measurements, only [`Bounds`]; until the first measurement they make
 //! the price.
 
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::Bounds;
 
@@ -20,6 +20,9 @@ const UNKNOWN_NS: f64 = 1e9;
 
 /// Standard deviation of a price from the operator's table, as a part of it.
 const TOLD: f64 = 0.05;
+
+/// Standard deviation of a rough guess, as a part of it.
+const ROUGH: f64 = 2.0;
 
 /// By how much a price may drift from one measurement to the next, as a part of it.
 const DRIFT: f64 = 0.005;
@@ -38,11 +41,12 @@ pub enum Known {
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
-    price_ns: AtomicI64, // negative: not learnt yet
+    price_ns: AtomicI64, // negative: not learnt yet, or it communicates
     mean_ns: AtomicU64,  // bits of an `f64`
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
+    communicates: AtomicBool,
     bounds: AtomicPtr<Bounds>, // most signatures never need them
 }
 
@@ -58,6 +62,11 @@ impl Estimate {
         Self::new(price_ns, UNKNOWN_NS, 0)
     }
 
+    /// A guess that cannot be far off: beside one that can, a measurement of both corrects that one.
+    pub const fn rough(price_ns: u64) -> Self {
+        Self::new(price_ns, ROUGH * price_ns as f64, 0)
+    }
+
     const fn new(price_ns: u64, deviation_ns: f64, measured: u32) -> Self {
         Self {
             price_ns: AtomicI64::new(signed(price_ns, measured >= LEARNT)),
@@ -65,6 +74,7 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
+            communicates: AtomicBool::new(false),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -91,6 +101,17 @@ impl Estimate {
         (price > 0).then_some(price)
     }
 
+    /// Its launches exchange data with other GPUs. They are few, and all go the long way, where that is counted.
+    pub fn set_communicates(&self, whether: bool) {
+        self.communicates.store(whether, Ordering::Relaxed);
+        self.set(self.mean(), self.variance());
+    }
+
+    /// Whether its launches exchange data with other GPUs.
+    pub fn communicates(&self) -> bool {
+        self.communicates.load(Ordering::Relaxed)
+    }
+
     /// Whether this launch should be measured by itself: the first few of a signature of which nothing is known, but
     /// never the very first, which may load code lazily.
     pub fn wants_bracket(&self) -> bool {
@@ -104,6 +125,11 @@ impl Estimate {
             (0, LEARNT..) => Known::Bounds,
             _ => Known::Nothing,
         }
+    }
+
+    /// Whether anything was ever measured.
+    pub fn is_measured(&self) -> bool {
+        self.measured.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the price can be relied upon for more than one launch at a time.
@@ -156,7 +182,8 @@ impl Estimate {
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        self.price_ns.store(signed(whole(mean), self.is_learnt()), Ordering::Relaxed);
+        let plain = self.is_learnt() && !self.communicates();
+        self.price_ns.store(signed(whole(mean), plain), Ordering::Relaxed);
     }
 }
 
@@ -211,6 +238,16 @@ mod tests {
         estimate.correct(800.0, 1.0);
         estimate.bound(5.0, false);
         assert_eq!(estimate.price(), 800, "what was measured counts for more");
+    }
+
+    #[test]
+    fn what_communicates_goes_the_long_way_however_well_it_is_known() {
+        let estimate = Estimate::told(5_000);
+        estimate.set_communicates(true);
+        estimate.correct(6_000.0, 1.0);
+        assert_eq!((estimate.price(), estimate.learnt_price(), estimate.is_learnt()), (6_000, None, true));
+        estimate.set_communicates(false);
+        assert_eq!(estimate.learnt_price(), Some(6_000));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod book;
 mod bounds;
 mod cache;
+mod communication;
 mod estimate;
 mod learn;
 

@@ -12,16 +12,20 @@
 
 mod activity;
 mod bucket;
+mod copy;
 mod grant;
 mod header;
 mod share;
+mod stall;
 mod usage;
 
 pub use activity::ActivityPage;
 pub use bucket::BucketPage;
-pub use grant::{Gate, Grant, GrantPage, Rate};
+pub use copy::{Copied, Copies, CopyWay};
+pub use grant::{Accrual, Gate, Grant, GrantPage, Rate};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
+pub use stall::{Stall, Stalls};
 pub use usage::{
     COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ContextSource, LANES, Lane, MemoryKind, PROCESS_SLOTS,
     ProcessSlot, ProcessState, UsagePage,

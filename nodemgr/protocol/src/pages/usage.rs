@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::copy::Copies;
 use super::header::{Header, PageKind};
 use super::share::{SHARES, Share};
+use super::stall::Stalls;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, relax};
 use crate::units::Bytes;
 
@@ -217,6 +219,10 @@ pub struct ProcessSlot {
     _reserved: [u64; 3],
     /// Calls by [`COUNTED_MEMORY_CALLS`].
     pub memory_calls: [AtomicU64; 32],
+    /// What it has copied.
+    pub copies: Copies,
+    /// Where its time went.
+    pub stalls: Stalls,
     /// Memory that crosses processes.
     pub shares: [Share; SHARES],
     /// Launch counters.
@@ -240,7 +246,7 @@ const _: () = {
     assert!(size_of::<Lane>() == 256 && COUNTED_MEMORY_CALLS.len() <= 32);
     assert!(offset_of!(ProcessSlot, lanes).is_multiple_of(64) && size_of::<ProcessSlot>().is_multiple_of(64));
     assert!(offset_of!(UsagePage, slots) == 64);
-    assert!(size_of::<UsagePage>() <= 100 << 10, "64 tenants with a page each must stay well under 16 MiB");
+    assert!(size_of::<UsagePage>() <= 112 << 10, "64 tenants with a page each must stay well under 16 MiB");
 };
 
 /// Rounds in which a reservation waits for others to decide theirs before it takes "no" for an answer.
@@ -344,6 +350,8 @@ impl ProcessSlot {
             word.store(0, Ordering::Relaxed);
         }
         self.shares.iter().for_each(Share::clear);
+        self.copies.clear();
+        self.stalls.clear();
     }
 }
 
