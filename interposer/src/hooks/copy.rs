@@ -218,9 +218,9 @@ impl Waited {
             return gpu.bucket.refund_copy(Bytes(limited(&self.current, &self.amounts)));
         }
         let ended = clock::now();
+        Hands::new(thread, &self.current, stream).look(); // may say what copies take
         let took = self.count(ended);
         let flight = &self.current.context.flight;
-        Hands::new(thread, &self.current, stream).look();
         flight.drained(&self.before, gpu.slot());
         gpu.end_if_idle();
         let (from, to) = (ended.0.saturating_sub(took) as f64, ended.0 as f64);

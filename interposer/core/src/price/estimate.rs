@@ -22,7 +22,7 @@ const UNKNOWN_NS: f64 = 1e9;
 const TOLD: f64 = 0.05;
 
 /// Standard deviation of a rough guess, as a part of it.
-const ROUGH: f64 = 2.0;
+const ROUGH: f64 = 20.0;
 
 /// By how much a price may drift from one measurement to the next, as a part of it.
 const DRIFT: f64 = 0.005;
