@@ -45,6 +45,7 @@ pub struct Stalls {
     settled: u64, // 0: no context yet
     waiting: u32,
     waiting_since: u64,
+    spare: [Spans; 3], // room, so that dealing out never allocates
 }
 
 impl Stalls {
@@ -52,6 +53,7 @@ impl Stalls {
     pub fn begin(&mut self, now: Nanos) {
         if self.settled == 0 {
             self.settled = now.0;
+            self.kinds.iter_mut().chain(&mut self.spare).for_each(|spans| spans.0.reserve(KINDS * SPANS));
         }
     }
 
@@ -91,10 +93,14 @@ impl Stalls {
         if self.waiting > 0 && self.waiting_since < horizon.0 {
             self.kinds[Stall::Gate as usize].add(self.waiting_since.max(self.settled), horizon.0);
         }
-        let mut left = Spans(vec![(self.settled, horizon.0)]);
+        let [left, rest, over] = &mut self.spare;
+        left.0.clear();
+        left.0.push((self.settled, horizon.0));
         for (kind, spans) in self.kinds.iter_mut().enumerate() {
-            let over = spans.take_before(horizon.0);
-            count(page, kind, left.remove(&over));
+            spans.take_before(horizon.0, over);
+            left.without(over, rest);
+            count(page, kind, left.length() - rest.length());
+            std::mem::swap(left, rest);
         }
         count(page, Stall::Host as usize, left.length());
         self.settled = horizon.0;
@@ -134,41 +140,36 @@ impl Spans {
     }
 
     /// Takes out what lies before `end`, and cuts what goes beyond it.
-    fn take_before(&mut self, end: u64) -> Self {
-        let mut taken = Vec::new();
-        while let Some(first) = self.0.first_mut().filter(|first| first.0 < end) {
-            taken.push((first.0, first.1.min(end)));
-            if first.1 > end {
-                first.0 = end;
-                break;
-            }
-            self.0.remove(0);
+    fn take_before(&mut self, end: u64, taken: &mut Self) {
+        let whole = self.0.partition_point(|(_, to)| *to <= end);
+        taken.0.clear();
+        taken.0.extend(self.0.drain(..whole));
+        if let Some(first) = self.0.first_mut().filter(|first| first.0 < end) {
+            taken.0.push((first.0, end));
+            first.0 = end;
         }
-        Self(taken)
     }
 
     fn length(&self) -> u64 {
         self.0.iter().map(|(from, to)| to - from).sum()
     }
 
-    /// Removes what `others` cover; says how much that was.
-    fn remove(&mut self, others: &Self) -> u64 {
-        let before = self.length();
-        let mut left = Vec::with_capacity(self.0.len() + others.0.len());
+    /// What `others` do not cover of it.
+    fn without(&self, others: &Self, left: &mut Self) {
+        left.0.clear();
         for &(from, to) in &self.0 {
             let mut at = from;
-            for &(start, end) in others.0.iter().filter(|(start, end)| *end > from && *start < to) {
+            let first = others.0.partition_point(|(_, end)| *end <= from);
+            for &(start, end) in others.0.iter().skip(first).take_while(|(start, _)| *start < to) {
                 if start > at {
-                    left.push((at, start));
+                    left.0.push((at, start));
                 }
                 at = at.max(end);
             }
             if at < to {
-                left.push((at, to));
+                left.0.push((at, to));
             }
         }
-        self.0 = left;
-        before - self.length()
     }
 }
 
@@ -243,15 +244,15 @@ mod tests {
     proptest! {
         #[test]
         fn the_parts_are_wall_time_and_each_moment_is_its_first_kinds(
-            spans in prop::collection::vec((0usize..5, 0u64..900, 1u64..200), 0..60),
+            spans in prop::collection::vec((0usize..5, 0usize..900, 1usize..200), 0..60),
             cuts in prop::collection::vec(0u64..1_200, 0..6),
         ) {
             let page = page();
             let (mut stalls, mut known) = (Stalls::default(), vec![5usize; 1_200]);
             stalls.begin(Nanos(1)); // moment n of `known` is nanosecond n + 1
             for &(kind, from, length) in &spans {
-                stalls.add(span(Stall::ALL[kind], from + 1, from + length + 1));
-                for moment in &mut known[from as usize..(from + length) as usize] {
+                stalls.add(span(Stall::ALL[kind], from as u64 + 1, (from + length) as u64 + 1));
+                for moment in &mut known[from..from + length] {
                     *moment = kind.min(*moment);
                 }
             }

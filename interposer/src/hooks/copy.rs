@@ -64,6 +64,7 @@ pub fn now(stream: Stream, what: What, call: impl FnOnce() -> CUresult) -> CUres
 }
 
 /// What such a call is.
+#[allow(clippy::large_enum_variant, reason = "lives on the stack for one call")]
 enum Now {
     Waits(Waited),
     Returns(Submission),

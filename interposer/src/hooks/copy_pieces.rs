@@ -75,8 +75,9 @@ const _: () = assert!(size_of::<Operand>() == 40 && size_of::<Solid>() == 112);
 impl Amounts {
     fn add(&mut self, way: Option<CopyWay>, bytes: u64) {
         if let Some(way) = way {
-            self.calls[way as usize] += 1;
-            self.bytes[way as usize] = self.bytes[way as usize].saturating_add(bytes);
+            let at = way as usize;
+            self.calls.get_mut(at).into_iter().for_each(|calls| *calls += 1);
+            self.bytes.get_mut(at).into_iter().for_each(|sum| *sum = sum.saturating_add(bytes));
         }
     }
 
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!((moved.budgeted(), moved.on_engines().count()), (10, 0));
         let back: Vec<_> = What::Prefetch { device: Some(-1), bytes: 10 }.amounts(false).each().collect();
         assert_eq!(back, [(CopyWay::DeviceToHost, 1, 10)]);
-        let places = [1, 2].map(|kind| CUmemLocation { kind: kind, id: 0 });
+        let places = [1, 2].map(|kind| CUmemLocation { kind, id: 0 });
         let (bytes, first_of) = ([1usize, 2, 4], [0usize, 2]);
         let (bytes, first_of, places) = (bytes.as_ptr(), first_of.as_ptr(), places.as_ptr());
         let many = What::Prefetches { bytes, count: 3, places, first_of, kinds: 2 }.amounts(false);

@@ -73,10 +73,16 @@ impl StreamBook {
         }
     }
 
-    /// Work and copies that it has been given.
-    pub fn given(&self) -> u64 {
+    /// Work, and copies, that it has been given.
+    pub fn both(&self) -> (u64, u64) {
         let copies = self.predicted.iter().map(|word| word.load(Ordering::Relaxed));
-        copies.fold(self.submitted.load(Ordering::Relaxed), u64::saturating_add)
+        (self.submitted.load(Ordering::Relaxed), copies.fold(0, u64::saturating_add))
+    }
+
+    /// The sum of both.
+    pub fn given(&self) -> u64 {
+        let (work, copies) = self.both();
+        work.saturating_add(copies)
     }
 
     /// Work and copies that are known to be done.

@@ -4,7 +4,7 @@ use weir_protocol::pages::Stall;
 use weir_protocol::units::Nanos;
 
 use super::marks::Marks;
-use super::{BOOKS, Driver, Flight};
+use super::{Driver, Flight};
 use crate::stall::Span;
 
 /// Work that is done and that no mark has measured is waited for so long: the next launch on its idle stream puts one. After
@@ -30,8 +30,7 @@ impl Flight {
     /// measures.
     pub fn horizon(&self, now: Nanos, driver: &mut impl Driver) -> Nanos {
         let Some(mut marks) = self.marks.try_lock() else { return Nanos(0) };
-        let books = 0..BOOKS;
-        books.fold(now, |horizon, book| horizon.min(self.horizon_of(book, now, &mut marks, driver)))
+        self.in_use().fold(now, |horizon, book| horizon.min(self.horizon_of(book, now, &mut marks, driver)))
     }
 
     fn horizon_of(&self, index: usize, now: Nanos, marks: &mut Marks, driver: &mut impl Driver) -> Nanos {
@@ -47,9 +46,8 @@ impl Flight {
             return measured_up_to.unwrap_or(Nanos(0)).min(now);
         }
         let drained_at = if told.drained_at == Nanos(0) { now } else { told.drained_at };
-        let value = book.value();
-        let untold =
-            (value.work.saturating_sub(told.work), value.copies.total_ns().saturating_sub(told.copied));
+        let both = book.both();
+        let untold = (both.0.saturating_sub(told.work), both.1.saturating_sub(told.copied));
         if now.since(drained_at) < PATIENCE && measured_up_to.is_some() {
             marks.set_told(index, Told { drained_at, ..told });
             return measured_up_to
@@ -60,7 +58,7 @@ impl Flight {
         let end = drained_at.0 as f64;
         driver.spent(Span { stall: Stall::Compute, from: end - work, to: end });
         driver.spent(Span { stall: Stall::Copies, from: end - work - copied, to: end - work });
-        let told = Told { work: value.work, copied: value.copies.total_ns(), drained_at: Nanos(0) };
+        let told = Told { work: both.0, copied: both.1, drained_at: Nanos(0) };
         marks.set_told(index, told);
         now
     }

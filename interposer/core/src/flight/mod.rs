@@ -9,12 +9,12 @@ mod book;
 mod horizon;
 mod marks;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_protocol::pages::{CopyWay, ProcessSlot};
 use weir_protocol::units::Nanos;
 
-use self::book::{StreamBook, Value};
+use self::book::StreamBook;
 use self::marks::{Look, Marks};
 use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::Lock;
@@ -86,6 +86,7 @@ impl Place {
 #[derive(Debug)]
 pub struct Flight {
     books: [StreamBook; BOOKS],
+    used: AtomicU64, // bit per book that ever was somebody's
     marks: Lock<Marks>,
     copies: &'static CopyPrices,
 }
@@ -94,7 +95,7 @@ impl Default for Flight {
     fn default() -> Self {
         let copies = CopyPrices::leak();
         let books = std::array::from_fn(|_| StreamBook::closed());
-        Self { books, marks: Lock::new(Marks::new(copies)), copies }
+        Self { books, used: AtomicU64::new(0), marks: Lock::new(Marks::new(copies)), copies }
     }
 }
 
@@ -108,12 +109,14 @@ impl Flight {
     pub fn reset(&self, slot: &ProcessSlot) {
         let mut marks = self.marks.lock();
         *marks = Marks::new(self.copies);
-        (0..BOOKS).for_each(|book| self.complete(book, &self.books[book].value(), slot));
+        self.in_use().for_each(|book| self.complete(book, self.books[book].both(), slot));
     }
 
     /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now.
     pub fn opens(&self, stream: u64, place: Place) {
-        let book = &self.books[self.claim(stream)];
+        let index = self.claim(stream);
+        self.used.fetch_or(1 << index, Ordering::Relaxed);
+        let book = &self.books[index];
         book.place.store(place.0, Ordering::Relaxed);
     }
 
@@ -154,7 +157,7 @@ impl Flight {
 
     /// Whether anything at all is not known to be done.
     pub fn is_any_busy(&self) -> bool {
-        self.books.iter().any(|book| book.done() < book.given())
+        self.in_use().any(|book| self.books[book].done() < self.books[book].given())
     }
 
     /// Whether a stretch is under way on `stream` that began when the stream was idle: its end is worth a mark.
@@ -190,12 +193,12 @@ impl Flight {
     pub fn mark_all(&self, driver: &mut impl Driver) {
         let Some(mut marks) = self.marks.try_lock() else { return };
         for (index, book) in self.books.iter().enumerate() {
-            let value = book.value();
             let seen = book.marked.load(Ordering::Relaxed).max(book.done());
             let place = Place(book.place.load(Ordering::Relaxed));
-            if value.total() <= seen || place == Place::NOWHERE {
+            if book.given() <= seen || place == Place::NOWHERE {
                 continue;
             }
+            let value = book.value();
             if marks.put((index, book.stream.load(Ordering::Relaxed), place), value, driver) {
                 book.marked.store(value.total(), Ordering::Relaxed);
             }
@@ -226,7 +229,7 @@ impl Flight {
         if book.stream.load(Ordering::Relaxed) == stream {
             book.place.store(Place::NOWHERE.0, Ordering::Relaxed);
             marks.forget(index);
-            self.complete(index, &book.value(), slot);
+            self.complete(index, book.both(), slot);
             book.stream.store(FREE, Ordering::Relaxed);
         }
     }
@@ -237,7 +240,7 @@ impl Flight {
         let Some(mut marks) = self.marks.try_lock() else { return settled };
         let mut look = Look::begin(driver);
         while let Some(reached) = marks.next_reached(&mut look, driver) {
-            self.complete(reached.book, &reached.value, slot);
+            self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
             settled.add(reached.stretch, reached.measured);
             settled.add_copies(reached.copies_ns);
         }
@@ -246,11 +249,11 @@ impl Flight {
 
     /// Work submitted so far on `stream`, or on all streams: taken before the application synchronizes ...
     pub fn snapshot(&self, stream: Option<u64>) -> Snapshot {
-        let mut values = [None; BOOKS];
+        let mut values = [(0, 0); BOOKS];
         let only = stream.map(|stream| self.find(stream));
         for (index, value) in values.iter_mut().enumerate() {
             if only.is_none_or(|only| only == Some(index)) {
-                *value = Some(self.books[index].value());
+                *value = self.books[index].both();
             }
         }
         Snapshot(values)
@@ -259,16 +262,24 @@ impl Flight {
     /// ... and known to be done once the call has returned.
     pub fn drained(&self, snapshot: &Snapshot, slot: &ProcessSlot) {
         for (index, value) in snapshot.0.iter().enumerate() {
-            value.iter().for_each(|value| self.complete(index, value, slot));
+            self.complete(index, *value, slot);
         }
     }
 
-    fn complete(&self, book: usize, value: &Value, slot: &ProcessSlot) {
-        let before = self.books[book].completed.fetch_max(value.work, Ordering::Relaxed);
-        if value.work > before {
-            slot.completed_ns.fetch_add(value.work - before, Ordering::Relaxed);
+    fn complete(&self, book: usize, (work, copies): (u64, u64), slot: &ProcessSlot) {
+        let before = self.books[book].completed.fetch_max(work, Ordering::Relaxed);
+        if work > before {
+            slot.completed_ns.fetch_add(work - before, Ordering::Relaxed);
         }
-        self.books[book].copies_done(value.copies.total_ns());
+        if copies > 0 {
+            self.books[book].copies_done(copies);
+        }
+    }
+
+    /// Books that ever were somebody's: most programs have a few streams.
+    fn in_use(&self) -> impl Iterator<Item = usize> {
+        let used = self.used.load(Ordering::Relaxed);
+        (0..BOOKS).filter(move |book| used & (1 << book) != 0)
     }
 
     /// The stream's book, if it has one.
@@ -326,7 +337,7 @@ impl Settled {
 
 /// What each stream had been given at one moment.
 #[derive(Debug)]
-pub struct Snapshot([Option<Value>; BOOKS]);
+pub struct Snapshot([(u64, u64); BOOKS]); // work and copies
 
 #[cfg(test)]
 mod tests;
