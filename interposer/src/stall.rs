@@ -5,6 +5,7 @@ use weir_protocol::units::Nanos;
 use crate::clock;
 use crate::hooks::Hands;
 use crate::link::Gpu;
+use crate::thread;
 
 /// A context is there: from now on time counts.
 pub fn begin(gpu: &Gpu) {
@@ -19,6 +20,15 @@ pub fn wait(gpu: &Gpu, now: Nanos) {
 /// It waits no longer.
 pub fn waited(gpu: &Gpu, now: Nanos) {
     gpu.stalls.lock().waited(now);
+}
+
+/// The thread is about to leave its context, perhaps for ever: what is known of its time is dealt out before.
+pub fn leave() {
+    thread::with(|thread| {
+        if let Some(current) = thread.current() {
+            settle(&mut Hands::new(thread, &current, thread.last_stream()));
+        }
+    });
 }
 
 /// Deals out the time of which all is known by now.

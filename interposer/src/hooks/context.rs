@@ -92,7 +92,10 @@ pub fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 /// A context goes, and with it all that was allocated in it. Its books are closed before the call: once the driver has
 /// destroyed it, another thread may get a new context under the same handle.
 pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult {
-    alone(thread::leave_context);
+    alone(|| {
+        stall::leave();
+        thread::leave_context();
+    });
     guard(
         |client| Ok(client.ledger.remove_of_context(context.addr() as u64)),
         call,
@@ -108,7 +111,10 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
 
 /// A device's primary context loses a user, perhaps the last.
 pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
-    alone(thread::leave_context);
+    alone(|| {
+        stall::leave();
+        thread::leave_context();
+    });
     after_success(call, |client| {
         if is_active(device) {
             return; // other users keep it
