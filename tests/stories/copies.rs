@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use weir_tests::copies::Run;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::SimGpu;
 
-use crate::COPIES;
+use crate::{COPIES, SWEEP};
 
 /// Engines at 1 and 2 GB/s: slower than the host's own copying, so that the engines' time counts.
 const SLOW_ENGINES: &str = "linger_ms = 3_600_000\nhost_to_device_gb_s = 2\ndevice_to_host_gb_s = 1\n\
@@ -43,6 +44,19 @@ fn copies_are_counted_by_way_with_their_bytes_and_their_time() {
     assert_eq!(run.engines_bytes, [(40 * 24) << 20, (40 * 20) << 20]);
     for (way, engine) in [("host_to_device", 0), ("device_to_host", 1)] {
         assert_within(5.0, run.copied(way, "time_ns"), run.engines_ns[engine], way);
+    }
+}
+
+#[test]
+fn every_way_to_copy_or_to_set_memory_is_counted() {
+    let gpu = SimGpu::new("linger_ms = 3_600_000\n");
+    let run = Program::under_weir(&gpu, None, Budget::default(), SWEEP).run().well();
+    let made: Value = serde_json::from_str(&run.stdout[0]).expect("one JSON line");
+    let (made, summary) = (made["copied"].as_object().expect("copies by way").clone(), run.summary());
+    assert_eq!(made.len(), 4, "{made:?}");
+    for (way, made) in made {
+        let seen = &summary["copies"][&way];
+        assert_eq!([&seen["calls"], &seen["bytes"]], [&made["calls"], &made["bytes"]], "{way}");
     }
 }
 

@@ -267,6 +267,18 @@ mod tests {
     }
 
     #[test]
+    fn boxes_of_a_list_are_counted_each() {
+        let array = || Operand { kind: 2, address: 0, _rest: [0; 3] };
+        let solid = |extent| Solid { from: array(), to: array(), extent, _order_and_flags: [3, 0] };
+        let boxes = [solid([10, 2, 3]), solid([5, 1, 1])];
+        let list = boxes.as_ptr().cast();
+        let amounts: Vec<_> = What::Solids { list, count: 2 }.amounts(false).each().collect();
+        assert_eq!(amounts, [(CopyWay::DeviceToDevice, 2, 65)]);
+        let none = What::Solids { list: std::ptr::null(), count: 2 }.amounts(false);
+        assert_eq!(none.each().count(), 0);
+    }
+
+    #[test]
     fn migrations_are_counted_and_no_time_is_expected_of_them() {
         let moved = What::Prefetch { device: Some(0), bytes: 10 }.amounts(false);
         assert_eq!((moved.budgeted(), moved.on_engines().count()), (10, 0));
