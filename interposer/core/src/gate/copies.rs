@@ -9,7 +9,7 @@ use super::{Cause, Gate, Pages, SLEEP, Wait};
 
 /// The bucket holds what accrues in this time: longer than a waiter oversleeps, short beside the second over which an
 /// operator looks at a bandwidth.
-const HOARD: Nanos = Nanos::from_millis(10);
+const HOARD: Nanos = Nanos::from_millis(20);
 
 impl Gate {
     /// How long a copy has to wait before it asks again; `None`: it may go.
