@@ -96,6 +96,8 @@ driver_calls! {
     fn address_range = cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
     /// Where physical memory lies.
     fn properties = cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
+    /// Several attributes of the memory that an address lies in; of unknown memory they are zero.
+    fn pointer_attributes = cuPointerGetAttributes(count: c_uint, which: *mut CUpointer_attribute, out: *mut *mut c_void, address: CUdeviceptr);
     /// Memory that the driver moves between host and device.
     fn managed = cuMemAllocManaged(out: *mut CUdeviceptr, bytes: usize, flags: c_uint);
     /// Where managed memory is to live.

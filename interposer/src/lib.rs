@@ -41,6 +41,7 @@ mod nvml;
 mod proxy;
 mod resolve;
 mod say;
+mod stall;
 mod thread;
 mod wait;
 

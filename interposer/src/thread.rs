@@ -29,6 +29,7 @@ pub struct Thread {
     window: Cell<u64>,    // the stream of all its launches since its last mark
     marked_at: Cell<u64>, // what its lane had charged at its last mark
     last: Cell<Stream>,
+    owes: Cell<bool>,    // a copy that could not wait went beyond the budget of bandwidth
     guessed: Cell<bool>, // a launch since the program last waited was charged by guess
 }
 
@@ -69,6 +70,7 @@ thread_local! {
             window: Cell::new(NO_RUN),
             marked_at: Cell::new(0),
             last: Cell::new(Stream::DEFAULT),
+            owes: Cell::new(false),
             guessed: Cell::new(false),
         }
     };
@@ -192,6 +194,16 @@ impl Thread {
     pub fn goes_on(&self, current: &Current, stream: Stream) -> bool {
         let key = stream.key();
         current.gpu.flows() && (self.run.get() == key || current.context.flight.is_busy(key))
+    }
+
+    /// A copy that could not wait went beyond the budget of bandwidth.
+    pub fn note_debt(&self) {
+        self.owes.set(true);
+    }
+
+    /// Whether one did since the last call.
+    pub fn take_debt(&self) -> bool {
+        self.owes.replace(false)
     }
 
     /// A launch is charged by guess.

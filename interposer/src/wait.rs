@@ -1,4 +1,4 @@
-//! Waiting at the gate: the only place where a launch is held back.
+//! Waiting at the gate: the only place where a launch or a copy is held back.
 //!
 //! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
 //! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
-use weir_core::gate::{Cause, Patience, Request, Verdict, Wait};
+use weir_core::gate::{Cause, Gate, Patience, Request, Verdict, Wait};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::{Nanos, Tokens};
 
-use crate::clock;
 use crate::driver::Stream;
 use crate::gang::AtGate;
 use crate::hooks::{ANYTHING, Hands};
 use crate::link::{CAPTURE_TURN, Client, Gpu, Held};
 use crate::thread::{Current, Thread};
+use crate::{clock, stall};
 
 /// Why a launch went on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn at_gate(
     stream: Stream,
     wanted: Option<Request>,
 ) -> (u32, Tokens) {
-    let Current { gpu, counters, .. } = current;
+    let gpu = current.gpu;
     let arrived = clock::now();
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
     let (mut now, mut patience) = (arrived, Patience::Fresh);
@@ -57,6 +57,7 @@ pub fn at_gate(
             Asked::Waits(held) => held,
         };
         if now == arrived {
+            stall::wait(gpu, arrived);
             mark_everything(&mut Hands::new(thread, current, stream)); // or the end of what is queued would never show
         }
         Hands::new(thread, current, stream).look();
@@ -74,14 +75,45 @@ pub fn at_gate(
         }
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
+    count(current, arrived, now, pass);
     if now > arrived {
+        gang.resumes(now);
+    }
+    (generation, drawn)
+}
+
+/// Waits until the tenant's earlier copies are paid for. The rule of liveness holds as for launches: a kernel may spin for
+/// what is to be copied.
+pub fn for_copies(thread: &Thread, current: &Current, stream: Stream) {
+    let gpu = current.gpu;
+    let arrived = clock::now();
+    let (mut now, mut pass) = (arrived, Pass::Paid);
+    while let Some(Wait { generation, at_most, cause }) = Gate::copy_wait(gpu.pages(), now) {
+        if now == arrived {
+            stall::wait(gpu, arrived);
+            mark_everything(&mut Hands::new(thread, current, stream));
+        }
+        Hands::new(thread, current, stream).look();
+        if gpu.gate.stands_still(gpu.pages(), arrived, now) {
+            gpu.for_each_context(|context| context.flight.stood_still());
+            pass = Pass::Forced;
+            break;
+        }
+        Holdup { generation, at_most, cause, neighbour: None }.sleep(gpu);
+        now = clock::now().max(Nanos(now.0 + 1));
+    }
+    count(current, arrived, now, pass);
+}
+
+fn count(current: &Current, arrived: Nanos, now: Nanos, pass: Pass) {
+    let counters = current.counters;
+    if now > arrived {
+        stall::waited(current.gpu, now);
         counters.add(&counters.lane().throttled, 1);
         counters.add(&counters.lane().waited_ns, now.since(arrived).0);
-        gang.resumes(now);
     }
     counters.add(&counters.lane().forced, u64::from(pass == Pass::Forced));
     counters.add(&counters.lane().caught_up, u64::from(pass == Pass::CaughtUp));
-    (generation, drawn)
 }
 
 /// What was said to a launch, each with the generation of the grant under which it was.

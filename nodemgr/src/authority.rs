@@ -74,7 +74,8 @@ impl Authority {
     /// [`codes::NOT_ALLOWED`].
     pub fn may_set(&self, peer: &Peer, tenant: &Tenant, new: &Budget) -> Result<(), Fault> {
         let old = &tenant.budget;
-        let lowers = new.request <= old.request && new.limit <= old.limit && new.memory <= old.memory;
+        let shares = new.request <= old.request && new.limit <= old.limit;
+        let lowers = shares && new.memory <= old.memory && new.copy_limit.is_within(old.copy_limit);
         match (peer.admin, peer.uid == tenant.owner) {
             (true, _) => Ok(()),
             (_, true) if lowers => Ok(()),
@@ -168,9 +169,13 @@ mod tests {
     #[test]
     fn an_owner_may_lower_his_budget_and_not_raise_it_and_a_stranger_may_do_neither() {
         use crate::control::schema::ClassName;
-        use weir_protocol::units::{Bytes, Nanos, SmShare};
-        let budget =
-            |percent| Budget { request: SmShare::percent(percent), limit: SmShare::FULL, memory: Bytes(9) };
+        use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare};
+        let budget = |percent| Budget {
+            request: SmShare::percent(percent),
+            limit: SmShare::FULL,
+            memory: Bytes(9),
+            copy_limit: Bandwidth(7),
+        };
         let tenant = Tenant {
             id: 1,
             name: "a".into(),
@@ -189,6 +194,8 @@ mod tests {
         let peer = |uid, admin| Peer { pid: 1, uid, admin };
         let may = |peer, percent| Authority::here().may_set(&peer, &tenant, &budget(percent)).is_ok();
         assert!(may(peer(1000, false), 20) && !may(peer(1000, false), 40));
+        let unlimited = Budget { copy_limit: Bandwidth::UNLIMITED, ..budget(20) };
+        assert!(Authority::here().may_set(&peer(1000, false), &tenant, &unlimited).is_err());
         assert!(!may(peer(1001, false), 20) && may(peer(1001, true), 40));
     }
 

@@ -36,6 +36,7 @@ codes! {
     GPU_UNKNOWN = "W0109", exit 2, "A GPU is named by its index or its UUID, as `weir ps` prints them. CUDA_VISIBLE_DEVICES does not renumber them here.";
     GPU_DUPLICATE = "W0110", exit 2, "A tenant has one budget on a GPU, so a GPU is named once.";
     GPU_MIG = "W0111", exit 2, "Weir shares whole GPUs; a MIG instance is already a fixed part of one.";
+    BANDWIDTH = "W0112", exit 2, "A bandwidth is a size each second: `4GiB/s` = 4 x 2^30 bytes per second; `unlimited` takes a limit away.";
     NAME = "W0113", exit 2, "A tenant's name has 1 to 40 characters: letters, digits, `.`, `_`, `-`, starting with a letter or digit. It becomes a directory name.";
     TENANT_UNKNOWN = "W0115", exit 1, "No tenant has this name, or it has ended.";
     BUDGET_DIFFERS = "W0116", exit 1, "A second `weir run` with the same name joins the tenant and so must have the same budget.";

@@ -37,7 +37,11 @@ impl Fault {
 
     /// A text that is no size or no share; `what` says which setting it was meant for.
     pub fn unit(what: &str, error: &UnitError) -> Self {
-        let row = if error.hint().contains('%') { &codes::SHARE } else { &codes::SIZE };
+        let row = match error.hint() {
+            hint if hint.contains('%') => &codes::SHARE,
+            hint if hint.contains("/s") => &codes::BANDWIDTH,
+            _ => &codes::SIZE,
+        };
         Self::new(row, format!("{what}: {error}"), error.hint())
     }
 

@@ -4,6 +4,7 @@
 
 pub mod compile;
 pub mod container;
+pub mod copies;
 pub mod dist;
 pub mod graphs;
 pub mod life;

@@ -23,6 +23,19 @@ fn seen_by_weir(run: &Finished) -> Counts {
     part("calls").into_iter().chain(part("memory_calls")).collect()
 }
 
+/// Calls that copy or set memory, by the driver's own count.
+fn copies(calls: &Counts) -> u64 {
+    let copy = |name: &&String| name.starts_with("cuMemcpy") || name.starts_with("cuMemset");
+    calls.iter().filter(|(name, _)| copy(name)).map(|(_, count)| count).sum()
+}
+
+/// The same by Weir's, whichever way they went.
+fn copies_seen_by_weir(run: &Finished) -> u64 {
+    let summary = run.summary();
+    let ways = summary["copies"].as_object().into_iter().flatten();
+    ways.filter_map(|(_, copied)| copied["calls"].as_u64()).sum()
+}
+
 /// Runs a client on its own, then under Weir, each on a GPU that nobody else uses.
 #[track_caller]
 fn does_the_same_and_is_seen(script: &str) {
@@ -34,6 +47,7 @@ fn does_the_same_and_is_seen(script: &str) {
     assert_eq!(by_driver_alone, by_driver, "calls that reach the driver, without and with Weir");
     assert!(COUNTED_LAUNCHES.iter().any(|name| by_driver.contains_key(*name)), "it launched: {by_driver:?}");
     assert_eq!(seen_by_weir(&under_weir), by_driver, "Weir's count against the driver's own");
+    assert_eq!(copies_seen_by_weir(&under_weir), copies(&gpu.calls()), "and of copies and memsets");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod clients;
 mod container;
+mod copies;
 mod faults;
 mod gang;
 mod gpu_check;
@@ -25,6 +26,7 @@ mod probe;
 mod process;
 mod proxy;
 mod resize;
+mod stalls;
 mod standalone;
 mod turns;
 mod vllm_startup;
@@ -39,6 +41,9 @@ const LOOP: &str = env!("CARGO_BIN_EXE_weir-loop");
 
 /// The client that builds, changes and launches graphs as it is told.
 const GRAPHS: &str = env!("CARGO_BIN_EXE_weir-graphs");
+
+/// The client that copies, launches, waits and pauses as it is told.
+const COPIES: &str = env!("CARGO_BIN_EXE_weir-copies");
 
 /// The client that gets and gives back memory as it is told.
 const MEMORY: &str = env!("CARGO_BIN_EXE_weir-memory");

@@ -60,6 +60,7 @@ impl Class {
                 | Self::Query
                 | Self::Capture
                 | Self::Context
+                | Self::Copy
                 | Self::Lookup
         )
     }

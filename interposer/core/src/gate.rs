@@ -4,6 +4,7 @@
 //! hold a launch back: the tenant's bucket (its rate) and the work it has queued already (its in-flight cap).
 //! Source: design 5; the fallback of a silent manager: design 7.
 
+mod copies;
 mod standstill;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -67,6 +68,8 @@ pub enum Cause {
     InFlight,
     /// It is another tenant's turn.
     Turn,
+    /// More bytes were copied than the budget of bandwidth allows.
+    Copies,
 }
 
 /// What a launch asks of the gate.

@@ -9,6 +9,7 @@
 //!
 //! `libweir.so` and the policy simulator run this same code; time is always an argument.
 
+pub mod copy;
 pub mod cut;
 pub mod flight;
 pub mod gang;
@@ -20,4 +21,5 @@ pub mod overlap;
 pub mod pool;
 pub mod price;
 pub mod purse;
+pub mod stall;
 pub mod turn;

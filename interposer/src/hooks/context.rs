@@ -12,7 +12,7 @@ use crate::driver;
 use crate::guard::{after_success, alone, guard};
 use crate::link::{Client, Gpu};
 use crate::say::Once;
-use crate::thread;
+use crate::{stall, thread};
 
 /// A context on `device`: refused where the tenant has no budget. Its memory limit there is zero, so the answer is
 /// the one that the driver gives when a context does not fit.
@@ -25,6 +25,7 @@ pub fn create(context: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> 
             if result == CUDA_SUCCESS && !context.is_null() {
                 // SAFETY: the driver has just written it.
                 expected.charge(client, unsafe { *context });
+                client.gpu_of_device(device).into_iter().for_each(stall::begin);
             }
         },
     )
@@ -93,6 +94,7 @@ pub fn retain_primary(
                 // SAFETY: the driver has just written it.
                 let context = unsafe { *context };
                 gpu.primary.store(context.addr() as u64, Ordering::Relaxed);
+                stall::begin(gpu);
                 if let Some(expected) = expected {
                     expected.charge(client, context);
                 }
@@ -130,7 +132,10 @@ pub fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 /// A context goes, and with it all that was allocated in it. Its books are closed before the call: once the driver has
 /// destroyed it, another thread may get a new context under the same handle.
 pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult {
-    alone(thread::leave_context);
+    alone(|| {
+        stall::leave();
+        thread::leave_context();
+    });
     guard(
         |client| Ok(client.ledger.remove_of_context(context.addr() as u64)),
         call,
@@ -146,7 +151,10 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
 
 /// A device's primary context loses a user, perhaps the last.
 pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUresult {
-    alone(thread::leave_context);
+    alone(|| {
+        stall::leave();
+        thread::leave_context();
+    });
     after_success(call, |client| {
         if let Some(gpu) = client.gpu_of_device(device) {
             close_primary(client, gpu, device);

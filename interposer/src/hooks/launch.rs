@@ -10,8 +10,9 @@ use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::flight::Due;
 use weir_core::gate::{Gate, Patience, Request};
-use weir_core::price::{Estimate, Signature};
-use weir_protocol::pages::Rate;
+use weir_core::price::{Estimate, Hit, Signature};
+use weir_core::purse::Purse;
+use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
@@ -198,7 +199,7 @@ fn launch_slowly(counted: usize, stream: Stream, work: &Work, call: impl FnOnce(
 }
 
 /// A launch that may go.
-struct Admission {
+pub(super) struct Admission {
     current: Current,
     price: i64,
     bracketed: bool, // a mark stands before it, one shall stand behind it
@@ -227,15 +228,65 @@ fn admit(
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
     draw(client, thread, &current, stream, known.estimate, price);
+    let bracketed = begin(thread, &current, stream, &known);
+    current.counters.launched(counted, price.unsigned_abs());
+    thread.add_wherever(&current, stream, price.unsigned_abs());
+    let collective = known.estimate.is_collective();
+    if collective {
+        current.context.flight.communicates(stream.key(), price.unsigned_abs());
+    }
+    Some(Admission { current, price, bracketed, collective })
+}
+
+/// A paid launch is about to go out: counts it for the meter, puts a mark before it where one is due.
+fn begin(thread: &Thread, current: &Current, stream: Stream, known: &Hit<'_>) -> bool {
     current.gpu.begin();
     if !known.estimate.is_learnt() {
         thread.note_guess();
     }
-    let bracketed = start_stretch(thread, &current, stream, known.estimate);
+    let bracketed = start_stretch(thread, current, stream, known.estimate);
     known.count();
-    current.counters.launched(counted, price.unsigned_abs());
-    thread.add_wherever(&current, stream, price.unsigned_abs());
-    Some(Admission { current, price, bracketed, collective: known.estimate.is_collective() })
+    bracketed
+}
+
+/// Work of the driver's own on the SMs: a memset, a copy within the device. It is charged as a launch is, but nothing waits
+/// for it: what the purse lacks is a debt that the next launch pays.
+pub(super) fn owe(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    signature: Signature,
+) -> Admission {
+    if thread.cache.get(&signature).is_none() {
+        thread.cache.put(&signature, client.book.fill(&signature));
+    }
+    let Some(known) = thread.cache.get(&signature) else {
+        return Admission { current: *current, price: 0, bracketed: false, collective: false }; // cannot be: it was just put there
+    };
+    let price = known.estimate.price();
+    if let Some(purse) = thread.purse(current.gpu) {
+        let grant = current.gpu.grant.read();
+        if !purse.pay(price, grant.generation) {
+            go_into_debt(current, purse, price, &grant);
+        }
+    }
+    let bracketed = begin(thread, current, stream, &known);
+    current.counters.add(&current.counters.lane().charged_ns, price.unsigned_abs());
+    thread.add_wherever(current, stream, price.unsigned_abs());
+    Admission { current: *current, price, bracketed, collective: false }
+}
+
+/// Pays for what may not wait.
+fn go_into_debt(current: &Current, purse: &Purse, price: i64, grant: &Grant) {
+    if purse.generation() != grant.generation {
+        current.gpu.bucket.charge(Tokens(-purse.empty()));
+    }
+    let lacks = purse.lacks(price);
+    if grant.rate != Rate::FULL {
+        current.gpu.bucket.charge(Tokens(lacks));
+    }
+    purse.fill(lacks, price, grant.generation);
 }
 
 /// Puts a mark before a launch of which nothing is known (and says so), or before the first one on an idle stream if a
@@ -283,11 +334,10 @@ fn draw(
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
     }
     if captures {
-        let lacks = purse.lacks(price);
-        if grant.rate != Rate::FULL {
-            gpu.bucket.charge(Tokens(lacks));
-        }
-        return purse.fill(lacks, price, grant.generation);
+        return go_into_debt(current, purse, price, &grant);
+    }
+    if thread.take_debt() {
+        wait::for_copies(thread, current, stream); // of a call that could not
     }
     // A price that is still a guess buys one launch at a time.
     let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };
@@ -303,8 +353,13 @@ fn draw(
 }
 
 impl Admission {
+    /// What it was charged.
+    pub(super) fn price(&self) -> i64 {
+        self.price
+    }
+
     /// Puts a mark behind the launch if one is due; takes everything back if the driver refused.
-    fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
+    pub(super) fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
         if result != CUDA_SUCCESS {
             return take_back(thread, &self.current, self.price);
         }

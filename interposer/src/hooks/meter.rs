@@ -9,12 +9,14 @@ use std::sync::atomic::Ordering;
 use weir_abi::types::CUDA_SUCCESS;
 use weir_core::flight::{Driver, Due, Place};
 use weir_core::price::{Estimate, Known, Parts};
-use weir_protocol::pages::Rate;
+use weir_core::stall::Span;
+use weir_protocol::pages::{CopyWay, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
 use crate::link::{CAPTURES, Context, Gpu};
+use crate::stall;
 use crate::thread::{Current, Thread};
 
 /// Shortest stretch of work worth measuring (gpu-truths, rule 5), and how often one is: at most 0.1 % of the time goes
@@ -96,8 +98,17 @@ impl<'a> Hands<'a> {
             let (busy_ns, weighted_ns) = settled.occupied_ns;
             gpu.activity.occupied(gpu.slot_index(), busy_ns, weighted_ns);
             charge(gpu, settled.correction_ns);
+            for (way, ns) in CopyWay::ALL.into_iter().zip(settled.copies_ns).filter(|(_, ns)| *ns != 0) {
+                gpu.slot().copies.of(way).add_time(ns);
+            }
         });
         gpu.end_if_idle();
+        stall::settle(self);
+    }
+
+    /// The GPU of the call.
+    pub fn gpu(&self) -> &'static Gpu {
+        self.current.gpu
     }
 }
 
@@ -179,5 +190,9 @@ impl Driver for Hands<'_> {
 
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {
         self.thread.take_launches(stream, charged, parts);
+    }
+
+    fn spent(&mut self, span: Span) {
+        self.current.gpu.stalls.lock().add(span);
     }
 }

@@ -7,6 +7,8 @@
 mod capture;
 mod context;
 mod context_memory;
+mod copy;
+mod copy_pieces;
 mod external;
 mod graph;
 mod graph_device;
@@ -55,7 +57,7 @@ use crate::resolve::hook::Hook;
 use crate::resolve::proc_address;
 
 /// All hooks.
-pub const TABLES: [&[Hook]; 2] = [DRIVER_HOOKS, nvml::NVML_HOOKS];
+pub const TABLES: [&[Hook]; 3] = [DRIVER_HOOKS, copy_table::DRIVER_HOOKS, nvml::NVML_HOOKS];
 
 /// A symbol as a C string.
 macro_rules! c_name {
@@ -96,7 +98,7 @@ macro_rules! driver_hooks {
 
         /// Each hook's line of documentation.
         #[cfg(test)]
-        static DRIVER_HOOK_LINES: &[(&str, &str)] = &[$((stringify!($symbol), concat!($($doc),+))),+];
+        pub(super) static DRIVER_HOOK_LINES: &[(&str, &str)] = &[$((stringify!($symbol), concat!($($doc),+))),+];
 
         /// The real function behind each hook.
         mod real {
@@ -105,9 +107,18 @@ macro_rules! driver_hooks {
             $(pub static $symbol: Real = Real::new();)+
         }
 
-        static DRIVER_HOOKS: &[Hook] =
+        pub(super) static DRIVER_HOOKS: &[Hook] =
             &[$(Hook::of_driver(c_name!($symbol), &rows::$symbol, $symbol as fns::$symbol as *const c_void, &real::$symbol)),+];
     };
+}
+
+// Behind the macro, whose rows it has.
+mod copy_table;
+
+/// The lines of all hooks of the driver.
+#[cfg(test)]
+fn driver_hook_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DRIVER_HOOK_LINES.iter().chain(copy_table::DRIVER_HOOK_LINES).copied()
 }
 
 /// Position of a launch symbol among the counted ones, found at compile time.

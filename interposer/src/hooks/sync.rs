@@ -12,6 +12,7 @@ use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::{after_success, guard};
 use crate::link::{CAPTURES, Context};
+use crate::stall;
 use crate::thread::{self, Current, Thread};
 
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
@@ -52,6 +53,7 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
             current.context.flight.drained(&before, current.gpu.slot());
             green.iter().for_each(|(part, before)| part.flight.drained(before, current.gpu.slot()));
             current.gpu.end_if_idle();
+            thread::with(|thread| stall::settle(&mut Hands::new(thread, &current, thread.last_stream())));
             pool::after_wait(client);
         },
     )
@@ -59,7 +61,7 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
 
 /// The program is about to wait: a stretch that began on an idle stream ends with the work so far, and so does one that
 /// is long, or a while old.
-fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
+pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
     let last = thread.last_stream();
     thread.book_run();
     let covers_last = match stream {

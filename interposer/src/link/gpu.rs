@@ -8,6 +8,7 @@ use weir_core::gate::{Gate, Pages, in_flight};
 use weir_core::ledger;
 use weir_core::lock::Lock;
 use weir_core::pool::{Change, Pool};
+use weir_core::stall::Stalls;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{
     ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, ProcessSlot, ProcessState, UsagePage,
@@ -61,6 +62,8 @@ pub struct Gpu {
     pub gate: Gate,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
+    /// Where this process's time goes here.
+    pub stalls: Lock<Stalls>,
     /// What NVML's view of its utilisation goes by.
     pub utilization: Utilization,
     /// What its contexts cost.
@@ -119,6 +122,7 @@ impl Gpu {
             runs: Default::default(),
             gate: Gate::default(),
             primary: AtomicU64::new(0),
+            stalls: Lock::default(),
             utilization: Utilization::start(),
             context_memory: ContextMemory::default(),
             graph_memory: Pool::new(0, index),
@@ -205,6 +209,11 @@ impl Gpu {
         // Relaxed: each word is looked at again at the next launch.
         let booked = |(run, lane): (&Run, &Lane)| run.booked() >= lane.charged_ns.load(Ordering::Relaxed);
         self.runs.iter().zip(&slot.lanes).all(booked) && in_flight(slot) == Nanos(0)
+    }
+
+    /// Whether more was copied than the budget of bandwidth allows.
+    pub fn owes_copies(&self) -> bool {
+        self.bucket.copies() <= 0 && self.grant.read().copy_limit.is_limited()
     }
 
     /// Threads that have launched here so far.

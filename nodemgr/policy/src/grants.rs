@@ -1,7 +1,7 @@
 //! From a rate to a whole grant: how long turns are and how much may be hoarded.
 
 use weir_protocol::pages::{Gate, Grant, Rate};
-use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
+use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
 
 /// What a closed gate or a silent manager leaves to a tenant that requested nothing, so that it never starves.
 pub const FLOOR: SmShare = SmShare::percent(1);
@@ -51,6 +51,7 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) 
         resume_at: tokens(resume_at),
         in_flight_cap: if beside.gives_way { SHORT_CAP } else { IN_FLIGHT_CAP },
         memory_limit,
+        copy_limit: Bandwidth::UNLIMITED, // the operator's alone: no policy lends copies
     }
 }
 

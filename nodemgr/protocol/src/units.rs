@@ -94,19 +94,39 @@ impl Bytes {
     }
 }
 
+/// Bytes per second. Zero stands for *unlimited*: under a limit of nothing no copy would ever end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bandwidth(pub u64);
+
+impl Bandwidth {
+    /// No limit.
+    pub const UNLIMITED: Self = Self(0);
+
+    /// Whether this is a limit at all.
+    pub const fn is_limited(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether whoever has this may copy no more than whoever has `other`.
+    pub const fn is_within(self, other: Self) -> bool {
+        !other.is_limited() || (self.is_limited() && self.0 <= other.0)
+    }
+}
+
 /// Why a text is not a size or a share. `Display` says what was wrong; [`Self::hint`] what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Nothing was given.
     #[error("a {what} is missing: the text is empty")]
     Empty {
-        /// `size` or `share`.
+        /// `size`, `share` or `bandwidth`.
         what: &'static str,
     },
     /// The part before the unit is no plain decimal number.
     #[error("`{text}` is not a {what}: `{number}` is not a number")]
     Number {
-        /// `size` or `share`.
+        /// `size`, `share` or `bandwidth`.
         what: &'static str,
         /// The whole text.
         text: String,
@@ -116,7 +136,7 @@ pub enum UnitError {
     /// The unit is absent.
     #[error("`{text}` is not a {what}: it has no unit")]
     NoUnit {
-        /// `size` or `share`.
+        /// `size`, `share` or `bandwidth`.
         what: &'static str,
         /// The whole text.
         text: String,
@@ -124,7 +144,7 @@ pub enum UnitError {
     /// The unit is not one that we know.
     #[error("`{text}` is not a {what}: unknown unit `{unit}`")]
     Unit {
-        /// `size` or `share`.
+        /// `size`, `share` or `bandwidth`.
         what: &'static str,
         /// The whole text.
         text: String,
@@ -134,7 +154,7 @@ pub enum UnitError {
     /// The value lies outside of the range.
     #[error("`{text}` is out of range: a {what} lies between {range}")]
     Range {
-        /// `size` or `share`.
+        /// `size`, `share` or `bandwidth`.
         what: &'static str,
         /// The whole text.
         text: String,
@@ -148,6 +168,7 @@ impl UnitError {
     pub fn hint(&self) -> &'static str {
         match self.what() {
             "share" => "write a percentage with its sign, such as `30%` or `12.5%`",
+            "bandwidth" => "write `4GiB/s` (4 x 2^30 bytes each second), `500MB/s`, or `unlimited`",
             _ => "write `40GiB` (40 x 2^30 bytes) or `40G` (40 x 10^9 bytes)",
         }
     }
@@ -216,6 +237,29 @@ impl FromStr for Bytes {
     }
 }
 
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WHAT: &str = "bandwidth";
+        if text.trim() == "unlimited" {
+            return Ok(Self::UNLIMITED);
+        }
+        let (_, unit) = split_number(WHAT, text)?;
+        let Some(size) = text.trim().strip_suffix("/s") else {
+            let (text, unit) = (text.into(), unit.into());
+            return Err(UnitError::Unit { what: WHAT, text, unit });
+        };
+        let bytes: Bytes = size.parse().map_err(|error| match error {
+            UnitError::Range { .. } => {
+                UnitError::Range { what: WHAT, text: text.into(), range: "1B/s and 8191PiB/s" }
+            }
+            _ => UnitError::Unit { what: WHAT, text: text.into(), unit: unit.into() },
+        })?;
+        Ok(Self(bytes.0))
+    }
+}
+
 impl FromStr for SmShare {
     type Err = UnitError;
 
@@ -253,6 +297,12 @@ impl fmt::Display for Bytes {
             return write!(f, "{} {name}", self.0 / unit);
         }
         write!(f, "{:.1} {name}", self.0 as f64 / unit as f64)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_limited() { write!(f, "{}/s", Bytes(self.0)) } else { f.write_str("unlimited") }
     }
 }
 
@@ -304,6 +354,20 @@ mod tests {
         assert_eq!("100%".parse(), Ok(SmShare::FULL));
         for text in ["50", "0.5", "101%", "-1%", "12.55%", "12.50000001%", "nan%", "", "%", "1e2%"] {
             assert!(text.parse::<SmShare>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_is_a_size_each_second() {
+        assert_eq!("4GiB/s".parse(), Ok(Bandwidth(4 << 30)));
+        assert_eq!("1.5 GB/s".parse(), Ok(Bandwidth(1_500_000_000)));
+        assert_eq!("unlimited".parse(), Ok(Bandwidth::UNLIMITED));
+        for text in ["4GiB", "4/s", "0GiB/s", "", "4GiB/min", "-1GiB/s", "/s", "nan/s"] {
+            let error = text.parse::<Bandwidth>().expect_err(text);
+            assert!(error.hint().contains("4GiB/s"), "{text}: {error}");
+        }
+        for bandwidth in [Bandwidth::UNLIMITED, Bandwidth(1), Bandwidth(3 << 29)] {
+            assert_eq!(bandwidth.to_string().parse(), Ok(bandwidth));
         }
     }
 

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weir_protocol::units::{Bytes, SmShare};
+use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
 use crate::codes;
 use crate::control::schema::ClassName;
@@ -46,9 +46,9 @@ enum Command {
     Run(run::Args),
     /// List the tenants, their budgets and what they use
     ///
-    /// ACHIEVED is the share charged during the last second, WAITED the time that launches spent at the gate, since the
-    /// tenant was made.
-    Ps,
+    /// ACHIEVED is the share charged during the last second, WAITED the time that launches and copies spent at the gate,
+    /// since the tenant was made.
+    Ps(ps::Args),
     /// Change a tenant's budget while it runs
     Set(set::Args),
     /// Print every counter there is, as JSON
@@ -93,7 +93,7 @@ pub fn main() -> ExitCode {
     let context = Context { dir: cli.dir, json: cli.json };
     let done = match cli.command {
         Command::Run(args) => run::run(&context, &args),
-        Command::Ps => ps::run(&context),
+        Command::Ps(args) => ps::run(&context, &args),
         Command::Set(args) => set::run(&context, &args),
         Command::Stats => stats::run(&context),
         Command::ContainerSpec(args) => container_spec::run(&context, &args),
@@ -136,6 +136,12 @@ fn too_fine(flag: &str, text: &str) -> Option<Fault> {
 fn size(flag: &str, text: Option<&str>) -> Result<Option<u64>, Fault> {
     let parse = |text: &str| text.parse::<Bytes>().map_err(|error| Fault::unit(flag, &error));
     Ok(text.map(parse).transpose()?.map(|bytes| bytes.0))
+}
+
+/// The value of `--copy-limit`, in bytes per second.
+fn bandwidth(flag: &str, text: Option<&str>) -> Result<Option<u64>, Fault> {
+    let parse = |text: &str| text.parse::<Bandwidth>().map_err(|error| Fault::unit(flag, &error));
+    Ok(text.map(parse).transpose()?.map(|bandwidth| bandwidth.0))
 }
 
 /// A class as clap reads it.

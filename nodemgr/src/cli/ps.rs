@@ -1,16 +1,28 @@
 //! `weir ps`: who has what, and uses how much of it.
 
-use weir_protocol::pages::GraphCount;
+use weir_protocol::pages::{CopyWay, GraphCount, Stall};
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::{Context, printer};
 use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
 use crate::fault::Fault;
 
-const HEADS: [&str; 10] =
-    ["NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "STATE", "PIDS"];
+const HEADS: [&str; 11] =
+    ["NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "COPIES", "STATE", "PIDS"];
 
-pub(super) fn run(context: &Context) -> Result<u8, Fault> {
+/// Of a view of where wall time went.
+const STALL_HEADS: [&str; 9] =
+    ["NAME", "GPU", "TIME", "COMPUTE", "COMMUNICATION", "COPIES", "NEIGHBOUR", "GATE", "HOST"];
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Show where the tenants' wall time went since their first contexts: a kernel ran, one that exchanges data with other
+    /// GPUs, only copies, the GPU was a neighbour's, a launch or copy waited at the gate, none of these
+    #[arg(long)]
+    stalls: bool,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let stats = Client::connect(&context.place()?)?.stats()?;
     if context.json {
         printer::json(&stats);
@@ -23,7 +35,10 @@ pub(super) fn run(context: &Context) -> Result<u8, Fault> {
     if stats.node.simulated {
         printer::data(printer::SIMULATED);
     }
-    printer::data(printer::table(&HEADS, &rows(&stats)));
+    printer::data(match args.stalls {
+        true => printer::table(&STALL_HEADS, &rows(&stats, stalls)),
+        false => printer::table(&HEADS, &rows(&stats, row)),
+    });
     for note in pairs(&stats).filter_map(|(tenant, gpu)| graphs(&tenant.name, gpu)) {
         printer::data(note);
     }
@@ -49,8 +64,20 @@ fn graphs(tenant: &str, gpu: &TenantGpuStats) -> Option<String> {
     (!told.is_empty()).then(|| format!("graphs of {tenant} on GPU {}: {}", gpu.index, told.join("; ")))
 }
 
-fn rows(stats: &Stats) -> Vec<Vec<String>> {
+fn rows(stats: &Stats, row: fn(&TenantStats, &TenantGpuStats) -> Vec<String>) -> Vec<Vec<String>> {
     pairs(stats).map(|(tenant, gpu)| row(tenant, gpu)).collect()
+}
+
+/// Parts of the time that has been dealt out: up to the last call of each process into the driver.
+fn stalls(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
+    let parts = &gpu.total.stalls_ns;
+    let all = parts.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+    let percent = |stall: Stall| {
+        let ns = parts.get(stall.name()).copied().unwrap_or(0);
+        format!("{:.1} %", ns as f64 * 100.0 / all.max(1) as f64)
+    };
+    let head = [tenant.name.clone(), gpu.index.to_string(), Nanos(all).to_string()];
+    head.into_iter().chain(Stall::ALL.map(percent)).collect()
 }
 
 fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
@@ -64,9 +91,19 @@ fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
         format!("{:.1} %", gpu.achieved_percent),
         Nanos(gpu.total.waited_ns).to_string(),
         memory(tenant, gpu),
+        copies(tenant, gpu),
         tenant.state.clone(),
         if pids.is_empty() { "-".into() } else { pids.join(",") },
     ]
+}
+
+/// What went between host and device, and how much of it may in a second.
+fn copies(tenant: &TenantStats, gpu: &TenantGpuStats) -> String {
+    let ways = CopyWay::ALL.into_iter().filter(|way| way.is_budgeted());
+    let bytes = ways.filter_map(|way| gpu.total.copies.get(way.name())).map(|copied| copied.bytes);
+    let bytes = Bytes(bytes.fold(0, u64::saturating_add));
+    let limit = tenant.budget.copy_limit;
+    if limit.is_limited() { format!("{bytes} (at {limit})") } else { bytes.to_string() }
 }
 
 fn memory(tenant: &TenantStats, gpu: &TenantGpuStats) -> String {

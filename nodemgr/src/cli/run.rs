@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::signals::Signals;
 use super::standalone::Standalone;
-use super::{Class, Context, preload, printer, share, size, summary};
+use super::{Class, Context, bandwidth, preload, printer, share, size, summary};
 use crate::codes;
 use crate::control::Client;
 use crate::control::schema::{CreateTenant, Created};
@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// Memory on each GPU, such as 2GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<String>,
+    /// What may be copied between host and device, such as 4GiB/s, on each GPU [default: unlimited]
+    #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
+    copy_limit: Option<String>,
     /// Beyond the memory limit, let plain allocations become managed memory, which lives on the host
     #[arg(long)]
     oversubscribe: bool,
@@ -99,6 +102,7 @@ fn wanted(args: &Args, program: &str) -> Result<CreateTenant, Fault> {
         request_permille: share("--request", args.request.as_deref())?,
         limit_permille: share("--limit", args.limit.as_deref())?,
         memory_bytes: size("--memory", args.memory.as_deref())?,
+        copy_limit_bytes_per_s: bandwidth("--copy-limit", args.copy_limit.as_deref())?.unwrap_or(0),
         class: args.class.into(),
         oversubscribe: args.oversubscribe,
     })

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use weir_protocol::units::Bytes;
 
-use super::{Context, printer, share, size};
+use super::{Context, bandwidth, printer, share, size};
 use crate::control::Client;
 use crate::control::schema::{SetBudget, SetDone};
 use crate::fault::Fault;
@@ -22,6 +22,9 @@ pub(super) struct Args {
     /// Memory on each of its GPUs
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<String>,
+    /// What may be copied between host and device on each of its GPUs, such as 4GiB/s, or unlimited
+    #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
+    copy_limit: Option<String>,
     /// Only say what would happen
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -33,6 +36,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         request_permille: share("--request", args.request.as_deref())?,
         limit_permille: share("--limit", args.limit.as_deref())?,
         memory_bytes: size("--memory", args.memory.as_deref())?,
+        copy_limit_bytes_per_s: bandwidth("--copy-limit", args.copy_limit.as_deref())?,
         dry_run: args.dry_run,
     };
     let done = Client::connect(&context.place()?)?.set(change.clone())?;
@@ -51,6 +55,7 @@ fn text(change: &SetBudget, done: &SetDone) -> String {
         change.request_permille.map(|_| line(done, "request", &old.request, &new.request)),
         change.limit_permille.map(|_| line(done, "limit", &old.limit, &new.limit)),
         change.memory_bytes.map(|_| line(done, "memory", &old.memory, &new.memory)),
+        change.copy_limit_bytes_per_s.map(|_| line(done, "copy limit", &old.copy_limit, &new.copy_limit)),
     ];
     let mut lines: Vec<_> = lines.into_iter().flatten().collect();
     if done.over_limit_bytes > 0 {
@@ -85,10 +90,11 @@ fn effect(done: &SetDone) -> Option<String> {
 mod tests {
     use super::*;
     use crate::control::schema::Budget;
-    use weir_protocol::units::SmShare;
+    use weir_protocol::units::{Bandwidth, SmShare};
 
     fn done(dry_run: bool) -> SetDone {
-        let old = Budget { request: SmShare::percent(30), limit: SmShare::FULL, memory: Bytes::gib(2) };
+        let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
+        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
         let new = Budget { memory: Bytes::gib(1), ..old };
         SetDone { tenant: "a".into(), old, new, dry_run, first_launch_us: None, over_limit_bytes: 0 }
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_protocol::pages::CopyWay;
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::{Context, printer};
@@ -135,11 +136,22 @@ fn text(summary: &Summary<'_>, gpu: &TenantGpuStats, budget: &Budget) -> String 
     let end = format!("  state      {}; {}", summary.state, counted(summary.processes, "process"));
     let launches = format!("  launches   {}; waited: {waited}", c.launches);
     let changed = changes(&summary.budget_at_start, budget);
-    [Some(head), Some(time), Some(launches), Some(memory), changed, Some(end)]
+    let copied = copied(c, budget);
+    [Some(head), Some(time), Some(launches), copied, Some(memory), changed, Some(end)]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// What went between host and device.
+fn copied(counters: &crate::registry::Counters, budget: &Budget) -> Option<String> {
+    let bytes = |way: CopyWay| counters.copies.get(way.name()).map_or(0, |copied| copied.bytes);
+    let (to, from) = (bytes(CopyWay::HostToDevice), bytes(CopyWay::DeviceToHost));
+    (to + from > 0).then(|| {
+        let limit = budget.copy_limit;
+        format!("  copies     {} to the GPU, {} back (limit {limit})", Bytes(to), Bytes(from))
+    })
 }
 
 /// What `weir set` has made of the budget since the tenant was made.
@@ -148,6 +160,8 @@ fn changes(start: &Budget, end: &Budget) -> Option<String> {
         (start.request != end.request).then(|| format!("request {} -> {}", start.request, end.request)),
         (start.limit != end.limit).then(|| format!("limit {} -> {}", start.limit, end.limit)),
         (start.memory != end.memory).then(|| format!("memory {} -> {}", start.memory, end.memory)),
+        (start.copy_limit != end.copy_limit)
+            .then(|| format!("copy limit {} -> {}", start.copy_limit, end.copy_limit)),
     ];
     let changed: Vec<_> = changed.into_iter().flatten().collect();
     (!changed.is_empty()).then(|| format!("  budget     changed meanwhile: {}", changed.join(", ")))
@@ -166,7 +180,7 @@ fn counted(count: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_protocol::units::SmShare;
+    use weir_protocol::units::{Bandwidth, SmShare};
 
     #[test]
     fn numbers_of_things_read_as_people_say_them() {
@@ -181,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_budget_that_changed_on_the_way_is_told_and_one_that_did_not_is_not() {
-        let start = Budget { request: SmShare::percent(30), limit: SmShare::FULL, memory: Bytes::gib(2) };
+        let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
+        let start = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
         let end = Budget { limit: SmShare::percent(40), ..start };
         assert_eq!(changes(&start, &start), None);
         let told = changes(&start, &end).unwrap();

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_policy::Class;
-use weir_protocol::units::{Bytes, SmShare};
+use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
 use super::stats::Stats;
 use crate::fault::Fault;
@@ -62,6 +62,9 @@ pub struct CreateTenant {
     /// Memory on each GPU.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Bytes that may be copied between host and device in each second, on each GPU; 0: unlimited.
+    #[serde(default)]
+    pub copy_limit_bytes_per_s: u64,
     /// The class.
     #[serde(default)]
     pub class: ClassName,
@@ -85,6 +88,9 @@ pub struct SetBudget {
     /// New memory limit.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// New limit of copies, in bytes per second; 0: unlimited.
+    #[serde(default)]
+    pub copy_limit_bytes_per_s: Option<u64>,
     /// Only say what would happen.
     #[serde(default)]
     pub dry_run: bool,
@@ -146,6 +152,9 @@ pub struct Budget {
     /// Memory.
     #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
+    /// Copies between host and device; 0: unlimited.
+    #[serde(rename = "copy_limit_bytes_per_s", default)]
+    pub copy_limit: Bandwidth,
 }
 
 /// The tenant that was made or joined.
@@ -202,7 +211,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_request_survives_the_wire(tenant in ".{0,64}", request: Option<u16>, memory: Option<u64>, dry_run: bool) {
-            let change = SetBudget { tenant, request_permille: request, limit_permille: None, memory_bytes: memory, dry_run };
+            let change = SetBudget { tenant, request_permille: request, memory_bytes: memory, dry_run, ..SetBudget::default() };
             let line = serde_json::to_vec(&Request::Set(change.clone())).unwrap();
             prop_assert!(!line.contains(&b'\n'), "one request, one line");
             prop_assert_eq!(parse(&line).unwrap(), Request::Set(change));

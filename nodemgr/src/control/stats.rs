@@ -126,6 +126,10 @@ pub struct TenantGpuStats {
     pub in_flight_cap_ns: u64,
     /// The memory limit that holds.
     pub memory_limit_bytes: u64,
+    /// Bytes that may be copied between host and device in each second; 0: unlimited.
+    pub copy_limit_bytes_per_s: u64,
+    /// Bytes that may be copied at once; negative: a debt. 0 where it is unlimited.
+    pub copy_balance_bytes: i64,
     /// Tokens in the bucket; negative: a debt.
     pub balance_ns: i64,
     /// Share charged during the last second, by the tenant's own counters.
@@ -269,6 +273,8 @@ fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuSta
         resume_at_ns: grant.resume_at.0,
         in_flight_cap_ns: grant.in_flight_cap.0,
         memory_limit_bytes: grant.memory_limit.0,
+        copy_limit_bytes_per_s: grant.copy_limit.0,
+        copy_balance_bytes: cell.pages.bucket.copies(),
         balance_ns: cell.pages.bucket.balance().0,
         achieved_percent: cell.achieved().as_percent(),
         memory_held_bytes: cell.held().0,

@@ -1,6 +1,6 @@
 //! What may be granted: the checks before a tenant is made or its budget changed. Nothing here changes anything.
 
-use weir_protocol::units::{Bytes, SmShare};
+use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
 use super::Registry;
 use crate::codes;
@@ -45,6 +45,7 @@ impl Registry {
             request: checked_share("request", request)?,
             limit: checked_share("limit", wanted.limit_permille.unwrap_or(1000))?,
             memory,
+            copy_limit: Bandwidth(wanted.copy_limit_bytes_per_s),
         };
         self.check_budget(&budget, wanted.class, &gpus)?;
         Ok(Plan { budget, gpus })
@@ -57,6 +58,7 @@ impl Registry {
             request: share("request", change.request_permille, old.request)?,
             limit: share("limit", change.limit_permille, old.limit)?,
             memory: change.memory_bytes.map_or(old.memory, Bytes),
+            copy_limit: change.copy_limit_bytes_per_s.map_or(old.copy_limit, Bandwidth),
         })
     }
 

@@ -93,8 +93,9 @@ pub struct Cell {
 impl Cell {
     /// New pages with the request as their first grant.
     pub fn create(gpu: usize, tenant: u64, budget: &Budget) -> Result<Self, MapError> {
-        let granted =
+        let first =
             weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory, Beside::default());
+        let granted = Grant { copy_limit: budget.copy_limit, ..first };
         Ok(Self {
             gpu,
             pages: Arc::new(Pages::create(&granted, tenant)?),
@@ -166,8 +167,10 @@ impl Cell {
         self.still > ASLEEP
     }
 
-    /// Counts tick `epoch`, and publishes `grant` if it differs from what holds.
-    pub fn actuate(&mut self, epoch: u64, grant: &Grant) {
+    /// Counts tick `epoch`, and publishes `grant` if it differs from what holds. Copies are limited by the budget alone:
+    /// no policy lends them.
+    pub fn actuate(&mut self, epoch: u64, grant: &Grant, budget: &Budget) {
+        let grant = &Grant { copy_limit: budget.copy_limit, ..*grant };
         if !self.is_asleep() || epoch.is_multiple_of(SLEEPERS_TICK) {
             self.pages.grant.tick();
         }

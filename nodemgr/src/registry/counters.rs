@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
-use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, GraphCount, ProcessSlot};
+use weir_protocol::pages::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, CopyWay, GraphCount, ProcessSlot, Stall};
 
 /// What a process, or a tenant with all its dead processes, did on one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,23 @@ pub struct Counters {
     pub memory_peak_bytes: u64,
     /// Faults of ours that were caught.
     pub faults: u64,
+    /// Copies by the way that they went: `host_to_device`, `device_to_host`, `peer`, `device_to_device`, `fill` (memsets).
+    pub copies: BTreeMap<String, CopyCounters>,
+    /// Where wall time went since the first context, in nanoseconds: `compute`, `communication`, `copies`, `neighbour`,
+    /// `gate`, `host`. Each moment counts once, so the sum is the time up to the process's last call into the driver; of
+    /// several processes it is the sum of theirs.
+    pub stalls_ns: BTreeMap<String, u64>,
+}
+
+/// What was copied one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyCounters {
+    /// Copies; each one of a batch.
+    pub calls: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Time they took, in nanoseconds: by the learnt bandwidth, or as long as the program waited for them.
+    pub time_ns: u64,
 }
 
 // Relaxed throughout: figures for people, each whole by itself.
@@ -94,6 +111,8 @@ impl Counters {
             refused: load(&slot.refused),
             memory_peak_bytes: load(&slot.peak_bytes),
             faults: load(&slot.faults),
+            copies: copies(slot),
+            stalls_ns: stalls(slot),
         }
     }
 
@@ -112,6 +131,12 @@ impl Counters {
         }
         for (name, count) in &other.graphs {
             note(&mut self.graphs, name, *count);
+        }
+        for (way, part) in &other.copies {
+            self.copies.entry(way.clone()).or_default().add(part);
+        }
+        for (stall, ns) in &other.stalls_ns {
+            note(&mut self.stalls_ns, stall, *ns);
         }
         let sums = [
             (&mut self.launches, other.launches),
@@ -134,6 +159,31 @@ impl Counters {
         }
         self.memory_peak_bytes = self.memory_peak_bytes.max(other.memory_peak_bytes);
     }
+}
+
+impl CopyCounters {
+    fn add(&mut self, other: &Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+    }
+}
+
+fn copies(slot: &ProcessSlot) -> BTreeMap<String, CopyCounters> {
+    let of = |way: CopyWay| {
+        let copied = slot.copies.of(way);
+        let (calls, bytes, time_ns) = (load(&copied.calls), load(&copied.bytes), load(&copied.time_ns));
+        (way.name().to_owned(), CopyCounters { calls, bytes, time_ns })
+    };
+    CopyWay::ALL.into_iter().map(of).filter(|(_, copied)| copied.calls > 0).collect()
+}
+
+fn stalls(slot: &ProcessSlot) -> BTreeMap<String, u64> {
+    let mut parts = BTreeMap::new();
+    for (stall, word) in Stall::ALL.into_iter().zip(&slot.stalls.parts_ns) {
+        note(&mut parts, stall.name(), load(word));
+    }
+    parts
 }
 
 /// Names that never happened are left out: the tables are long.

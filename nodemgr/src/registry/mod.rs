@@ -221,8 +221,9 @@ impl Registry {
         if change.request_permille.is_none()
             && change.limit_permille.is_none()
             && change.memory_bytes.is_none()
+            && change.copy_limit_bytes_per_s.is_none()
         {
-            let help = "add --request, --limit or --memory";
+            let help = "add --request, --limit, --memory or --copy-limit";
             return Err(Fault::new(&codes::NOTHING_TO_SET, "there is nothing to set", help));
         }
         let tenant = self.named(&change.tenant)?;
@@ -260,7 +261,8 @@ impl Registry {
         }
         let grants = self.policy.decide(&Observation { now, samples: &self.samples });
         for ((tenant, cell), grant) in self.order.iter().zip(grants) {
-            self.tenants[*tenant].cells[*cell].actuate(self.epoch, grant);
+            let tenant = &mut self.tenants[*tenant];
+            tenant.cells[*cell].actuate(self.epoch, grant, &tenant.budget);
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
             self.mark(now);
@@ -329,9 +331,10 @@ fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u
     if tenant.budget == plan.budget && same_rules && same_gpus {
         return Ok(());
     }
-    let Budget { request, limit, memory } = tenant.budget;
+    let Budget { request, limit, memory, copy_limit } = tenant.budget;
     let message = format!(
-        "tenant `{}` runs with another budget: request {request}, limit {limit}, memory {memory}, class {}",
+        "tenant `{}` runs with another budget: request {request}, limit {limit}, memory {memory}, copies {copy_limit}, \
+         class {}",
         tenant.name,
         tenant.class.as_str()
     );

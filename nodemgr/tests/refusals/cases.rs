@@ -48,6 +48,32 @@ pub const COMMANDS: &[Case] = &[
         id: "size.over-device",
         args: &["run", "--preload", LIBRARY, "--request=10%", "--memory=81GiB", "--", "true"],
     },
+    Case {
+        id: "bandwidth.no-time",
+        args: &[
+            "run",
+            "--preload",
+            LIBRARY,
+            "--request=10%",
+            "--memory=1GiB",
+            "--copy-limit=4GiB",
+            "--",
+            "true",
+        ],
+    },
+    Case {
+        id: "bandwidth.zero",
+        args: &[
+            "run",
+            "--preload",
+            LIBRARY,
+            "--request=10%",
+            "--memory=1GiB",
+            "--copy-limit=0B/s",
+            "--",
+            "true",
+        ],
+    },
     Case { id: "size.missing", args: &["run", "--preload", LIBRARY, "--request=10%", "--", "true"] },
     Case {
         id: "share.zero",

@@ -5,14 +5,23 @@
 //! events is what the stretch took. Otherwise it took at least that, less the time in which the stream may have idled
 //! (gpu-truths, rule 5). It is *measured* only if no neighbour was at work (rule 2) between two looks: the last one at which
 //! the first mark had not been reached, and the first one at which the second had.
+//!
+//! Copies by an engine lie in the same streams. They take no SM time, so their own expected time is taken out of a stretch
+//! before it is charged; and as their prices are learnt from the same stretches as those of launches are, together with
+//! them, neither teaches the other wrong. A stretch of copies alone charges nothing.
 
 use std::collections::VecDeque;
 
+use weir_protocol::pages::Stall;
 use weir_protocol::units::Nanos;
 
+use super::book::Value;
+use super::horizon::Told;
 use super::{BOOKS, Driver};
+use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::Meter;
 use crate::price::Parts;
+use crate::stall::Span;
 
 /// Marks outstanding at most: a stream that runs far ahead gets no more of them until some were reached.
 const MARKS: usize = 256;
@@ -30,8 +39,9 @@ const PROMPT_NS: f64 = 20_000.0;
 struct Mark {
     event: u64,
     book: usize,
-    value: u64,
+    value: Value,
     launched: u64,
+    recorded_from: Nanos,
     stretch: Option<Stretch>,
     quiet: Option<u64>, // of the neighbours, when it was last seen not to be reached
 }
@@ -58,6 +68,9 @@ pub(super) struct Record {
 #[derive(Debug)]
 struct Stretch {
     charged: f64,
+    communicated: f64, // part of `charged`
+    copies: Tally,
+    stood: bool,      // work stood still in it
     slack: f64,       // at most so long the stream idled in between, ns
     late: (f64, f64), // so long after the first mark, least and most, the first launch came onto an idle stream, ns
     parts: Parts,
@@ -67,7 +80,7 @@ struct Stretch {
 #[derive(Clone, Copy, Debug, Default)]
 struct Chain {
     stream: u64,
-    value: u64,
+    value: Value,
     recorded_from: Nanos,    // the record began ...
     recorded_by: Nanos,      // ... and was over
     launched_at: Nanos,      // the first launch behind it, if the stream was idle
@@ -86,6 +99,10 @@ pub(super) struct Marks {
     chains: [Option<Chain>; BOOKS],
     anchor: Option<(u64, f64)>, // an event that was reached, and when
     meter: Meter,
+    engines: [Meter; ENGINES],
+    copies: &'static CopyPrices,
+    offset: Option<f64>, // the processor's clock less the GPU's, ns
+    told: [Told; BOOKS],
     life: u32, // contexts so far
 }
 
@@ -106,7 +123,7 @@ impl Look {
 /// What became of a mark.
 pub(super) struct Reached {
     pub book: usize,
-    pub value: u64,
+    pub value: Value,
     /// Launches of the process until it was put.
     pub launched: u64,
     /// For the stretch that it ends.
@@ -117,12 +134,14 @@ pub(super) struct Reached {
 pub(super) struct Bill {
     /// What was charged for its launches.
     pub charged: f64,
-    /// What it took.
+    /// What it took of the SMs; what other streams share counts once.
     pub took: f64,
     /// Whether that was measured.
     pub measured: bool,
     /// Until the GPU had switched to it.
     pub switch: f64,
+    /// What copies took beyond what was predicted, by way.
+    pub copies: [f64; ENGINES],
 }
 
 /// Who else was on the GPU during a stretch.
@@ -138,8 +157,9 @@ enum Company {
     AtOnce,
 }
 
-impl Default for Marks {
-    fn default() -> Self {
+impl Marks {
+    /// None, with these prices of copies.
+    pub fn new(copies: &'static CopyPrices) -> Self {
         Self {
             under_way: VecDeque::new(),
             spare: Vec::new(),
@@ -147,23 +167,25 @@ impl Default for Marks {
             chains: [None; BOOKS],
             anchor: None,
             meter: Meter::default(),
+            engines: Default::default(),
+            copies,
+            offset: None,
+            told: [Told::default(); BOOKS],
             life: 0,
         }
     }
-}
 
-impl Marks {
+    /// Forgets everything: the context is gone.
+    pub fn reset(&mut self) {
+        *self = Self { life: self.life.wrapping_add(1), ..Self::new(self.copies) };
+    }
+
     /// Adds events to the pool. Later on nothing here allocates.
     pub fn add_events(&mut self, events: impl IntoIterator<Item = u64>) {
         self.spare.extend(events);
         let count = self.spare.len();
         self.under_way.reserve(count);
         self.spare_parts.extend(std::iter::repeat_with(Parts::with_room).take(count));
-    }
-
-    /// Forgets everything: the context is gone.
-    pub fn reset(&mut self) {
-        *self = Self { life: self.life.wrapping_add(1), ..Self::default() };
     }
 
     /// Events at hand.
@@ -194,7 +216,7 @@ impl Marks {
     pub fn put(
         &mut self,
         (book, stream): (usize, u64),
-        value: u64,
+        value: Value,
         record: &Record,
         driver: &mut impl Driver,
     ) {
@@ -205,15 +227,20 @@ impl Marks {
         let before = self.chains[book].filter(|chain| chain.stream == stream);
         let never_idle = self.under_way.iter().rfind(|mark| mark.book == book).map(|mark| mark.event);
         let never_idle = never_idle.is_some_and(|last| !driver.reached(last));
-        let stretch = before.filter(|chain| value > chain.value).map(|chain| {
-            let charged = value - chain.value;
+        let stretch = before.filter(|chain| value.total() > chain.value.total()).map(|chain| {
+            let charged = value.work.saturating_sub(chain.value.work);
             let mut parts = self.spare_parts.pop().unwrap_or_default();
-            driver.launches(stream, charged, &mut parts);
-            if chain.stood {
+            if charged > 0 {
+                driver.launches(stream, charged, &mut parts);
+            }
+            if chain.stood || charged == 0 {
                 parts.clear();
             }
             Stretch {
                 charged: charged as f64,
+                communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
+                copies: value.copies.since(&chain.value.copies),
+                stood: chain.stood,
                 slack: if never_idle {
                     0.0
                 } else {
@@ -238,7 +265,7 @@ impl Marks {
             switched: before.is_some_and(|chain| chain.switched),
         });
         let quiet = driver.neighbours();
-        self.under_way.push_back(Mark { event, book, value, launched, stretch, quiet });
+        self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, quiet });
     }
 
     /// Work stands still: nothing is learnt from what is under way now.
@@ -286,13 +313,14 @@ impl Marks {
     }
 
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
-        let Mark { event, book, value, launched, stretch, quiet } = mark;
+        let Mark { event, book, value, launched, recorded_from, mut stretch, quiet } = mark;
         let time = self.time_of(event, driver);
+        self.set_clock(time, recorded_from, driver.now());
         let mut bill = None;
         if let Some(chain) = &mut self.chains[book] {
             let (before, since, switched) = (chain.reached_at, chain.quiet, chain.switched);
             (chain.reached_at, chain.quiet, chain.switched) = (time, quiet, since != quiet);
-            if let (Some(stretch), Some(from), Some(to)) = (&stretch, before, time) {
+            if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
                 let alone = since.is_some() && since == driver.neighbours();
                 let company = match alone {
                     // The first launch after a neighbour's work waited until the GPU had switched.
@@ -301,13 +329,53 @@ impl Marks {
                     false if driver.overlaps() => Company::AtOnce,
                     false => Company::InTurns,
                 };
-                bill = Some(stretch.settle((from, to), company, &mut self.meter, driver));
+                let meters = Meters { sms: &mut self.meter, engines: &mut self.engines, copies: self.copies };
+                let (settled, spent) = stretch.settle((from, to), company, meters, driver);
+                if self.told[book].total() < value.total() {
+                    stretch.tell(&spent, to + self.offset.unwrap_or(0.0), driver);
+                }
+                bill = Some(settled);
             }
         }
+        self.tell(book, &value);
         if let Some(stretch) = stretch {
             self.spare_parts.push(stretch.parts);
         }
         Reached { book, value, launched, bill }
+    }
+
+    /// The processor's clock against the GPU's: an event is reached after its record began, and before that is seen.
+    fn set_clock(&mut self, time: Option<f64>, recorded_from: Nanos, now: Nanos) {
+        let Some(time) = time else { return };
+        let (least, most) = (recorded_from.0 as f64 - time, now.0 as f64 - time);
+        self.offset = Some(self.offset.unwrap_or(least).min(most).max(least));
+    }
+
+    /// What has been said of a book's time.
+    pub fn told(&self, book: usize) -> Told {
+        self.told[book]
+    }
+
+    /// More has been said of a book's time.
+    pub fn set_told(&mut self, book: usize, told: Told) {
+        self.told[book] = told;
+    }
+
+    fn tell(&mut self, book: usize, value: &Value) {
+        let told = &mut self.told[book];
+        told.work = told.work.max(value.work);
+        told.copied = told.copied.max(value.copies.total_ns());
+    }
+
+    /// When the last mark of a book was reached, on the processor's clock.
+    pub fn measured_up_to(&self, book: usize) -> Option<Nanos> {
+        let reached = self.chains[book].and_then(|chain| chain.reached_at);
+        reached.map(|time| moment(time + self.offset.unwrap_or(0.0)))
+    }
+
+    /// Whether a mark of a book has not been reached.
+    pub fn is_under_way(&self, book: usize) -> bool {
+        self.under_way.iter().any(|mark| mark.book == book)
     }
 
     /// When an event was reached, on the GPU's clock; gives the event back to the pool, or keeps it as the anchor.
@@ -328,53 +396,146 @@ impl Marks {
     }
 }
 
+/// What a context's stretches are measured with.
+struct Meters<'a> {
+    sms: &'a mut Meter,
+    engines: &'a mut [Meter; ENGINES],
+    copies: &'static CopyPrices,
+}
+
+/// What the time of a stretch went to, up to its end, ns.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    busy: f64,   // its stream was at work
+    on_sms: f64, // part of that: launches
+    waited: f64, // its stream was at work, or waited for a neighbour
+}
+
 impl Stretch {
     fn began_idle(&self) -> bool {
         self.late.1 > 0.0
     }
 
-    /// What the stretch took of the GPU; teaches the prices of its launches if it was measured.
+    /// What the stretch took of the GPU; teaches the prices of its launches and copies if it was measured.
     fn settle(
-        &self,
+        &mut self,
         (from, to): (f64, f64),
         company: Company,
-        meter: &mut Meter,
+        meters: Meters<'_>,
         driver: &mut impl Driver,
-    ) -> Bill {
+    ) -> (Bill, Spent) {
+        let Meters { sms, engines, copies: prices } = meters;
         let most = (to - from - self.late.0).max(0.0);
         let doubt = self.slack + self.late.1 - self.late.0;
-        let busy = self.charged.clamp((most - doubt).max(0.0), most);
-        let mut bill = Bill { charged: self.charged, took: self.charged, measured: false, switch: 0.0 };
+        let surely = (most - doubt).max(0.0);
+        // Nothing is learnt from a stretch in which the host may have paused.
+        let measure = (doubt < most.max(PROMPT_NS)).then_some(((to - from - self.late.1).max(0.0), doubt));
+        let (copied, learnt) = (self.copied(prices), self.parts.are_learnt());
+        let busy = (self.charged + copied).clamp(surely, most);
+        let on_sms = (busy - copied).max(0.0);
+        let mut bill = self.bill(prices);
+        let spent = Spent { busy, on_sms, waited: busy };
         match company {
-            Company::Before if self.parts.are_learnt() && !meter.is_guessed(to - most, to) => {
-                bill.switch = meter.switched(most, self.charged);
-                (bill.took, bill.measured) = (meter.cover(to - (most - bill.switch), to), true);
+            _ if self.charged == 0.0 => {
+                // Time slices are of the SMs: a neighbour's do not stretch a copy.
+                self.learn_copies(to, (surely, most), measure, engines, prices);
+                let busy = self.copied(prices).clamp(surely, most);
+                return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
+            }
+            Company::Before if learnt && copied == 0.0 && !sms.is_guessed(to - most, to) => {
+                bill.switch = sms.switched(most, self.charged);
+                let on_sms = most - bill.switch;
+                (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
+                return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
             Company::InTurns | Company::Before => {
-                self.parts.bound(most, self.slack > 0.0);
+                let copied = copied.min(most);
+                if copied == 0.0 {
+                    self.parts.bound(most, self.slack > 0.0);
+                }
                 self.parts.owe();
-                bill.took = meter.estimate(to - most, to, self.charged, self.parts.are_learnt());
+                bill.took = sms.estimate(to - (most - copied), to, self.charged, learnt);
+                let on_sms = self.charged.min(most - copied);
+                let busy = on_sms + copied;
+                return (bill, Spent { busy, on_sms, waited: busy.max(surely) });
             }
             Company::AtOnce => {
                 // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
-                let took = meter.cover(to - busy, to);
-                let part = driver.part(meter.weigh(took, busy, self.parts.weight()));
+                let took = sms.cover(to - on_sms, to);
+                let part = driver.part(sms.weigh(took, on_sms, self.parts.weight()));
                 self.parts.bound(most * part, self.slack > 0.0);
                 bill.took = took * part;
             }
             // Beside another stream's stretch of which only an estimate is known, nobody can tell what both took.
-            Company::None if meter.is_guessed(to - busy, to) => {}
+            Company::None if sms.is_guessed(to - on_sms, to) => {}
             Company::None => {
-                let took = meter.cover(to - busy, to);
-                meter.weigh(took, busy, self.parts.weight());
+                let took = sms.cover(to - on_sms, to);
+                sms.weigh(took, on_sms, self.parts.weight());
                 (bill.took, bill.measured) = (took, true);
-                // Nothing is learnt from a stretch in which the host may have paused.
-                if doubt < most.max(PROMPT_NS) {
-                    let least = (to - from - self.late.1).max(0.0);
-                    bill.took += self.parts.learn((least - (busy - took)).max(0.0), doubt);
+                if let Some((least, doubt)) = measure.filter(|_| !self.parts.is_empty())
+                    && prices.add_to(&self.copies, &mut self.parts)
+                {
+                    bill.took += self.parts.learn((least - (on_sms - took)).max(0.0), doubt);
                 }
             }
         }
-        bill
+        (bill, spent)
     }
+
+    /// A stretch of copies alone says what they take, unless an engine had others of this process to serve.
+    fn learn_copies(
+        &mut self,
+        to: f64,
+        (surely, most): (f64, f64),
+        measure: Option<(f64, f64)>,
+        engines: &mut [Meter; ENGINES],
+        prices: &'static CopyPrices,
+    ) {
+        let Some(way) = self.copies.only_way() else { return };
+        let busy = self.copied(prices).clamp(surely, most);
+        let alone = engines[way].cover(to - busy, to) >= 0.99 * busy;
+        if let Some((took, doubt)) = measure.filter(|_| alone && !self.stood)
+            && prices.add_to(&self.copies, &mut self.parts)
+        {
+            self.parts.learn(took, doubt);
+        }
+    }
+
+    /// What its copies are expected to take.
+    fn copied(&self, prices: &CopyPrices) -> f64 {
+        prices.times(&self.copies).iter().sum()
+    }
+
+    /// What the stretch comes to if nothing else is known of it.
+    fn bill(&self, prices: &CopyPrices) -> Bill {
+        let mut copies = prices.times(&self.copies);
+        copies.iter_mut().zip(self.copies.predicted_ns).for_each(|(ns, predicted)| *ns -= predicted as f64);
+        Bill { charged: self.charged, took: self.charged, measured: false, switch: 0.0, copies }
+    }
+
+    /// Says what the time went to, up to `end` on the processor's clock: copies, then what communicates, then the rest.
+    /// Where in the stretch each of them lay is not known, only how long it was.
+    fn tell(&self, spent: &Spent, end: f64, driver: &mut impl Driver) {
+        let part = if self.charged > 0.0 { (self.communicated / self.charged).min(1.0) } else { 0.0 };
+        let on_sms = end - spent.on_sms;
+        let computes = on_sms + spent.on_sms * part;
+        let spans = [
+            (Stall::Neighbour, end - spent.waited, end),
+            (Stall::Copies, end - spent.busy, on_sms),
+            (Stall::Communication, on_sms, computes),
+            (Stall::Compute, computes, end),
+        ];
+        for (stall, from, to) in spans.into_iter().filter(|(_, from, to)| to > from) {
+            driver.spent(Span { stall, from, to });
+        }
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a moment is never negative; beyond the range of u64 it saturates"
+)]
+fn moment(ns: f64) -> Nanos {
+    Nanos(ns as u64)
 }

@@ -5,18 +5,25 @@
 //! The return of the application's own synchronize calls says the same for nothing. What the marks say of the time that
 //! work took goes to the meter (`marks`).
 
+mod book;
+mod horizon;
 mod marks;
 mod records;
+mod words;
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use weir_protocol::pages::ProcessSlot;
+use weir_protocol::pages::{CopyWay, ProcessSlot};
 use weir_protocol::units::Nanos;
 
+use self::book::{StreamBook, Value};
 use self::marks::{Bill, Look, Marks, Record};
 use self::records::Records;
+pub use self::words::Words;
+use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::{Guard, Lock};
 use crate::price::Parts;
+use crate::stall::Span;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
 const BOOKS: usize = 64;
@@ -57,6 +64,8 @@ pub trait Driver {
     fn launched(&mut self) -> u64;
     /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
+    /// The processor's time went to this, as far as the GPU goes.
+    fn spent(&mut self, span: Span);
 }
 
 /// When a mark is worth its cost.
@@ -81,6 +90,8 @@ pub struct Settled {
     pub switch_ns: u64,
     /// Time in which the GPU was at this work, and the same with the work's weight.
     pub occupied_ns: (u64, u64),
+    /// To be added to the time of copies, by way, on top of what was predicted for them.
+    pub copies_ns: [i64; ENGINES],
 }
 
 /// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.
@@ -94,80 +105,28 @@ impl Place {
     pub const HERE: Self = Self(u64::MAX - 1);
 }
 
-/// One stream's (or a few streams') work, as ever-growing sums in nanoseconds.
-#[derive(Debug)]
-struct StreamBook {
-    stream: AtomicU64,
-    place: AtomicU64,
-    submitted: AtomicU64,
-    marked: AtomicU64,
-    worded: AtomicU64,
-    completed: AtomicU64,
-    launched: AtomicU64, // by the process, when the last mark that was reached was put, or before the first launch here
-    recording: AtomicBool, // a mark is being put there
-}
-
-/// Words in host memory that the GPU writes when it has come so far in a stream: what was submitted there by then. They
-/// are read without asking the driver (gpu-truths, rule 6), and say nothing of time.
-#[derive(Debug)]
-pub struct Words {
-    host: &'static [AtomicU64; BOOKS],
-    device: u64,
-}
-
-impl Words {
-    /// Bytes that they take.
-    pub const BYTES: usize = size_of::<[AtomicU64; BOOKS]>();
-
-    /// At this place, which the GPU sees at the address `device`.
-    pub fn new(host: &'static [AtomicU64; BOOKS], device: u64) -> Self {
-        Self { host, device }
-    }
-}
-
-/// A mark is being put into a book's stream, until this is dropped.
-struct Recording<'a>(&'a AtomicBool);
-
-impl StreamBook {
-    /// The one who puts a mark there now; `None`: somebody else does.
-    fn record(&self) -> Option<Recording<'_>> {
-        // Acquire, Release: a stream's marks come in the order in which they were recorded.
-        (!self.recording.swap(true, Ordering::Acquire)).then(|| Recording(&self.recording))
-    }
-}
-
-impl Drop for Recording<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
 /// The work of one process on one GPU, in one context.
 #[derive(Debug)]
 pub struct Flight {
     words: AtomicPtr<Words>,
-    books: [StreamBook; BOOKS],
-    marks: Lock<Marks>,
     records: Records,
+    books: [StreamBook; BOOKS],
+    used: AtomicU64, // bit per book that ever was somebody's
+    marks: Lock<Marks>,
+    copies: &'static CopyPrices,
 }
 
 impl Default for Flight {
     fn default() -> Self {
-        let closed = || StreamBook {
-            stream: AtomicU64::new(FREE),
-            place: AtomicU64::new(Place::NOWHERE.0),
-            submitted: AtomicU64::new(0),
-            marked: AtomicU64::new(0),
-            worded: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            launched: AtomicU64::new(0),
-            recording: AtomicBool::new(false),
-        };
+        let copies = CopyPrices::leak();
+        let books = std::array::from_fn(|_| StreamBook::closed());
         Self {
             words: AtomicPtr::default(),
-            books: std::array::from_fn(|_| closed()),
-            marks: Lock::default(),
             records: Records::default(),
+            books,
+            used: AtomicU64::new(0),
+            marks: Lock::new(Marks::new(copies)),
+            copies,
         }
     }
 }
@@ -178,57 +137,11 @@ impl Flight {
         self.marks.lock().add_events(events);
     }
 
-    /// The GPU can write words for this context.
-    pub fn set_words(&self, words: Words) {
-        // Release: whoever finds them finds them whole.
-        self.words.store(Box::into_raw(Box::new(words)), Ordering::Release);
-    }
-
-    fn words(&self) -> Option<&Words> {
-        // SAFETY: null, or leaked by `set_words`.
-        unsafe { self.words.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Whether [`Self::word`] can do anything.
-    pub fn has_words(&self) -> bool {
-        self.words().is_some()
-    }
-
-    /// Has the GPU write behind the launch at hand how far it has come, if so much `work` has gone by untold. Says whether
-    /// it will.
-    pub fn word(&self, stream: u64, work: Nanos, driver: &mut impl Driver) -> bool {
-        let (Some(words), index) = (self.words(), self.claim(stream)) else { return false };
-        let book = &self.books[index];
-        let value = book.submitted.load(Ordering::Relaxed);
-        let told = book.worded.load(Ordering::Relaxed).max(book.marked.load(Ordering::Relaxed));
-        if value.saturating_sub(told) < work.0 {
-            return false;
-        }
-        let Some(_recording) = book.record() else { return false };
-        let put = driver.write(words.device + 8 * index as u64, value);
-        if put {
-            book.worded.store(value, Ordering::Relaxed);
-        }
-        put
-    }
-
-    /// Takes in what the GPU has written.
-    fn read_words(&self, slot: &ProcessSlot) {
-        let Some(words) = self.words() else { return };
-        for (index, word) in words.host.iter().enumerate() {
-            // Of two streams that share a book the word of one may be the older: the greatest counts. Nonsense that somebody
-            // wrote there is no more than was submitted.
-            let value = word.load(Ordering::Acquire).min(self.books[index].submitted.load(Ordering::Relaxed));
-            self.complete(index, value, slot);
-        }
-    }
-
     /// Forgets all events and all work: their context is gone.
     pub fn reset(&self, slot: &ProcessSlot) {
         self.words.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.marks.lock().reset();
-        (0..BOOKS)
-            .for_each(|book| self.complete(book, self.books[book].submitted.load(Ordering::Relaxed), slot));
+        self.in_use().for_each(|book| self.complete(book, self.books[book].both(), slot));
     }
 
     /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now. The
@@ -236,7 +149,9 @@ impl Flight {
     pub fn opens(&self, stream: u64, place: Place, launched: impl FnOnce() -> u64) {
         let known =
             self.find(stream).filter(|index| self.books[*index].stream.load(Ordering::Relaxed) == stream);
-        let book = &self.books[known.unwrap_or_else(|| self.claim(stream))];
+        let index = known.unwrap_or_else(|| self.claim(stream));
+        self.used.fetch_or(1 << index, Ordering::Relaxed);
+        let book = &self.books[index];
         if known.is_none() {
             book.launched.store(launched(), Ordering::Relaxed);
         }
@@ -251,17 +166,41 @@ impl Flight {
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// Counts copies by an engine on `stream`, which has been opened; returns what they are expected to take, in
+    /// nanoseconds. Nothing of it is SM time: they keep their stream busy, not the GPU.
+    pub fn copied(&self, stream: u64, way: CopyWay, calls: u64, bytes: u64) -> u64 {
+        let ns = self.copies.predict(way, calls, bytes);
+        if let Some(index) = self.find(stream) {
+            self.books[index].add_copies(way, calls, bytes, ns);
+        }
+        ns
+    }
+
+    /// What copies are expected to take.
+    pub fn copy_prices(&self) -> &'static CopyPrices {
+        self.copies
+    }
+
+    /// Of what was submitted on `stream`, `ns` exchange data with other GPUs.
+    pub fn communicates(&self, stream: u64, ns: u64) {
+        if let Some(index) = self.find(stream) {
+            self.books[index].communicates(ns);
+        }
+    }
+
+    /// Whether anything on `stream` is not known to be done.
+    pub fn is_busy(&self, stream: u64) -> bool {
+        self.find(stream).is_some_and(|index| self.books[index].done() < self.books[index].given())
+    }
+
     /// Whether `stream` has a book of its own here.
     pub fn knows(&self, stream: u64) -> bool {
         probes(stream).any(|index| self.books[index].stream.load(Ordering::Relaxed) == stream)
     }
 
-    /// Whether anything on `stream` is not known to be done.
-    pub fn is_busy(&self, stream: u64) -> bool {
-        self.find(stream).is_some_and(|index| {
-            let book = &self.books[index];
-            book.completed.load(Ordering::Relaxed) < book.submitted.load(Ordering::Relaxed)
-        })
+    /// Whether anything at all is not known to be done.
+    pub fn is_any_busy(&self) -> bool {
+        self.in_use().any(|book| self.books[book].done() < self.books[book].given())
     }
 
     /// Whether a stretch is under way on `stream` that began when the stream was idle: its end is worth a mark.
@@ -290,15 +229,14 @@ impl Flight {
     ) -> bool {
         let index = self.claim(stream);
         let book = &self.books[index];
-        let value = book.submitted.load(Ordering::Relaxed);
-        if value.saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
+        if book.given().saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
             return false;
         }
         let worth = |marks: &Marks, driver: &mut _| {
             let at = marks.recorded_at(index);
             marks.spare() > due.spare && at.is_none_or(|at| Driver::now(driver).since(at) >= due.time)
         };
-        self.put((index, stream, Place::HERE), value, (marks, worth), driver)
+        self.put((index, stream, Place::HERE), book.value(), (marks, worth), driver)
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
@@ -307,15 +245,15 @@ impl Flight {
     pub fn mark_all(&self, driver: &mut impl Driver) {
         let launched = driver.launched();
         for (index, book) in self.books.iter().enumerate() {
-            let value = book.submitted.load(Ordering::Relaxed);
-            let completed = book.completed.load(Ordering::Relaxed);
-            let seen = book.marked.load(Ordering::Relaxed).max(completed);
+            let (given, done) = (book.given(), book.done());
+            let seen = book.marked.load(Ordering::Relaxed).max(done);
             let place = Place(book.place.load(Ordering::Relaxed));
             let queued = launched.wrapping_sub(book.launched.load(Ordering::Relaxed));
-            let queued = queued.min(value.saturating_sub(completed) / SHORTEST_NS);
-            if value > seen && place != Place::NOWHERE && queued < FULL {
+            let queued = queued.min(given.saturating_sub(done) / SHORTEST_NS);
+            if given > seen && place != Place::NOWHERE && queued < FULL {
                 let place = (index, book.stream.load(Ordering::Relaxed), place);
-                self.put(place, value, (|| self.marks.try_lock(), |_: &Marks, _: &mut _| true), driver);
+                let anyhow = (|| self.marks.try_lock(), |_: &Marks, _: &mut _| true);
+                self.put(place, book.value(), anyhow, driver);
             }
         }
     }
@@ -324,7 +262,7 @@ impl Flight {
     fn put<'a, D: Driver>(
         &'a self,
         (index, stream, place): (usize, u64, Place),
-        value: u64,
+        value: Value,
         (marks, worth): (impl FnOnce() -> Option<Guard<'a, Marks>>, impl FnOnce(&Marks, &mut D) -> bool),
         driver: &mut D,
     ) -> bool {
@@ -340,7 +278,7 @@ impl Flight {
             }
             let record = Record { blank, from, by, launched: driver.launched() };
             marks.put((index, stream), value, &record, driver);
-            book.marked.store(value, Ordering::Relaxed);
+            book.marked.store(value.total(), Ordering::Relaxed);
             true
         })
     }
@@ -375,7 +313,7 @@ impl Flight {
         if book.stream.load(Ordering::Relaxed) == stream {
             book.place.store(Place::NOWHERE.0, Ordering::Relaxed);
             marks.forget(index);
-            self.complete(index, book.submitted.load(Ordering::Relaxed), slot);
+            self.complete(index, book.both(), slot);
             book.stream.store(FREE, Ordering::Relaxed);
         }
     }
@@ -392,7 +330,7 @@ impl Flight {
         let Some(mut marks) = self.marks.try_lock() else { return settled };
         let mut look = Look::begin(driver);
         while let Some(reached) = marks.next_reached(&mut look, driver) {
-            self.complete(reached.book, reached.value, slot);
+            self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
             self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.bill.as_ref());
         }
@@ -403,11 +341,11 @@ impl Flight {
 
     /// Work submitted so far on `stream`, or on all streams: taken before the application synchronizes ...
     pub fn snapshot(&self, stream: Option<u64>) -> Snapshot {
-        let mut values = [0; BOOKS];
+        let mut values = [(0, 0); BOOKS];
         let only = stream.map(|stream| self.find(stream));
         for (index, value) in values.iter_mut().enumerate() {
             if only.is_none_or(|only| only == Some(index)) {
-                *value = self.books[index].submitted.load(Ordering::Relaxed);
+                *value = self.books[index].both();
             }
         }
         Snapshot(values)
@@ -420,31 +358,20 @@ impl Flight {
         }
     }
 
-    /// The application records an event of its own in `stream`, behind what that has been given so far.
-    pub fn recorded(&self, event: u64, stream: u64) {
-        let book = self.find(stream);
-        let value = book.map_or(0, |index| self.books[index].submitted.load(Ordering::Relaxed));
-        self.records.note(event, book.unwrap_or(0), value);
-    }
-
-    /// An event of the application's is gone.
-    pub fn event_gone(&self, event: u64) {
-        self.records.forget(event);
-    }
-
-    /// An event of the application's was reached: what had been given to its stream by then is done.
-    pub fn event_reached(&self, event: u64, slot: &ProcessSlot) {
-        if let Some((book, value)) = self.records.of(event) {
-            let submitted = self.books[book].submitted.load(Ordering::Relaxed);
-            self.complete(book, value.min(submitted), slot);
+    fn complete(&self, book: usize, (work, copies): (u64, u64), slot: &ProcessSlot) {
+        let before = self.books[book].completed.fetch_max(work, Ordering::Relaxed);
+        if work > before {
+            slot.completed_ns.fetch_add(work - before, Ordering::Relaxed);
+        }
+        if copies > 0 {
+            self.books[book].copies_done(copies);
         }
     }
 
-    fn complete(&self, book: usize, value: u64, slot: &ProcessSlot) {
-        let before = self.books[book].completed.fetch_max(value, Ordering::Relaxed);
-        if value > before {
-            slot.completed_ns.fetch_add(value - before, Ordering::Relaxed);
-        }
+    /// Books that ever were somebody's: most programs have a few streams.
+    fn in_use(&self) -> impl Iterator<Item = usize> {
+        let used = self.used.load(Ordering::Relaxed);
+        (0..BOOKS).filter(move |book| used & (1 << book) != 0)
     }
 
     /// The stream's book, if it has one.
@@ -489,16 +416,17 @@ impl Settled {
         reason = "a float beyond the range saturates"
     )]
     fn add(&mut self, bill: Option<&Bill>) {
-        let Some(Bill { charged, took, measured, switch }) = bill else { return };
+        let Some(Bill { charged, took, measured, switch, copies }) = bill else { return };
         self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
         self.measured_ns = self.measured_ns.saturating_add(if *measured { *took as u64 } else { 0 });
         self.switch_ns = self.switch_ns.saturating_add(*switch as u64);
+        self.copies_ns.iter_mut().zip(copies).for_each(|(sum, ns)| *sum = sum.saturating_add(*ns as i64));
     }
 }
 
 /// What each stream had been given at one moment.
 #[derive(Debug)]
-pub struct Snapshot([u64; BOOKS]);
+pub struct Snapshot([(u64, u64); BOOKS]); // work and copies
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_protocol::pages::ProcessSlot;
+
+use super::Flight;
+
 /// Events remembered. Of two that fall on one place the younger record stays.
 const PLACES: usize = 256;
 
@@ -14,7 +18,8 @@ struct Place {
     sequence: AtomicU64, // odd while it is being written
     event: AtomicU64,
     book: AtomicU64,
-    value: AtomicU64,
+    work: AtomicU64,
+    copies: AtomicU64,
 }
 
 /// The last records of the application's events.
@@ -28,8 +33,8 @@ impl Default for Records {
 }
 
 impl Records {
-    /// `event` was recorded in the stream of `book` behind `value`.
-    pub fn note(&self, event: u64, book: usize, value: u64) {
+    /// `event` was recorded in the stream of `book` behind so much work and copies.
+    pub fn note(&self, event: u64, book: usize, (work, copies): (u64, u64)) {
         let place = &self.0[place(event)];
         let sequence = place.sequence.load(Ordering::Relaxed);
         let taken = sequence.is_multiple_of(2)
@@ -43,25 +48,48 @@ impl Records {
         // Release throughout: a reader that sees one of them sees the odd sequence before it.
         place.event.store(event, Ordering::Release);
         place.book.store(book as u64, Ordering::Release);
-        place.value.store(value, Ordering::Release);
+        place.work.store(work, Ordering::Release);
+        place.copies.store(copies, Ordering::Release);
         place.sequence.store(sequence + 2, Ordering::Release);
     }
 
     /// `event` stands for nothing any more.
     pub fn forget(&self, event: u64) {
         if self.of(event).is_some() {
-            self.note(event, 0, 0);
+            self.note(event, 0, (0, 0));
         }
     }
 
-    /// The book and the value of an event's last record.
-    pub fn of(&self, event: u64) -> Option<(usize, u64)> {
+    /// The book of an event's last record, and the work and copies before it.
+    pub fn of(&self, event: u64) -> Option<(usize, (u64, u64))> {
         let place = &self.0[place(event)];
         let before = place.sequence.load(Ordering::Acquire);
-        let [known, book, value] =
-            [&place.event, &place.book, &place.value].map(|word| word.load(Ordering::Acquire));
+        let [known, book, work, copies] =
+            [&place.event, &place.book, &place.work, &place.copies].map(|word| word.load(Ordering::Acquire));
         let whole = before.is_multiple_of(2) && place.sequence.load(Ordering::Relaxed) == before;
-        (whole && before > 0 && known == event).then(|| (usize::try_from(book).unwrap_or(0), value))
+        (whole && before > 0 && known == event).then(|| (usize::try_from(book).unwrap_or(0), (work, copies)))
+    }
+}
+
+impl Flight {
+    /// The application records an event of its own in `stream`, behind what that has been given so far.
+    pub fn recorded(&self, event: u64, stream: u64) {
+        let book = self.find(stream);
+        let given = book.map_or((0, 0), |index| self.books[index].both());
+        self.records.note(event, book.unwrap_or(0), given);
+    }
+
+    /// An event of the application's is gone.
+    pub fn event_gone(&self, event: u64) {
+        self.records.forget(event);
+    }
+
+    /// An event of the application's was reached: what had been given to its stream by then is done.
+    pub fn event_reached(&self, event: u64, slot: &ProcessSlot) {
+        if let Some((book, (work, copies))) = self.records.of(event) {
+            let given = self.books[book].both();
+            self.complete(book, (work.min(given.0), copies.min(given.1)), slot);
+        }
     }
 }
 
@@ -78,29 +106,29 @@ mod tests {
     fn an_event_stands_for_its_last_record() {
         let records = Records::default();
         assert_eq!(records.of(0), None);
-        records.note(0x10, 3, 100);
-        records.note(0x20, 4, 200);
-        records.note(0x10, 5, 300);
+        records.note(0x10, 3, (100, 7));
+        records.note(0x20, 4, (200, 7));
+        records.note(0x10, 5, (300, 7));
         assert_eq!(
             (records.of(0x10), records.of(0x20), records.of(0x30)),
-            (Some((5, 300)), Some((4, 200)), None)
+            (Some((5, (300, 7))), Some((4, (200, 7))), None)
         );
     }
 
     #[test]
     fn an_event_that_is_gone_says_nothing_is_done() {
         let records = Records::default();
-        records.note(0x10, 3, 100);
+        records.note(0x10, 3, (100, 7));
         records.forget(0x10);
-        assert_eq!(records.of(0x10), Some((0, 0)));
+        assert_eq!(records.of(0x10), Some((0, (0, 0))));
     }
 
     #[test]
     fn two_events_on_one_place_are_not_taken_for_each_other() {
         let records = Records::default();
         let twin = (0x20..).step_by(0x10).find(|event| place(*event) == place(0x10)).unwrap();
-        records.note(0x10, 3, 100);
-        records.note(twin, 4, 200);
-        assert_eq!((records.of(0x10), records.of(twin)), (None, Some((4, 200))));
+        records.note(0x10, 3, (100, 7));
+        records.note(twin, 4, (200, 7));
+        assert_eq!((records.of(0x10), records.of(twin)), (None, Some((4, (200, 7)))));
     }
 }

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 
+use weir_protocol::pages::{Stall, Stalls as Page};
+
 use super::*;
 use crate::gate::in_flight;
 use crate::price::Estimate;
+use crate::stall::Stalls;
 
 const STREAM: u64 = 0x7f00_0000_1230;
 const OTHER: u64 = STREAM + 0x40;
@@ -17,6 +20,7 @@ struct Process {
     slot: Box<ProcessSlot>,
     gpu: Gpu,
     charged: i64,
+    copied: i64,
 }
 
 /// Times in nanoseconds, the same on processor and GPU.
@@ -33,6 +37,7 @@ struct Gpu {
     part: Option<f64>,           // beside others under MPS
     weight: f64,                 // that was asked for last
     words: Vec<(u64, u64, u64)>, // when the GPU writes, where, and what
+    spent: Vec<Span>,
 }
 
 impl Driver for Gpu {
@@ -94,12 +99,16 @@ impl Driver for Gpu {
         }
         assert!(counts.into_iter().all(|(estimate, count)| parts.add(estimate, count)));
     }
+
+    fn spent(&mut self, span: Span) {
+        self.spent.push(span);
+    }
 }
 
 fn process() -> Process {
     let slot = Box::new(zerocopy::FromZeros::new_zeroed());
     let gpu = Gpu { now: 1, neighbour: Some(0), ..Gpu::default() };
-    let process = Process { flight: Flight::default(), slot, gpu, charged: 0 };
+    let process = Process { flight: Flight::default(), slot, gpu, charged: 0, copied: 0 };
     process.flight.add_events(1..=8);
     process.flight.opens(STREAM, Place(STREAM), || 0);
     process.flight.opens(OTHER, Place(OTHER), || 0);
@@ -130,6 +139,14 @@ impl Process {
         self.submit(stream, price);
     }
 
+    /// Copies to the device what truly takes `took`.
+    fn copy(&mut self, stream: u64, bytes: u64, took: u64) {
+        let end = self.gpu.ends.entry(stream).or_default();
+        *end = (*end).max(self.gpu.now) + took;
+        self.gpu.here = stream;
+        self.copied += self.flight.copied(stream, CopyWay::HostToDevice, 1, bytes).cast_signed();
+    }
+
     fn mark(&mut self, stream: u64) -> bool {
         self.gpu.here = stream;
         self.flight.mark(stream, Due { work: Nanos(0), time: Nanos(0), spare: 0 }, &mut self.gpu)
@@ -138,6 +155,7 @@ impl Process {
     fn harvest(&mut self) -> Settled {
         let settled = self.flight.harvest(&self.slot, &mut self.gpu);
         self.charged += settled.correction_ns;
+        self.copied += settled.copies_ns[0];
         settled
     }
 
@@ -480,4 +498,152 @@ fn nothing_is_learnt_from_work_that_stood_still() {
     assert!((before / 100_000.0 - 1.0).abs() < 0.05, "{before}");
     let after = spin(true, 80_000_000);
     assert!((after / before - 1.0).abs() < 0.05, "the gate taught itself: {before}, then {after}");
+}
+
+#[test]
+fn copies_between_launches_are_not_charged_and_spoil_no_price() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let mut took = 0;
+    process.mark(STREAM);
+    for _ in 0..3 {
+        process.copy(STREAM, 4 << 20, 9_000 + (1 << 20)); // each once by itself
+        process.mark(STREAM);
+    }
+    for round in 0..300u64 {
+        for n in 0..4 {
+            process.launch(STREAM, kernel, 100_000);
+            took += 100_000;
+            let bytes = (1 << 20) << ((round + n) % 4);
+            process.copy(STREAM, bytes, 9_000 + bytes / 4); // 4 GB/s, five times slower than guessed
+        }
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 50_000);
+        if round == 20 {
+            (process.charged, took) = (0, 0); // from here on it is known what copies take
+        }
+    }
+    process.drain();
+    let off = process.charged as f64 / took as f64 - 1.0;
+    assert!(off.abs() < 0.02, "{off}");
+    assert!((kernel.mean() / 100_000.0 - 1.0).abs() < 0.02, "{}", kernel.mean());
+}
+
+#[test]
+fn copies_beside_launches_are_timed_and_charge_nothing() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    process.mark(STREAM);
+    process.mark(OTHER);
+    let (mut kernels, mut copies) = (0, 0);
+    for _ in 0..100 {
+        process.launch(STREAM, kernel, 400_000);
+        process.copy(OTHER, 8 << 20, 4 << 20); // 2 GB/s
+        (kernels, copies) = (kernels + 400_000, copies + (4 << 20));
+        process.mark(STREAM);
+        process.mark(OTHER);
+        process.wait(process.gpu.ends[&OTHER] - 1_000_000);
+    }
+    process.drain();
+    assert!((process.charged as f64 / kernels as f64 - 1.0).abs() < 0.01, "{} of {kernels}", process.charged);
+    assert!((process.copied as f64 / copies as f64 - 1.0).abs() < 0.05, "{} of {copies}", process.copied);
+    assert!((kernel.mean() / 400_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
+#[test]
+fn a_stream_with_nothing_but_copies_is_busy_and_the_gpu_is_not() {
+    let mut process = process();
+    process.copy(STREAM, 8 << 20, 4 << 20);
+    assert!(process.flight.is_busy(STREAM) && process.flight.is_any_busy());
+    assert_eq!(process.in_flight(), 0, "copies are no SM time");
+    assert!(process.mark(STREAM), "and worth a mark");
+    process.drain();
+    assert!(!process.flight.is_any_busy());
+    process.copy(STREAM, 8 << 20, 4 << 20);
+    let before = process.flight.snapshot(Some(STREAM));
+    process.flight.drained(&before, &process.slot);
+    assert!(!process.flight.is_busy(STREAM));
+}
+
+/// Where the time went, by kind, up to the end.
+fn parts(process: &mut Process, stalls: &mut Stalls, page: &Page) -> [f64; 6] {
+    let now = Nanos(process.gpu.now);
+    let horizon = process.flight.horizon(now, &mut process.gpu);
+    process.gpu.spent.drain(..).for_each(|span| stalls.add(span));
+    stalls.settle(horizon, page);
+    std::array::from_fn(|kind| page.parts_ns[kind].load(Ordering::Relaxed) as f64)
+}
+
+#[test]
+fn steps_of_launches_copies_and_pauses_are_told_apart_and_sum_to_wall_time() {
+    let mut process = process();
+    let (kernel, collective) = (guess(5_000), guess(5_000));
+    let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());
+    let mut stalls = Stalls::default();
+    process.mark(STREAM);
+    for estimate in [kernel, collective, kernel, collective] {
+        process.launch(STREAM, estimate, if std::ptr::eq(estimate, kernel) { 60_000 } else { 200_000 });
+        process.mark(STREAM);
+    }
+    process.drain();
+    process.gpu.spent.clear();
+    let begun = process.gpu.now;
+    stalls.begin(Nanos(begun));
+    let mut last = [0.0; 6];
+    for _ in 0..200 {
+        process.mark(STREAM);
+        process.gpu.now += 2_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        (0..10).for_each(|_| process.launch(STREAM, kernel, 60_000));
+        process.launch(STREAM, collective, 200_000);
+        process.flight.communicates(STREAM, collective.price().unsigned_abs());
+        process.mark(STREAM);
+        process.copy(STREAM, 4 << 20, 400_000);
+        process.mark(STREAM);
+        process.drain();
+        process.gpu.now += 800_000; // the host does other things
+        last = parts(&mut process, &mut stalls, &page);
+    }
+    let wall = 200.0 * 2_002_000.0;
+    assert_eq!(last.iter().sum::<f64>(), (process.gpu.now - begun) as f64, "the sum is wall time");
+    for (kind, wanted) in [(0, 0.3), (1, 0.1), (2, 0.2), (5, 0.4)] {
+        let got: f64 = last[kind] / wall;
+        assert!((got / wanted - 1.0).abs() < 0.05, "{:?}: {got:.3} for {wanted}", Stall::ALL[kind]);
+    }
+}
+
+#[test]
+fn work_that_no_mark_measured_counts_as_predicted_once_the_program_pauses() {
+    let mut process = process();
+    let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());
+    let mut stalls = Stalls::default();
+    stalls.begin(Nanos(1));
+    process.mark(STREAM);
+    process.harvest();
+    process.launch(STREAM, guess(40_000), 40_000);
+    process.gpu.now = 50_000;
+    let before = process.flight.snapshot(None);
+    process.flight.drained(&before, &process.slot);
+    assert_eq!(parts(&mut process, &mut stalls, &page)[0], 0.0, "a mark may come");
+    process.gpu.now += 6_000_000;
+    let parts = parts(&mut process, &mut stalls, &page);
+    assert_eq!((parts[0], parts.iter().sum::<f64>()), (40_000.0, 6_049_999.0));
+}
+
+#[test]
+fn beside_a_neighbour_what_the_work_did_not_take_is_the_neighbours() {
+    let mut process = process();
+    let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());
+    let (mut stalls, kernel) = (Stalls::default(), Box::leak(Box::new(Estimate::told(100_000))));
+    stalls.begin(Nanos(1));
+    process.gpu.neighbour = None;
+    process.mark(STREAM);
+    for _ in 0..50 {
+        (0..10).for_each(|_| process.launch(STREAM, kernel, 200_000)); // half of it the neighbour's slices
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 10_000);
+    }
+    process.drain();
+    let parts = parts(&mut process, &mut stalls, &page);
+    assert!((parts[0] / 50e6 - 1.0).abs() < 0.02 && (parts[3] / 50e6 - 1.0).abs() < 0.02, "{parts:?}");
 }

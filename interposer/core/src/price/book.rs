@@ -18,6 +18,12 @@ const BLOCKS_AT_ONCE: u64 = 864; // 108 SMs (A100) with 8 blocks each
 /// ... for so long, in nanoseconds. Both are round numbers that the first measurement replaces.
 const WAVE_NS: u64 = 5_000;
 
+/// A guess at a memset: it starts up for so long ...
+const FILL_NS: u64 = 1_500;
+
+/// ... and sets so many bytes in a nanosecond (A100: 1,555 GB/s).
+const FILL_BYTES_PER_NS: u64 = 1_500;
+
 /// Every signature of the process.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -113,6 +119,19 @@ impl Book {
         match row.and_then(|row| row.price(blocks)) {
             Some(price) => (price, true),
             None => (blocks.div_ceil(BLOCKS_AT_ONCE).saturating_mul(WAVE_NS), false),
+        }
+    }
+
+    /// The estimate of a memset or a copy within the device, of so many bytes as the signature has blocks. Its first price
+    /// is that of device memory at work.
+    pub fn fill(&self, signature: &Signature) -> &'static Estimate {
+        let mut pages = self.pages.lock();
+        match pages.estimates.get(signature) {
+            Some(known) => known,
+            None => {
+                let first = FILL_NS.saturating_add(signature.blocks / FILL_BYTES_PER_NS);
+                pages.keep(signature, first, false, false)
+            }
         }
     }
 
@@ -241,7 +260,7 @@ mod tests {
     #[test]
     fn an_updated_graph_costs_what_was_measured_in_proportion_to_its_nodes() {
         let book = Book::default();
-        book.set_graph(9, 1_000);
+        book.set_graph(9, 1_000, false);
         let mut stretch = crate::price::Parts::with_room();
         assert!(stretch.add(book.graph(9), 1));
         stretch.learn(50_000.0, 0.0);

@@ -21,6 +21,9 @@ const UNKNOWN_NS: f64 = 1e9;
 /// Standard deviation of a price from the operator's table, as a part of it.
 const TOLD: f64 = 0.05;
 
+/// Standard deviation of a rough guess, as a part of it.
+const ROUGH: f64 = 20.0;
+
 /// By how much a price may drift from one measurement to the next, as a part of it.
 const DRIFT: f64 = 0.005;
 
@@ -61,6 +64,11 @@ impl Estimate {
     /// A guess that the first measurement replaces.
     pub const fn guess(price_ns: u64) -> Self {
         Self::new(price_ns, UNKNOWN_NS, 0)
+    }
+
+    /// A guess that cannot be far off: beside one that can, a measurement of both corrects that one.
+    pub const fn rough(price_ns: u64) -> Self {
+        Self::new(price_ns, ROUGH * price_ns as f64, 0)
     }
 
     const fn new(price_ns: u64, deviation_ns: f64, measured: u32) -> Self {
@@ -140,6 +148,11 @@ impl Estimate {
             (0, LEARNT..) => Known::Bounds,
             _ => Known::Nothing,
         }
+    }
+
+    /// Whether anything was ever measured.
+    pub fn is_measured(&self) -> bool {
+        self.measured.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the price can be relied upon for more than one launch at a time.

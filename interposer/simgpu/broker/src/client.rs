@@ -132,6 +132,7 @@ impl Context {
             switches: books.switches,
             launches: books.launches,
             queued: books.queued,
+            copied: books.copied.map(|way| books::Copied { bytes: way.bytes, time_ns: way.time }),
         })
     }
 

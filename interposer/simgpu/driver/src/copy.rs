@@ -95,10 +95,10 @@ impl Copy {
     fn now(self, stream: &'static Stream) -> Answer {
         capture::forbid_in(stream)?;
         capture::forbid_unsafe()?;
-        session::current()?.copy(stream, self.direction(), self.bytes())?;
         stream.synchronize()?;
-        self.perform();
-        Ok(())
+        session::current()?.copy(stream, self.direction(), self.bytes())?;
+        self.perform(); // while the engine is at it: the call takes as long as the slower of the two
+        stream.synchronize()
     }
 
     /// Gives it to a stream.

@@ -108,12 +108,15 @@ impl Work {
                 launch.submit(stream)
             }
             Work::Copy(copy) => {
+                // The bytes move while the GPU's time for them runs; whatever comes behind this is submitted behind it.
+                session.copy(stream, copy.direction(), copy.bytes())?;
                 copy.perform();
-                session.copy(stream, copy.direction(), copy.bytes()).map(drop)
+                Ok(())
             }
             Work::Fill(fill) => {
+                session.fill(stream, fill.bytes())?;
                 fill.perform();
-                session.fill(stream, fill.bytes()).map(drop)
+                Ok(())
             }
             Work::Host { .. } | Work::Callback { .. } | Work::Memory(_) | Work::Spin(..) => {
                 effects::submit(stream, self)

@@ -75,4 +75,15 @@ pub struct Context {
     pub launches: u64,
     /// Commands queued or running now.
     pub queued: u64,
+    /// What copy engines were given: to the device, to the host, to other devices.
+    pub copied: [Copied; 3],
+}
+
+/// What one copy engine was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copied {
+    /// Bytes.
+    pub bytes: u64,
+    /// Time that they take there, ns.
+    pub time_ns: u64,
 }

@@ -15,6 +15,17 @@ pub struct ContextBooks {
     pub launches: u64,
     /// Commands queued or running now.
     pub queued: u64,
+    /// What copy engines were given, in the order of [`crate::Engine`].
+    pub copied: [Copied; 3],
+}
+
+/// What one copy engine was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes.
+    pub bytes: u64,
+    /// Time that they take there.
+    pub time: Nanos,
 }
 
 /// A device's time: `busy + switch + idle` is the time since its start.

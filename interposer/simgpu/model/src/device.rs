@@ -5,7 +5,7 @@ mod time;
 use std::collections::{HashMap, VecDeque};
 
 use crate::Nanos;
-use crate::books::{Backlog, ContextBooks, DeviceBooks};
+use crate::books::{Backlog, ContextBooks, Copied, DeviceBooks};
 use crate::concurrency::Resident;
 use crate::copy::CopyEngine;
 use crate::run_list::Turn;
@@ -68,6 +68,7 @@ pub(crate) struct Context {
     pub listed: bool,
     pub backlog: Backlog,
     pub true_use: Nanos,
+    pub copied: [Copied; 3],
     pub switches: u64,
     pub launches: u64,
     pub streams: Vec<StreamId>,
@@ -263,6 +264,7 @@ impl Device {
             switches: owner.switches,
             launches: owner.launches,
             queued: owner.backlog.commands(),
+            copied: owner.copied,
         })
     }
 

@@ -30,7 +30,7 @@ mod submission;
 #[cfg(test)]
 mod tests;
 
-pub use books::{ContextBooks, DeviceBooks};
+pub use books::{ContextBooks, Copied, DeviceBooks};
 pub use device::{Completion, ContextId, Device, EventKey, StreamId};
 pub use spec::{Kernel, Mode, Spec};
 pub use stream::{Engine, StreamKind, Work};

@@ -183,8 +183,12 @@ impl Device {
             }
             Work::Host => State::Stalled,
             Work::Kernel(_) | Work::Memory(_) => State::Ready,
-            Work::Copy(engine, _) => {
+            Work::Copy(engine, bytes) => {
                 let duration = self.solo(work);
+                if let Some(owner) = self.contexts[context].as_mut() {
+                    let copied = &mut owner.copied[engine as usize];
+                    (copied.bytes, copied.time) = (copied.bytes + bytes, copied.time + duration);
+                }
                 self.engines[engine as usize].push(self.now, id, duration);
                 State::Copying
             }

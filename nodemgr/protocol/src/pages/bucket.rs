@@ -3,14 +3,16 @@
 //! Refill is computed by the tenant's own processes from the grant, so a dead manager stops no one; processes
 //! draw in token slices, so that they seldom meet on the line. A balance above zero admits a launch of any
 //! price: the debt delays the *next* one, so a kernel dearer than the whole capacity still runs.
+//!
+//! A second bucket beside it holds bytes: what the tenant may copy between host and device.
 
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::grant::Rate;
+use super::grant::{Accrual, Rate};
 use super::header::{Header, PageKind};
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
-use crate::units::{Nanos, Tokens};
+use crate::units::{Bandwidth, Bytes, Nanos, Tokens};
 
 /// Read and written by all of the tenant's processes; the manager only looks.
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
@@ -19,7 +21,16 @@ use crate::units::{Nanos, Tokens};
 pub struct BucketPage {
     header: Header,
     _line_0: [u64; 6],
-    balance_ns: AtomicI64,
+    tokens: Bucket,
+    copies: Bucket,
+}
+
+/// One bucket, of tokens or of bytes.
+#[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+struct Bucket {
+    balance: AtomicI64,
     _line_1: [u64; 7],
     refilled_at_ns: AtomicU64, // on the tenant's clock; a line of its own: it moves seldom, the balance often
     _line_2: [u64; 7],
@@ -28,7 +39,8 @@ pub struct BucketPage {
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(BucketPage, balance_ns) == 64 && offset_of!(BucketPage, refilled_at_ns) == 128);
+    assert!(offset_of!(BucketPage, tokens) == 64 && offset_of!(BucketPage, copies) == 192);
+    assert!(offset_of!(Bucket, refilled_at_ns) == 64);
 };
 
 /// Attempts before a contended taker goes the waiting way.
@@ -56,21 +68,22 @@ impl BucketPage {
     /// Tokens in the bucket; negative: the debt.
     pub fn balance(&self) -> Tokens {
         // Relaxed here and below: the balance publishes no other memory, only its own value matters.
-        Tokens(self.balance_ns.load(Ordering::Relaxed))
+        Tokens(self.tokens.balance.load(Ordering::Relaxed))
     }
 
     /// Takes up to `want` if the balance is above zero, and at least `price`: the debt that is left behind is never
     /// more than one launch's. Returns what was taken; never waits. One load and one compare-exchange when nobody
     /// else draws.
     pub fn take(&self, price: Tokens, want: Tokens) -> Option<Tokens> {
-        let mut have = self.balance_ns.load(Ordering::Relaxed);
+        let mut have = self.tokens.balance.load(Ordering::Relaxed);
         for _ in 0..TRIES {
             if have <= 0 {
                 return None;
             }
             let taken = have.min(want.0).max(price.0);
             let left = have.saturating_sub(taken);
-            match self.balance_ns.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed) {
+            let balance = &self.tokens.balance;
+            match balance.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(Tokens(taken)),
                 Err(now) => have = now,
             }
@@ -80,12 +93,43 @@ impl BucketPage {
 
     /// Takes `amount` whatever the balance: a forced launch, or a correction after the fact (negative: given back).
     pub fn charge(&self, amount: Tokens) {
-        self.balance_ns.fetch_sub(amount.0, Ordering::Relaxed);
+        self.tokens.balance.fetch_sub(amount.0, Ordering::Relaxed);
     }
 
     /// Adds what accrued at `rate` since the last refill, up to `capacity`. Any process may call it at any time;
     /// each nanosecond is credited to the tenant once.
     pub fn refill(&self, now: Nanos, rate: Rate, capacity: Tokens) {
+        self.tokens.refill(now, rate, capacity.0);
+    }
+
+    /// Bytes that may be copied; negative: the debt.
+    pub fn copies(&self) -> i64 {
+        self.copies.balance.load(Ordering::Relaxed)
+    }
+
+    /// Takes `amount` of bytes whatever the balance.
+    pub fn charge_copy(&self, amount: Bytes) {
+        self.copies.balance.fetch_sub(signed(amount), Ordering::Relaxed);
+    }
+
+    /// Gives back what a copy was charged that the driver refused.
+    pub fn refund_copy(&self, amount: Bytes) {
+        self.copies.balance.fetch_add(signed(amount), Ordering::Relaxed);
+    }
+
+    /// As [`Self::refill`], of the bytes that may be copied.
+    pub fn refill_copies(&self, now: Nanos, limit: Bandwidth, capacity: Bytes) {
+        self.copies.refill(now, limit, signed(capacity));
+    }
+}
+
+/// Cut at a pebibyte, which no copy comes near: sums of a few thousand of them stay within 64 bits.
+fn signed(bytes: Bytes) -> i64 {
+    bytes.0.min(1 << 50).cast_signed()
+}
+
+impl Bucket {
+    fn refill(&self, now: Nanos, rate: impl Accrual, capacity: i64) {
         let last = Nanos(self.refilled_at_ns.load(Ordering::Relaxed));
         if last == Nanos(0) || last.since(now) > FUTURE {
             // First use, or a nonsensical stamp: one process sets the clock, nobody is credited.
@@ -96,23 +140,23 @@ impl BucketPage {
             return;
         }
         let accrued = rate.over(now.since(last));
-        let full = accrued >= capacity.0.max(0) as u64;
+        let full = accrued >= capacity.max(0) as u64;
         // The stamp moves by the time that the whole tokens took, so the fraction of a token is not lost.
         let stamp = if full { now.0 } else { last.0.saturating_add(rate.time_for(accrued).0) };
         // Whoever moves the stamp credits the time. Killed right here, the tenant loses one refill and goes on.
         if self.refilled_at_ns.compare_exchange(last.0, stamp, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.credit(accrued, capacity.0);
+            self.credit(accrued, capacity);
         }
     }
 
     /// Sets the balance back to `at_most` where it is above: a smaller capacity binds at once.
     fn credit(&self, accrued: u64, capacity: i64) {
         let accrued = i64::try_from(accrued).unwrap_or(i64::MAX);
-        let mut have = self.balance_ns.load(Ordering::Relaxed);
+        let mut have = self.balance.load(Ordering::Relaxed);
         loop {
             // A balance already over the capacity (it was lowered) is cut, a debt is paid off first.
             let next = have.saturating_add(accrued).min(capacity);
-            match self.balance_ns.compare_exchange_weak(have, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.balance.compare_exchange_weak(have, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => have = now,
             }
@@ -174,6 +218,25 @@ mod tests {
         let page = bucket();
         page.refill(Nanos::from_secs(60), Rate::FULL, Tokens(5_000));
         assert_eq!(page.balance(), Tokens(5_000));
+    }
+
+    #[test]
+    fn bytes_accrue_at_the_limit_however_often_it_is_looked_at() {
+        let page = bucket();
+        let limit = Bandwidth(4_294_967_296);
+        let capacity = Bytes(limit.0 / 50);
+        for now in (1..=1_000_000_000).step_by(10_007) {
+            page.refill_copies(Nanos(now), limit, capacity);
+            if page.copies() > 0 {
+                page.charge_copy(Bytes(1 << 20));
+            }
+        }
+        let copied = page.copies.refilled_at_ns.load(Ordering::Relaxed); // all that accrued was spent but the last piece
+        assert!(copied > 999_000_000 && page.copies() > -(2 << 20), "{copied}, {}", page.copies());
+        page.charge_copy(Bytes(u64::MAX));
+        page.charge_copy(Bytes(u64::MAX));
+        assert!(page.copies() < -(1 << 50), "no wild copy wraps the debt");
+        assert!(page.balance().0 >= 0, "tokens are another bucket's");
     }
 
     #[test]

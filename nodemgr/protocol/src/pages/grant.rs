@@ -15,7 +15,36 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::{Header, PageKind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::units::{Bytes, Nanos, SmShare, Tokens};
+use crate::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
+
+/// At what rate a bucket fills: with tokens or with bytes.
+pub trait Accrual: Copy {
+    /// What accrues in `elapsed`, rounded down.
+    fn over(self, elapsed: Nanos) -> u64;
+    /// Time in which `amount` accrues, rounded up; `Nanos(u64::MAX)` if it never does.
+    fn time_for(self, amount: u64) -> Nanos;
+}
+
+impl Accrual for Rate {
+    fn over(self, elapsed: Nanos) -> u64 {
+        Self::over(self, elapsed)
+    }
+
+    fn time_for(self, amount: u64) -> Nanos {
+        Self::time_for(self, amount)
+    }
+}
+
+impl Accrual for Bandwidth {
+    fn over(self, elapsed: Nanos) -> u64 {
+        u64::try_from(u128::from(elapsed.0) * u128::from(self.0) / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+
+    fn time_for(self, amount: u64) -> Nanos {
+        let ns = (u128::from(amount) * 1_000_000_000).div_ceil(u128::from(self.0.max(1)));
+        if self.0 == 0 { Nanos(u64::MAX) } else { Nanos(u64::try_from(ns).unwrap_or(u64::MAX)) }
+    }
+}
 
 /// Refill rate: tokens per second of wall time, in parts per million of the whole GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +120,8 @@ pub struct Grant {
     pub in_flight_cap: Nanos,
     /// Memory that the tenant may hold.
     pub memory_limit: Bytes,
+    /// Bytes that the tenant may copy between host and device.
+    pub copy_limit: Bandwidth,
 }
 
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
@@ -105,6 +136,8 @@ struct GrantSlot {
     resume_at_ns: AtomicU64,
     in_flight_cap_ns: AtomicU64,
     memory_limit_bytes: AtomicU64,
+    copy_bytes_per_s: AtomicU64, // 0: unlimited
+    _line: u64,
 }
 
 /// Written by the node manager alone; the tenant maps it read-only.
@@ -123,7 +156,7 @@ pub struct GrantPage {
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(offset_of!(GrantPage, epoch) == 16 && offset_of!(GrantPage, slots) == 32);
-    assert!(size_of::<GrantPage>() == 32 + 2 * 48);
+    assert!(size_of::<GrantPage>() == 32 + 2 * 64);
 };
 
 /// Reads before a reader settles for what it has; a manager publishes at most once per tick.
@@ -219,6 +252,7 @@ impl GrantSlot {
         self.resume_at_ns.store(grant.resume_at.0.max(0) as u64, Ordering::Relaxed);
         self.in_flight_cap_ns.store(grant.in_flight_cap.0, Ordering::Relaxed);
         self.memory_limit_bytes.store(grant.memory_limit.0, Ordering::Relaxed);
+        self.copy_bytes_per_s.store(grant.copy_limit.0, Ordering::Relaxed);
     }
 
     fn load(&self, generation: u32) -> Grant {
@@ -233,6 +267,7 @@ impl GrantSlot {
             resume_at: tokens(&self.resume_at_ns),
             in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),
             memory_limit: Bytes(self.memory_limit_bytes.load(Ordering::Relaxed)),
+            copy_limit: Bandwidth(self.copy_bytes_per_s.load(Ordering::Relaxed)),
         }
     }
 }

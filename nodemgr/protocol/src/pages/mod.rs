@@ -12,19 +12,23 @@
 
 mod activity;
 mod bucket;
+mod copy;
 mod grant;
 mod graphs;
 mod header;
 mod share;
+mod stall;
 mod turn;
 mod usage;
 
 pub use activity::{ActivityPage, Occupancy};
 pub use bucket::BucketPage;
-pub use grant::{Gate, Grant, GrantPage, Rate};
+pub use copy::{Copied, Copies, CopyWay};
+pub use grant::{Accrual, Gate, Grant, GrantPage, Rate};
 pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
+pub use stall::{Stall, Stalls};
 pub use turn::{Stand, Turn};
 pub use usage::{
     COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ContextSource, LANES, Lane, MemoryKind, PROCESS_SLOTS,

@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::copy::Copies;
 use super::graphs::Graphs;
 use super::header::{Header, PageKind};
 use super::share::{SHARES, Share};
+use super::stall::Stalls;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, relax};
 use crate::units::Bytes;
 
@@ -227,6 +229,10 @@ pub struct ProcessSlot {
     pub memory_calls: [AtomicU64; 32],
     /// What became of its executable graphs.
     pub graphs: Graphs,
+    /// What it has copied.
+    pub copies: Copies,
+    /// Where its time went.
+    pub stalls: Stalls,
     /// Memory that crosses processes.
     pub shares: [Share; SHARES],
     /// Launch counters.
@@ -360,6 +366,8 @@ impl ProcessSlot {
         }
         self.shares.iter().for_each(Share::clear);
         self.graphs.clear();
+        self.copies.clear();
+        self.stalls.clear();
     }
 }
 

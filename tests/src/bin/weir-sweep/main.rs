@@ -1,7 +1,8 @@
-//! Calls every function by which a program can launch or get device memory, by its exported name, and prints how
+//! Calls every function by which a program can launch, get device memory, or copy and set it, by its exported name, and prints how
 //! often it called each and how much memory each seemed to take: for stories that compare this with what Weir and
 //! the driver counted. What a call answers does not matter here, only that it was made.
 
+mod copies;
 mod launches;
 mod memory;
 
@@ -35,8 +36,17 @@ struct Made {
     calls: BTreeMap<&'static str, u64>,
     /// By how much the free memory fell, in bytes, by the function that took it.
     took_bytes: BTreeMap<&'static str, u64>,
+    /// Copies and memsets, by the way that they went.
+    copied: BTreeMap<&'static str, Copied>,
     /// Free memory before the first and after the last of them, in bytes.
     free_bytes: [u64; 2],
+}
+
+/// What went one way.
+#[derive(Default, Serialize)]
+struct Copied {
+    calls: u64,
+    bytes: u64,
 }
 
 /// The driver, ready, and what was done with it.
@@ -44,6 +54,8 @@ struct Sweep {
     library: Library,
     function: CUfunction,
     stream: CUstream,
+    /// Bytes of the last copy.
+    next: usize,
     made: Made,
 }
 
@@ -54,7 +66,8 @@ impl Sweep {
     fn start() -> Result<Self, libloading::Error> {
         // SAFETY: the driver's constructors do nothing but load it.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }?;
-        let mut sweep = Self { library, function: null_mut(), stream: null_mut(), made: Made::default() };
+        let (function, stream) = (null_mut(), null_mut());
+        let mut sweep = Self { library, function, stream, next: 0, made: Made::default() };
         let (mut context, mut module) = (null_mut(), null_mut());
         call!(sweep, cuInit(0));
         call!(sweep, cuDevicePrimaryCtxRetain(&raw mut context, 0));
@@ -76,6 +89,7 @@ fn main() -> ExitCode {
     };
     launches::all(&mut sweep);
     memory::all(&mut sweep);
+    copies::all(&mut sweep);
     call!(sweep, cuCtxSynchronize());
     match serde_json::to_string(&sweep.made).map(|line| writeln!(std::io::stdout(), "{line}")) {
         Ok(Ok(())) => ExitCode::SUCCESS,
