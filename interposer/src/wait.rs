@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
-use weir_core::gate::{Cause, Gate, Patience, Request, Verdict, Wait};
+use weir_core::gate::{Cause, Gate, Patience, Request, Verdict, Wait, work_of_all};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::{Nanos, Tokens};
@@ -61,8 +61,7 @@ pub fn at_gate(
             mark_everything(&mut Hands::new(thread, current, stream)); // or the end of what is queued would never show
         }
         Hands::new(thread, current, stream).look();
-        if gpu.gate.stands_still(gpu.pages(), arrived, now) {
-            gpu.for_each_context(|context| context.flight.stood_still());
+        if stands_still(gpu, arrived, now) {
             gpu.bucket.charge(price);
             break (held.generation, price, Pass::Forced);
         }
@@ -94,8 +93,7 @@ pub fn for_copies(thread: &Thread, current: &Current, stream: Stream) {
             mark_everything(&mut Hands::new(thread, current, stream));
         }
         Hands::new(thread, current, stream).look();
-        if gpu.gate.stands_still(gpu.pages(), arrived, now) {
-            gpu.for_each_context(|context| context.flight.stood_still());
+        if stands_still(gpu, arrived, now) {
             pass = Pass::Forced;
             break;
         }
@@ -103,6 +101,21 @@ pub fn for_copies(thread: &Thread, current: &Current, stream: Stream) {
         now = clock::now().max(Nanos(now.0 + 1));
     }
     count(current, arrived, now, pass);
+}
+
+/// Whether nothing of the tenant has moved for so long that the launch shall pass. Nothing is learnt from work that stood
+/// still.
+fn stands_still(gpu: &Gpu, arrived: Nanos, now: Nanos) -> bool {
+    let others =
+        Client::get().map_or(&[][..], |client| &client.gpus).iter().filter(|other| other.index != gpu.index);
+    let elsewhere = others
+        .map(|other| work_of_all(&other.usage))
+        .fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
+    let stands = gpu.gate.stands_still(gpu.pages(), elsewhere, arrived, now);
+    if stands {
+        gpu.for_each_context(|context| context.flight.stood_still());
+    }
+    stands
 }
 
 fn count(current: &Current, arrived: Nanos, now: Nanos, pass: Pass) {

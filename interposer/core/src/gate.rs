@@ -163,12 +163,13 @@ impl Gate {
     /// max(5 ms, 3 x what is predicted to be outstanding): a kernel may be spinning for what the gate holds back
     /// (gpu-truths, rule 8). At most one per standstill.
     /// Only time since the launch `arrived` counts: before, nobody looked.
-    pub fn stands_still(&self, pages: Pages<'_>, arrived: Nanos, now: Nanos) -> bool {
+    /// `elsewhere`: the tenant's work on other GPUs, submitted and completed.
+    pub fn stands_still(&self, pages: Pages<'_>, elsewhere: (u64, u64), arrived: Nanos, now: Nanos) -> bool {
         let own = self.own.stands(work(pages.slot), Patient::Always, arrived, now);
         // A kernel of another process may spin for this launch just as well (collectives, IPC). But that process may also
         // be blocked, stopped or idle, so that nobody sees its work complete: each time it matters less.
         let others = pages.usage.slots.iter().filter(|slot| !std::ptr::eq(*slot, pages.slot)).map(work);
-        let sum = others.fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
+        let sum = others.fold(elsewhere, |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
         let siblings = self.siblings.stands(sum, Patient::EverMore, arrived, now);
         own || siblings
     }
@@ -215,6 +216,11 @@ impl Gate {
         let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
         Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
     }
+}
+
+/// Predicted work of all of a tenant's processes on one GPU: all that was queued, and what of it is known to be done.
+pub fn work_of_all(usage: &UsagePage) -> (u64, u64) {
+    usage.slots.iter().map(work).fold((0, 0), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)))
 }
 
 /// Predicted work of one process: all that was queued, and what of it is known to be done.
@@ -374,8 +380,9 @@ mod tests {
     #[test]
     fn a_standstill_lets_one_launch_pass() {
         let tenant = Tenant::new(&grant(10));
-        let stands =
-            |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(1 + now_us * 1_000));
+        let stands = |now_us: u64| {
+            tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(1), Nanos(1 + now_us * 1_000))
+        };
         assert!(!stands(0) && !stands(60_000), "nothing is queued: nobody spins for us");
         tenant.pages().slot.submitted_ns.store(1_000_000, Ordering::Relaxed);
         assert!(!stands(60_001) && !stands(64_000));
@@ -388,8 +395,9 @@ mod tests {
     #[test]
     fn work_that_stood_still_is_not_waited_for_again() {
         let tenant = Tenant::new(&grant(10));
-        let stands =
-            |now_us: u64| tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(1 + now_us * 1_000));
+        let stands = |now_us: u64| {
+            tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(1), Nanos(1 + now_us * 1_000))
+        };
         let queued = &tenant.pages().slot.submitted_ns;
         queued.store(40_000_000, Ordering::Relaxed);
         assert!(!stands(0) && !stands(119_000) && stands(121_000), "three times what is outstanding");
@@ -400,13 +408,24 @@ mod tests {
     }
 
     #[test]
+    fn work_that_stands_still_on_another_gpu_lets_a_launch_pass() {
+        let tenant = Tenant::new(&grant(10));
+        let stands = |now_us: u64, elsewhere: (u64, u64)| {
+            tenant.gate.stands_still(tenant.pages(), elsewhere, Nanos(1), Nanos(1 + now_us * 1_000))
+        };
+        let spins = (1_000_000, 0);
+        assert!(!stands(0, spins) && !stands(4_000, spins) && stands(6_000, spins));
+        assert!(!stands(30_000, (1_000_000, 1_000_000)), "it has moved");
+    }
+
+    #[test]
     fn a_sibling_that_stands_still_lets_a_launch_pass_and_matters_less_each_time() {
         let tenant = Tenant::new(&grant(10));
         let sibling = &tenant.usage.slots[3];
         let mut now_us = 1;
         let mut next = |most_us: u64| {
             let from = now_us;
-            while !tenant.gate.stands_still(tenant.pages(), Nanos(1), Nanos(now_us * 1_000)) {
+            while !tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(1), Nanos(now_us * 1_000)) {
                 now_us += 1_000;
                 assert!(now_us - from <= most_us, "nothing passed for {most_us} us");
             }
