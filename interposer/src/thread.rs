@@ -25,12 +25,34 @@ pub struct Thread {
     current: Cell<Option<Current>>,
     purses: [Purse; GPUS],
     lanes: [Cell<Option<Counters>>; GPUS],
-    run: Cell<u64>,       // the stream of its run
-    window: Cell<u64>,    // the stream of all its launches since its last mark
+    run: Kept,            // the stream of its run
+    window: Kept,         // the stream of all its launches since its last mark
     marked_at: Cell<u64>, // what its lane had charged at its last mark
     last: Cell<Stream>,
     owes: Cell<bool>,    // a copy that could not wait went beyond the budget of bandwidth
     guessed: Cell<bool>, // a launch since the program last waited was charged by guess
+}
+
+/// A stream's key, [`NO_RUN`] at first. Kept inverted: a thread's storage is all zeroes until it is used, or every program
+/// that starts would pay for a copy of it.
+struct Kept(Cell<u64>);
+
+impl Kept {
+    const fn new() -> Self {
+        Self(Cell::new(!NO_RUN))
+    }
+
+    fn get(&self) -> u64 {
+        !self.0.get()
+    }
+
+    fn set(&self, key: u64) {
+        self.0.set(!key);
+    }
+
+    fn replace(&self, key: u64) -> u64 {
+        !self.0.replace(!key)
+    }
 }
 
 /// Where the thread's launches go.
@@ -66,8 +88,8 @@ thread_local! {
             current: Cell::new(None),
             purses: [const { Purse::new() }; GPUS],
             lanes: [const { Cell::new(None) }; GPUS],
-            run: Cell::new(NO_RUN),
-            window: Cell::new(NO_RUN),
+            run: Kept::new(),
+            window: Kept::new(),
             marked_at: Cell::new(0),
             last: Cell::new(Stream::DEFAULT),
             owes: Cell::new(false),
