@@ -30,6 +30,8 @@ const WARM_UP: Duration = Duration::from_secs(2);
 struct Tenant {
     request_percent: u16,
     achieved_percent: Vec<f64>,
+    /// Charged by its true use, over all windows, in percent.
+    charged_of_used_percent: f64,
     worst_error_points: f64,
 }
 
@@ -76,20 +78,28 @@ fn measure(requests: &[u16]) -> io::Result<Case> {
         Ok(pids.iter().all(|pid| true_use(&books, *pid) > 0).then_some(()))
     })?;
     std::thread::sleep(WARM_UP);
-    let mut books = vec![rig.books()?];
+    let (mut books, before) = (vec![rig.books()?], charged(&mut control)?);
     for _ in 0..WINDOWS {
         std::thread::sleep(WINDOW);
         books.push(rig.books()?);
     }
+    let charged: Vec<u64> =
+        charged(&mut control)?.iter().zip(&before).map(|(now, then)| now - then).collect();
     for mut load in loads {
         load.kill()?;
         load.wait()?;
     }
-    Ok(judge(requests, &pids, &books))
+    Ok(judge(requests, &pids, &books, &charged))
+}
+
+/// What each tenant was charged so far, in nanoseconds.
+fn charged(control: &mut Control) -> io::Result<Vec<u64>> {
+    let stats = control.stats()?;
+    Ok(stats.tenants.iter().filter_map(|t| t.gpus.first()).map(|gpu| gpu.total.charged_ns).collect())
 }
 
 /// Shares of each window, from the books at its two ends.
-fn judge(requests: &[u16], pids: &[i32], books: &[Books]) -> Case {
+fn judge(requests: &[u16], pids: &[i32], books: &[Books], charged_ns: &[u64]) -> Case {
     let whole = requests.iter().sum::<u16>() == 100;
     let share = |pid: i32, pair: &[Books]| match pair {
         [start, end] => {
@@ -100,11 +110,21 @@ fn judge(requests: &[u16], pids: &[i32], books: &[Books]) -> Case {
         }
         _ => f64::NAN,
     };
-    let tenants = requests.iter().zip(pids).map(|(&request, &pid)| {
+    let used = |pid: i32| match (books.first(), books.last()) {
+        (Some(first), Some(last)) => true_use(last, pid).saturating_sub(true_use(first, pid)),
+        _ => 0,
+    };
+    let tenants = requests.iter().zip(pids).zip(charged_ns).map(|((&request, &pid), &charged_ns)| {
         let achieved: Vec<f64> = books.windows(2).map(|pair| share(pid, pair)).collect();
         let error = |achieved: &f64| (achieved - f64::from(request)).abs();
         let worst = achieved.iter().map(error).fold(0.0, f64::max);
-        Tenant { request_percent: request, achieved_percent: achieved, worst_error_points: worst }
+        let charged_of_used_percent = 100.0 * charged_ns as f64 / used(pid) as f64;
+        Tenant {
+            request_percent: request,
+            achieved_percent: achieved,
+            charged_of_used_percent,
+            worst_error_points: worst,
+        }
     });
     let tenants = tenants.collect();
     let part = |of: fn(&weir_simgpu_link::books::Gpu) -> u64| match (books.first(), books.last()) {

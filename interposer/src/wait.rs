@@ -189,7 +189,7 @@ fn ask(gpu: &Gpu, wanted: Option<Request>, patience: Patience, (arrived, now): (
         }
         Verdict::Wait(Wait { generation, mut at_most, cause }) => {
             if cause == Cause::Tokens
-                && let Some(left) = gpu.pass_on(now)
+                && let Some(left) = gpu.leave_turn(now)
             {
                 at_most = at_most.min(left.max(SHORTEST)); // meanwhile others may go
             }

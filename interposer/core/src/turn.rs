@@ -89,14 +89,16 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
     if own.look().0 == Stand::Holds { Answer::Mine } else { Answer::Queueing }
 }
 
-/// Whether a turn that the tenant holds is over.
+/// Whether a turn that the tenant holds is over: it is used up and somebody waits, somebody waits who has had less than it
+/// may, or somebody who found that we do not move has taken the turn for himself.
 fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
-    let mut waits = |soon: bool| {
-        let stands = |stand| stand == Stand::WantsSoon || (stand == Stand::Wants && !soon);
-        others.iter_mut().any(|other| !other.seen().given_up && stands(other.turn().look().0))
+    let mut any = |stands: &[Stand]| {
+        others.iter_mut().any(|other| !other.seen().given_up && stands.contains(&other.turn().look().0))
     };
     let used = i64::try_from(own.length().0).unwrap_or(i64::MAX).saturating_sub(own.left());
-    (own.left() <= 0 && waits(false)) || (used >= SHORTEST && !terms.saved && waits(true))
+    any(&[Stand::Holds])
+        || (own.left() <= 0 && any(&[Stand::Wants, Stand::WantsSoon]))
+        || (used >= SHORTEST && !terms.saved && any(&[Stand::WantsSoon]))
 }
 
 /// Notes which neighbours move, and gives those up that should and do not. Only time since the launch `arrived` counts:
@@ -204,6 +206,19 @@ mod tests {
         dead.end();
         ask(&dead, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
         assert_eq!(first(3_000), Some(3_021), "it lives, or somebody else in its place");
+    }
+
+    #[test]
+    fn who_was_given_up_and_goes_on_gives_way() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        let taken = (0..100).find(|at| ask(&two, &mut of_two, TERMS, ms(0), ms(*at)) == Answer::Mine);
+        assert_eq!(taken, Some(21), "it was stopped");
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(22)), Answer::Over);
+        assert_eq!(ask(&two, &mut of_two, TERMS, ms(0), ms(22)), Answer::Mine);
+        one.end();
+        assert!(matches!(ask(&one, &mut of_one, TERMS, ms(22), ms(23)), Answer::Behind(0, _)));
     }
 
     #[test]

@@ -198,6 +198,7 @@ impl Gpu {
                 return self.begin();
             }
             if self.activity.quiet(None).is_some() {
+                self.activity.turn.forfeit();
                 self.end_turn(); // drained: whoever waits may go
             }
         }

@@ -79,6 +79,12 @@ impl Gpu {
         if own.look().0 == Stand::Holds { own.left().max(1) } else { i64::MAX }
     }
 
+    /// The tenant has nothing to launch, or no tokens to launch it with: the turn is passed on when its work is done.
+    pub fn leave_turn(&self, now: Nanos) -> Option<Nanos> {
+        self.activity.turn.forfeit();
+        self.pass_on(now)
+    }
+
     /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
     pub fn pass_on(&self, now: Nanos) -> Option<Nanos> {
         let left = self.work_left(now);

@@ -136,9 +136,10 @@ impl Turn {
     pub fn hold(&self, length: Nanos) {
         let word = self.word.load(Ordering::SeqCst);
         if matches!(stand(word), Stand::Wants | Stand::WantsSoon) {
-            let overrun = self.left().min(0); // a unit longer than what was left of the turn before
+            // Of the turn before: a unit longer than what was left, or what it was cut short by.
+            let rest = self.left().min(i64::try_from(length.0).unwrap_or(i64::MAX));
             self.renew(length);
-            self.left_ns.fetch_add(overrun, Ordering::Relaxed);
+            self.left_ns.fetch_add(rest, Ordering::Relaxed);
             self.becomes(word, Stand::Holds, number(word));
         }
     }
@@ -153,6 +154,11 @@ impl Turn {
     pub fn end(&self) -> bool {
         let word = self.word.load(Ordering::SeqCst);
         stand(word) == Stand::Holds && self.becomes(word, Stand::Away, number(word))
+    }
+
+    /// What is left of the turn is not wanted: the tenant had nothing to launch, or nothing to launch it with.
+    pub fn forfeit(&self) {
+        self.left_ns.fetch_min(0, Ordering::Relaxed);
     }
 
     /// Whatever a dead process was about to do, the tenant is away now.
@@ -257,6 +263,12 @@ mod tests {
         want(&turns, 0);
         turns[0].hold(Nanos(100));
         assert_eq!(turns[0].left(), 70, "what one turn took too much comes out of the next");
+        turns[0].end();
+        want(&turns, 0);
+        turns[0].hold(Nanos(100));
+        assert_eq!(turns[0].left(), 170, "and what it was cut short by is added");
+        turns[0].forfeit();
+        assert_eq!(turns[0].left(), 0);
     }
 }
 
