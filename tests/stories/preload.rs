@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
-use object::{Endianness, StringTable};
+use object::{Endianness, Object, ObjectSection, StringTable};
 use weir_tests::dist::Dist;
 use weir_tests::program::{Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
@@ -68,6 +68,18 @@ fn the_library_brings_nothing_but_the_c_library_along() {
         let known = ["libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
         assert!(known.contains(&name.as_str()), "the library needs {name}");
     }
+}
+
+#[test]
+fn a_program_that_starts_pays_for_no_symbol_of_ours_and_no_copy_of_a_threads_storage() {
+    let bytes = std::fs::read(Dist::find().preload()).expect("the library can be read");
+    let elf = ElfFile64::<Endianness>::parse(&*bytes).expect("an ELF library");
+    let symbolic = elf.dynamic_relocations().expect("relocations").filter(|(_, relocation)| {
+        relocation.flags() == object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_64 }
+    });
+    assert_eq!(symbolic.count(), 0, "the loader looks each of these up");
+    let copied = elf.section_by_name(".tdata").map_or(0, |section| section.size());
+    assert!(copied <= 256, "{copied} bytes of thread-local storage are not zero at first");
 }
 
 /// Runs a program as it is and under the preload; neither is a tenant.

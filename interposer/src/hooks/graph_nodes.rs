@@ -103,6 +103,8 @@ pub struct Walk<'a> {
     /// Whether a kernel waits for other ranks.
     pub collective: bool,
     weighted_ns: f64,
+    widest: f64,
+    guessed: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -135,6 +137,8 @@ impl<'a> Walk<'a> {
             kinds: Kinds::default(),
             collective: false,
             weighted_ns: 0.0,
+            widest: 0.0,
+            guessed: false,
         }
     }
 
@@ -157,6 +161,8 @@ impl<'a> Walk<'a> {
                     let ns = estimate.price().unsigned_abs();
                     self.kernels.insert(node.addr() as u64, Kernel { ns, within });
                     self.weighted_ns += ns as f64 * estimate.weight();
+                    self.widest = self.widest.max(estimate.weight());
+                    self.guessed |= !estimate.is_learnt();
                     self.collective |= kernel.is_collective(self.client);
                 }
             }
@@ -177,10 +183,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Part of the GPU that the kernels hold, each for as long as it takes.
+    /// Part of the GPU that the kernels hold, each for as long as it takes; where that is not known of all, the widest's.
     pub fn weight(&self) -> f64 {
         let sum = self.sum_ns();
-        if sum > 0 { self.weighted_ns / sum as f64 } else { 1.0 }
+        if sum == 0 || self.guessed { self.widest.max(0.001) } else { self.weighted_ns / sum as f64 }
     }
 
     /// What all kernels on the way cost, in nanoseconds.

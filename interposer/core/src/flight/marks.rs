@@ -12,16 +12,15 @@
 
 use std::collections::VecDeque;
 
-use weir_protocol::pages::Stall;
 use weir_protocol::units::Nanos;
 
 use super::book::Value;
 use super::horizon::Told;
+use super::stretch::{Bill, Company, Meters, Stretch};
 use super::{BOOKS, Driver};
-use crate::copy::{CopyPrices, ENGINES, Tally};
+use crate::copy::{CopyPrices, ENGINES};
 use crate::meter::Meter;
 use crate::price::Parts;
-use crate::stall::Span;
 
 /// Marks outstanding at most: a stream that runs far ahead gets no more of them until some were reached.
 const MARKS: usize = 256;
@@ -29,10 +28,6 @@ const MARKS: usize = 256;
 /// Event times are `f32` milliseconds: measured against an event no older than this, in nanoseconds, they are exact to
 /// 30 ns.
 const ANCHOR_NS: f64 = 200e6;
-
-/// So soon after a launch onto an idle stream the mark behind it says when it ended, however short it was, in
-/// nanoseconds.
-const PROMPT_NS: f64 = 20_000.0;
 
 /// A mark under way, with the stretch that it ends.
 #[derive(Debug)]
@@ -62,18 +57,6 @@ pub(super) struct Record {
     pub by: Nanos,
     /// Launches of the process until then.
     pub launched: u64,
-}
-
-/// The launches between a mark and the one before it, on one stream.
-#[derive(Debug)]
-struct Stretch {
-    charged: f64,
-    communicated: f64, // part of `charged`
-    copies: Tally,
-    stood: bool,      // work stood still in it
-    slack: f64,       // at most so long the stream idled in between, ns
-    late: (f64, f64), // so long after the first mark, least and most, the first launch came onto an idle stream, ns
-    parts: Parts,
 }
 
 /// The last mark of a stream.
@@ -128,33 +111,6 @@ pub(super) struct Reached {
     pub launched: u64,
     /// For the stretch that it ends.
     pub bill: Option<Bill>,
-}
-
-/// What a stretch comes to, ns.
-pub(super) struct Bill {
-    /// What was charged for its launches.
-    pub charged: f64,
-    /// What it took of the SMs; what other streams share counts once.
-    pub took: f64,
-    /// Whether that was measured.
-    pub measured: bool,
-    /// Until the GPU had switched to it.
-    pub switch: f64,
-    /// What copies took beyond what was predicted, by way.
-    pub copies: [f64; ENGINES],
-}
-
-/// Who else was on the GPU during a stretch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Company {
-    /// Nobody.
-    None,
-    /// Nobody, but right before it somebody was.
-    Before,
-    /// Somebody may have been, in time slices.
-    InTurns,
-    /// Somebody may have been, at the same time.
-    AtOnce,
 }
 
 impl Marks {
@@ -393,141 +349,6 @@ impl Marks {
             _ => self.spare.push(event),
         }
         time
-    }
-}
-
-/// What a context's stretches are measured with.
-struct Meters<'a> {
-    sms: &'a mut Meter,
-    engines: &'a mut [Meter; ENGINES],
-    copies: &'static CopyPrices,
-}
-
-/// What the time of a stretch went to, up to its end, ns.
-#[derive(Clone, Copy, Default)]
-struct Spent {
-    busy: f64,   // its stream was at work
-    on_sms: f64, // part of that: launches
-    waited: f64, // its stream was at work, or waited for a neighbour
-}
-
-impl Stretch {
-    fn began_idle(&self) -> bool {
-        self.late.1 > 0.0
-    }
-
-    /// What the stretch took of the GPU; teaches the prices of its launches and copies if it was measured.
-    fn settle(
-        &mut self,
-        (from, to): (f64, f64),
-        company: Company,
-        meters: Meters<'_>,
-        driver: &mut impl Driver,
-    ) -> (Bill, Spent) {
-        let Meters { sms, engines, copies: prices } = meters;
-        let most = (to - from - self.late.0).max(0.0);
-        let doubt = self.slack + self.late.1 - self.late.0;
-        let surely = (most - doubt).max(0.0);
-        // Nothing is learnt from a stretch in which the host may have paused.
-        let measure = (doubt < most.max(PROMPT_NS)).then_some(((to - from - self.late.1).max(0.0), doubt));
-        let (copied, learnt) = (self.copied(prices), self.parts.are_learnt());
-        let busy = (self.charged + copied).clamp(surely, most);
-        let on_sms = (busy - copied).max(0.0);
-        let mut bill = self.bill(prices);
-        let spent = Spent { busy, on_sms, waited: busy };
-        match company {
-            _ if self.charged == 0.0 => {
-                // Time slices are of the SMs: a neighbour's do not stretch a copy.
-                self.learn_copies(to, (surely, most), measure, engines, prices);
-                let busy = self.copied(prices).clamp(surely, most);
-                return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
-            }
-            Company::Before if learnt && copied == 0.0 && !sms.is_guessed(to - most, to) => {
-                bill.switch = sms.switched(most, self.charged);
-                let on_sms = most - bill.switch;
-                (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
-                return (bill, Spent { busy: on_sms, on_sms, waited: most });
-            }
-            Company::InTurns | Company::Before => {
-                let copied = copied.min(most);
-                if copied == 0.0 {
-                    self.parts.bound(most, self.slack > 0.0);
-                }
-                self.parts.owe();
-                bill.took = sms.estimate(to - (most - copied), to, self.charged, learnt);
-                let on_sms = self.charged.min(most - copied);
-                let busy = on_sms + copied;
-                return (bill, Spent { busy, on_sms, waited: busy.max(surely) });
-            }
-            Company::AtOnce => {
-                // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
-                let took = sms.cover(to - on_sms, to);
-                let part = driver.part(sms.weigh(took, on_sms, self.parts.weight()));
-                self.parts.bound(most * part, self.slack > 0.0);
-                bill.took = took * part;
-            }
-            // Beside another stream's stretch of which only an estimate is known, nobody can tell what both took.
-            Company::None if sms.is_guessed(to - on_sms, to) => {}
-            Company::None => {
-                let took = sms.cover(to - on_sms, to);
-                sms.weigh(took, on_sms, self.parts.weight());
-                (bill.took, bill.measured) = (took, true);
-                if let Some((least, doubt)) = measure.filter(|_| !self.parts.is_empty())
-                    && prices.add_to(&self.copies, &mut self.parts)
-                {
-                    bill.took += self.parts.learn((least - (on_sms - took)).max(0.0), doubt);
-                }
-            }
-        }
-        (bill, spent)
-    }
-
-    /// A stretch of copies alone says what they take, unless an engine had others of this process to serve.
-    fn learn_copies(
-        &mut self,
-        to: f64,
-        (surely, most): (f64, f64),
-        measure: Option<(f64, f64)>,
-        engines: &mut [Meter; ENGINES],
-        prices: &'static CopyPrices,
-    ) {
-        let Some(way) = self.copies.only_way() else { return };
-        let busy = self.copied(prices).clamp(surely, most);
-        let alone = engines[way].cover(to - busy, to) >= 0.99 * busy;
-        if let Some((took, doubt)) = measure.filter(|_| alone && !self.stood)
-            && prices.add_to(&self.copies, &mut self.parts)
-        {
-            self.parts.learn(took, doubt);
-        }
-    }
-
-    /// What its copies are expected to take.
-    fn copied(&self, prices: &CopyPrices) -> f64 {
-        prices.times(&self.copies).iter().sum()
-    }
-
-    /// What the stretch comes to if nothing else is known of it.
-    fn bill(&self, prices: &CopyPrices) -> Bill {
-        let mut copies = prices.times(&self.copies);
-        copies.iter_mut().zip(self.copies.predicted_ns).for_each(|(ns, predicted)| *ns -= predicted as f64);
-        Bill { charged: self.charged, took: self.charged, measured: false, switch: 0.0, copies }
-    }
-
-    /// Says what the time went to, up to `end` on the processor's clock: copies, then what communicates, then the rest.
-    /// Where in the stretch each of them lay is not known, only how long it was.
-    fn tell(&self, spent: &Spent, end: f64, driver: &mut impl Driver) {
-        let part = if self.charged > 0.0 { (self.communicated / self.charged).min(1.0) } else { 0.0 };
-        let on_sms = end - spent.on_sms;
-        let computes = on_sms + spent.on_sms * part;
-        let spans = [
-            (Stall::Neighbour, end - spent.waited, end),
-            (Stall::Copies, end - spent.busy, on_sms),
-            (Stall::Communication, on_sms, computes),
-            (Stall::Compute, computes, end),
-        ];
-        for (stall, from, to) in spans.into_iter().filter(|(_, from, to)| to > from) {
-            driver.spent(Span { stall, from, to });
-        }
     }
 }
 

@@ -9,6 +9,7 @@ mod book;
 mod horizon;
 mod marks;
 mod records;
+mod stretch;
 mod words;
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -16,9 +17,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use weir_protocol::pages::{CopyWay, ProcessSlot};
 use weir_protocol::units::Nanos;
 
-use self::book::{StreamBook, Value};
-use self::marks::{Bill, Look, Marks, Record};
+use self::book::StreamBook;
+use self::marks::{Look, Marks, Record};
 use self::records::Records;
+use self::stretch::Bill;
 pub use self::words::Words;
 use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::{Guard, Lock};
@@ -236,7 +238,7 @@ impl Flight {
             let at = marks.recorded_at(index);
             marks.spare() > due.spare && at.is_none_or(|at| Driver::now(driver).since(at) >= due.time)
         };
-        self.put((index, stream, Place::HERE), book.value(), (marks, worth), driver)
+        self.put((index, stream, Place::HERE), (marks, worth), driver)
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
@@ -253,7 +255,7 @@ impl Flight {
             if given > seen && place != Place::NOWHERE && queued < FULL {
                 let place = (index, book.stream.load(Ordering::Relaxed), place);
                 let anyhow = (|| self.marks.try_lock(), |_: &Marks, _: &mut _| true);
-                self.put(place, book.value(), anyhow, driver);
+                self.put(place, anyhow, driver);
             }
         }
     }
@@ -262,12 +264,12 @@ impl Flight {
     fn put<'a, D: Driver>(
         &'a self,
         (index, stream, place): (usize, u64, Place),
-        value: Value,
         (marks, worth): (impl FnOnce() -> Option<Guard<'a, Marks>>, impl FnOnce(&Marks, &mut D) -> bool),
         driver: &mut D,
     ) -> bool {
         let book = &self.books[index];
         let Some(_recording) = book.record() else { return false };
+        let value = book.value();
         let blank = marks().filter(|marks| worth(marks, driver)).and_then(|mut marks| marks.take());
         blank.is_some_and(|blank| {
             let (from, done, by) = (driver.now(), driver.record(blank.event, place), driver.now());
