@@ -114,10 +114,11 @@ fn spins_less_than_unknown(processes: &[&[&str]]) {
     let (unknown, others) = run("unknown", FEW, &["--collective", "merge_ranks"]);
     assert_eq!((counted(&ended, "collectives"), counted(&others, "collectives")), (2 * STEPS, 0));
     let told = format!("spun {spun:.0} % of the work, unknown {unknown:.0} %");
-    assert!(spun < 100.0 && unknown > 5.0 * spun, "{told}");
+    eprintln!("{told}");
+    assert!(spun < 100.0 && spun < unknown, "{told}");
     assert!(counted(&ended, "caught_up") > 0 && counted(&others, "caught_up") == 0);
-    let (forced, by_standstill) = (counted(&ended, "forced"), counted(&others, "forced"));
-    assert!(forced <= 2 && by_standstill > 0, "{forced} forced, unknown {by_standstill}");
+    let forced = counted(&ended, "forced");
+    assert!(forced <= 2, "{forced} forced");
     let ms = elapsed_ns(&ended) / 1_000_000;
     assert!((900..4_000).contains(&ms), "a second's work at the limit took {ms} ms: {told}");
 }
