@@ -63,3 +63,18 @@ fn whoever_is_stopped_or_dies_in_its_turn_holds_nobody_up() {
         }
     }
 }
+
+#[test]
+fn a_filler_queues_little_beside_others_and_the_gpu_itself_writes_how_far_it_has_come() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, STATIC);
+    let mut better = start(&gpu, &node, "better");
+    let budget = Budget { name: "filler", request: "20%", limit: "40%", memory: "2GiB" };
+    let flags = ["--class", "filler"];
+    let mut filler = Looping::start(Program::under_weir_with(&gpu, Some(&node), budget, &flags, LOOP));
+    filler.goes_on(2_000);
+    better.goes_on(2_000);
+    let words = gpu.calls().get("cuStreamWriteValue64_v2").copied().unwrap_or(0);
+    // 2,000 launches of 20 us are 40 ms of work: 400 words of 100 us each, less those that a mark stood for.
+    assert!(words > 100, "{words} words were written");
+}

@@ -16,6 +16,7 @@ pub struct Meter {
     guessed_until: f64,         // stretches that could not be measured lie before this
     occupied: (f64, f64),       // time covered, and weighted, since they were last taken
     recent: (f64, f64),         // the same, fading
+    streams: (f64, f64),        // time covered, and the sum of all streams' times, fading
     switch: (f64, f64),         // mean time of a switch, and of how many
 }
 
@@ -74,6 +75,18 @@ impl Meter {
         if self.recent.0 > 0.0 { self.recent.1 / self.recent.0 } else { known }
     }
 
+    /// A stretch kept its stream busy for `busy` ns, of which no other stretch had covered `covered`: both are certain.
+    pub fn overlapped(&mut self, covered: f64, busy: f64) {
+        let fade = RECENT / (RECENT + covered);
+        self.streams = (self.streams.0 * fade + covered, self.streams.1 * fade + busy);
+    }
+
+    /// How many streams are at work at a time, while any is: a launch keeps its stream busy for so many times its price,
+    /// which is its part of the time that streams share.
+    pub fn streams(&self) -> f64 {
+        if self.streams.0 > 0.0 { (self.streams.1 / self.streams.0).max(1.0) } else { 1.0 }
+    }
+
     /// What was covered and weighed since the last call.
     pub fn take_occupied(&mut self) -> (f64, f64) {
         std::mem::take(&mut self.occupied)
@@ -81,14 +94,19 @@ impl Meter {
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
     /// for it. Prices that were `learnt` know how much of a launch other streams cover; of others that part is left out
-    /// here. Slices that stretch one stream stretch all of them.
-    pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: bool) -> f64 {
+    /// here: slices that stretch one stream stretch all of them. Of launches on several streams or from several threads
+    /// (`None`) prices are all that is known; as long as nothing was measured at all, such a stretch takes what the
+    /// driver's slices would give it beside one neighbour.
+    pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: Option<bool>) -> f64 {
         let new = self.cover(from, to);
         self.guessed_until = self.guessed_until.max(to);
-        if learnt {
-            return charged; // also where less went by: where more did, it may have been the neighbour's
+        match learnt {
+            Some(true) => charged, // also where less went by: where more did, it may have been the neighbour's
+            Some(false) if to > from => (charged * new / (to - from)).min(new),
+            Some(false) => 0.0,
+            None if self.streams.0 == 0.0 => charged.max(new / 2.0).min(new),
+            None => charged,
         }
-        if to > from { (charged * new / (to - from)).min(new) } else { 0.0 }
     }
 }
 
@@ -128,6 +146,9 @@ mod tests {
                 meter.weigh(covered, 1e5, Some(0.2));
             }
         }
+        assert_eq!(meter.streams(), 1.0);
+        (0..100).for_each(|n| meter.overlapped(if n % 2 == 0 { 1e6 } else { 0.0 }, 1e6));
+        assert!((meter.streams() - 2.0).abs() < 0.01, "{}", meter.streams());
         let together = meter.weigh(0.0, 0.0, None);
         assert!((together - 0.4).abs() < 1e-6, "{together}");
         let (busy, weighted) = meter.take_occupied();
@@ -146,27 +167,35 @@ mod tests {
     #[test]
     fn what_overlaps_a_guess_cannot_be_measured() {
         let mut meter = Meter::default();
-        meter.estimate(0.0, 1_000.0, 500.0, true);
+        meter.estimate(0.0, 1_000.0, 500.0, Some(true));
         assert!(meter.is_guessed(500.0, 2_000.0) && !meter.is_guessed(1_000.0, 2_000.0));
     }
 
     #[test]
     fn learnt_prices_know_what_other_streams_cover() {
         let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 90.0, true), 90.0);
-        assert_eq!(meter.estimate(100.0, 300.0, 90.0, true), 90.0);
+        assert_eq!(meter.estimate(0.0, 200.0, 90.0, Some(true)), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, 90.0, Some(true)), 90.0);
         assert_eq!(
-            meter.estimate(0.0, 30.0, 90.0, true),
+            meter.estimate(0.0, 30.0, 90.0, Some(true)),
             90.0,
             "a launch like this takes so much on average"
         );
     }
 
     #[test]
+    fn launches_of_which_nothing_is_known_take_a_slice_beside_a_neighbour_at_least() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.estimate(0.0, 200.0, 1.0, None), 100.0);
+        assert_eq!(meter.estimate(0.0, 200.0, 1.0, None), 0.0, "another stream at the same time");
+        assert_eq!(meter.estimate(200.0, 400.0, 300.0, None), 200.0);
+    }
+
+    #[test]
     fn a_stretch_beside_a_neighbour_is_charged_its_estimate_less_what_other_streams_cover() {
         let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 90.0, false), 90.0);
-        assert_eq!(meter.estimate(100.0, 300.0, 90.0, false), 45.0);
-        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0, false), 30.0, "never more than went by");
+        assert_eq!(meter.estimate(0.0, 200.0, 90.0, Some(false)), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, 90.0, Some(false)), 45.0);
+        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0, Some(false)), 30.0, "never more than went by");
     }
 }

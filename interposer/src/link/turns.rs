@@ -12,6 +12,7 @@ use weir_protocol::pages::{ActivityPage, Stand};
 use weir_protocol::units::Nanos;
 
 use super::Gpu;
+use super::board::Neighbour;
 
 /// When something of the tenant's work was last seen to be done.
 #[derive(Default)]
@@ -38,30 +39,29 @@ impl Gpu {
         }
         let own = &self.activity.turn;
         let held_before = own.look().0 == Stand::Holds;
-        let held = self.board.with(self.grant.board(), |neighbours| {
+        let asked = self.board.with(self.grant.board(), |neighbours| {
             if neighbours.is_empty() {
-                return Held::No;
+                return (Answer::Mine, None);
             }
             let grant = self.grant.read();
             let saved = self.gate.has_saved(self.pages(), &grant, now);
             let terms = Terms { length: Nanos(grant.resume_at.0.unsigned_abs()), saved };
-            match turn::ask(own, neighbours, terms, arrived, now) {
-                Answer::Mine => {
-                    if !held_before {
-                        self.progress.0.lock().1 = now; // what it launches begins now
-                    }
-                    Held::No
-                }
-                Answer::Over => Held::Over(Nanos(0)),
-                Answer::Queueing => Held::Queueing,
-                Answer::Behind(at, word) => {
-                    neighbours.get(at).map_or(Held::No, |neighbour| Held::Behind(neighbour.page(), word))
-                }
-            }
+            let answer = turn::ask(own, neighbours, terms, arrived, now);
+            let page = match answer {
+                Answer::Behind(at, _) => neighbours.get(at).map(Neighbour::page),
+                _ => None,
+            };
+            (answer, page)
         });
-        match held {
-            Some(Held::Over(_)) => self.pass_on(now).map_or(Held::Queueing, Held::Over),
-            held => held.unwrap_or(Held::No),
+        match asked {
+            Some((Answer::Mine, _)) if !held_before => {
+                self.progress.0.lock().1 = now; // what it launches begins now
+                Held::No
+            }
+            Some((Answer::Over, _)) => self.pass_on(now).map_or(Held::Queueing, Held::Over),
+            Some((Answer::Queueing, _)) => Held::Queueing,
+            Some((Answer::Behind(_, word), Some(page))) => Held::Behind(page, word),
+            _ => Held::No,
         }
     }
 

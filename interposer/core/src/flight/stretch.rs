@@ -90,7 +90,7 @@ impl Stretch {
         // Nothing is learnt from a stretch in which the host may have paused.
         let measure = (doubt < most.max(PROMPT_NS)).then_some(((to - from - self.late.1).max(0.0), doubt));
         let (copied, learnt) = (self.copied(prices), self.parts.are_learnt());
-        let busy = (self.charged + copied).clamp(surely, most);
+        let busy = (self.charged * sms.streams() + copied).clamp(surely, most);
         let on_sms = (busy - copied).max(0.0);
         let mut bill = self.bill(prices);
         let spent = Spent { busy, on_sms, waited: busy };
@@ -101,7 +101,9 @@ impl Stretch {
                 let busy = self.copied(prices).clamp(surely, most);
                 return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
             }
-            Company::Before if learnt && copied == 0.0 && !sms.is_guessed(to - most, to) => {
+            Company::Before
+                if learnt && !self.parts.is_empty() && copied == 0.0 && !sms.is_guessed(to - most, to) =>
+            {
                 bill.switch = sms.switched(most, self.charged);
                 let on_sms = most - bill.switch;
                 (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
@@ -113,7 +115,8 @@ impl Stretch {
                     self.parts.bound(most, self.slack > 0.0);
                 }
                 self.parts.owe();
-                bill.took = sms.estimate(to - (most - copied), to, self.charged, learnt);
+                let known = if self.parts.is_empty() { None } else { Some(learnt) };
+                bill.took = sms.estimate(to - (most - copied), to, self.charged, known);
                 let on_sms = self.charged.min(most - copied);
                 let busy = on_sms + copied;
                 return (bill, Spent { busy, on_sms, waited: busy.max(surely) });
@@ -131,6 +134,9 @@ impl Stretch {
                 let took = sms.cover(to - on_sms, to);
                 sms.weigh(took, on_sms, self.parts.weight());
                 (bill.took, bill.measured) = (took, true);
+                if measure.is_some() {
+                    sms.overlapped(took, on_sms);
+                }
                 if let Some((least, doubt)) = measure.filter(|_| !self.parts.is_empty())
                     && prices.add_to(&self.copies, &mut self.parts)
                 {
