@@ -95,18 +95,20 @@ impl Meter {
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
     /// for it. Prices that were `learnt` know how much of a launch other streams cover; of others that part is left out
     /// here: slices that stretch one stream stretch all of them. Of launches on several streams or from several threads
-    /// (`None`) prices are all that is known; as long as nothing was measured at all, such a stretch takes what the
-    /// driver's slices would give it beside one neighbour.
+    /// (`None`) prices are all that is known.
     pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: Option<bool>) -> f64 {
         let new = self.cover(from, to);
         self.guessed_until = self.guessed_until.max(to);
         match learnt {
-            Some(true) => charged, // also where less went by: where more did, it may have been the neighbour's
             Some(false) if to > from => (charged * new / (to - from)).min(new),
             Some(false) => 0.0,
-            None if self.streams.0 == 0.0 => charged.max(new / 2.0).min(new),
-            None => charged,
+            _ => charged, // also where less went by: where more did, it may have been the neighbour's
         }
+    }
+
+    /// Whether anything was measured yet: until then prices are guesses.
+    pub fn has_measured(&self) -> bool {
+        self.streams.0 > 0.0
     }
 }
 
@@ -181,14 +183,6 @@ mod tests {
             90.0,
             "a launch like this takes so much on average"
         );
-    }
-
-    #[test]
-    fn launches_of_which_nothing_is_known_take_a_slice_beside_a_neighbour_at_least() {
-        let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 1.0, None), 100.0);
-        assert_eq!(meter.estimate(0.0, 200.0, 1.0, None), 0.0, "another stream at the same time");
-        assert_eq!(meter.estimate(200.0, 400.0, 300.0, None), 200.0);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Stretch {
                 return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
             }
             Company::Before
-                if learnt && !self.parts.is_empty() && copied == 0.0 && !sms.is_guessed(to - most, to) =>
+                if learnt && doubt < PROMPT_NS && copied == 0.0 && !sms.is_guessed(to - most, to) =>
             {
                 bill.switch = sms.switched(most, self.charged);
                 let on_sms = most - bill.switch;
@@ -110,16 +110,7 @@ impl Stretch {
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
             Company::InTurns | Company::Before => {
-                let copied = copied.min(most);
-                if copied == 0.0 {
-                    self.parts.bound(most, self.slack > 0.0);
-                }
-                self.parts.owe();
-                let known = if self.parts.is_empty() { None } else { Some(learnt) };
-                bill.took = sms.estimate(to - (most - copied), to, self.charged, known);
-                let on_sms = self.charged.min(most - copied);
-                let busy = on_sms + copied;
-                return (bill, Spent { busy, on_sms, waited: busy.max(surely) });
+                return self.by_price(to, (surely, most), copied, (sms, prices));
             }
             Company::AtOnce => {
                 // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
@@ -145,6 +136,29 @@ impl Stretch {
             }
         }
         (bill, spent)
+    }
+
+    /// What the stretch took by its launches' prices: a neighbour's time slices may lie in it.
+    fn by_price(
+        &self,
+        to: f64,
+        (surely, most): (f64, f64),
+        copied: f64,
+        (sms, prices): (&mut Meter, &CopyPrices),
+    ) -> (Bill, Spent) {
+        let (mut bill, copied) = (self.bill(prices), copied.min(most));
+        if copied == 0.0 {
+            self.parts.bound(most, self.slack > 0.0);
+        }
+        self.parts.owe();
+        let known = (!self.parts.is_empty()).then(|| self.parts.are_learnt());
+        bill.took = sms.estimate(to - (most - copied), to, self.charged, known);
+        if known.is_none() && !sms.has_measured() {
+            bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour
+        }
+        let on_sms = self.charged.min(most - copied);
+        let busy = on_sms + copied;
+        (bill, Spent { busy, on_sms, waited: busy.max(surely) })
     }
 
     /// A stretch of copies alone says what they take, unless an engine had others of this process to serve.
