@@ -16,7 +16,7 @@ pub struct Meter {
     guessed_until: f64,         // stretches that could not be measured lie before this
     occupied: (f64, f64),       // time covered, and weighted, since they were last taken
     recent: (f64, f64),         // the same, fading
-    streams: (f64, f64),        // time covered, and the sum of all streams' times, fading
+    measured: bool,             // anything, for certain
     switch: (f64, f64),         // mean time of a switch, and of how many
 }
 
@@ -75,16 +75,9 @@ impl Meter {
         if self.recent.0 > 0.0 { self.recent.1 / self.recent.0 } else { known }
     }
 
-    /// A stretch kept its stream busy for `busy` ns, of which no other stretch had covered `covered`: both are certain.
-    pub fn overlapped(&mut self, covered: f64, busy: f64) {
-        let fade = RECENT / (RECENT + covered);
-        self.streams = (self.streams.0 * fade + covered, self.streams.1 * fade + busy);
-    }
-
-    /// How many streams are at work at a time, while any is: a launch keeps its stream busy for so many times its price,
-    /// which is its part of the time that streams share.
-    pub fn streams(&self) -> f64 {
-        if self.streams.0 > 0.0 { (self.streams.1 / self.streams.0).max(1.0) } else { 1.0 }
+    /// Something was measured for certain.
+    pub fn has_certainty(&mut self) {
+        self.measured = true;
     }
 
     /// What was covered and weighed since the last call.
@@ -108,7 +101,7 @@ impl Meter {
 
     /// Whether anything was measured yet: until then prices are guesses.
     pub fn has_measured(&self) -> bool {
-        self.streams.0 > 0.0
+        self.measured
     }
 }
 
@@ -148,9 +141,6 @@ mod tests {
                 meter.weigh(covered, 1e5, Some(0.2));
             }
         }
-        assert_eq!(meter.streams(), 1.0);
-        (0..100).for_each(|n| meter.overlapped(if n % 2 == 0 { 1e6 } else { 0.0 }, 1e6));
-        assert!((meter.streams() - 2.0).abs() < 0.01, "{}", meter.streams());
         let together = meter.weigh(0.0, 0.0, None);
         assert!((together - 0.4).abs() < 1e-6, "{together}");
         let (busy, weighted) = meter.take_occupied();

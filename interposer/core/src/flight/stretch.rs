@@ -90,7 +90,7 @@ impl Stretch {
         // Nothing is learnt from a stretch in which the host may have paused.
         let measure = (doubt < most.max(PROMPT_NS)).then_some(((to - from - self.late.1).max(0.0), doubt));
         let (copied, learnt) = (self.copied(prices), self.parts.are_learnt());
-        let busy = (self.charged * sms.streams() + copied).clamp(surely, most);
+        let busy = (self.charged + copied).clamp(surely, most);
         let on_sms = (busy - copied).max(0.0);
         let mut bill = self.bill(prices);
         let spent = Spent { busy, on_sms, waited: busy };
@@ -126,7 +126,7 @@ impl Stretch {
                 sms.weigh(took, on_sms, self.parts.weight());
                 (bill.took, bill.measured) = (took, true);
                 if measure.is_some() {
-                    sms.overlapped(took, on_sms);
+                    sms.has_certainty();
                 }
                 if let Some((least, doubt)) = measure.filter(|_| !self.parts.is_empty())
                     && prices.add_to(&self.copies, &mut self.parts)
