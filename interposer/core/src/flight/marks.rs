@@ -29,6 +29,9 @@ const MARKS: usize = 256;
 /// 30 ns.
 const ANCHOR_NS: f64 = 200e6;
 
+/// Of work that stood still so much is charged at most beyond its price, in nanoseconds: four standstills.
+const SPUN_NS: f64 = 20e6;
+
 /// A mark under way, with the stretch that it ends.
 #[derive(Debug)]
 struct Mark {
@@ -226,7 +229,10 @@ impl Marks {
 
     /// Work stands still: nothing is learnt from what is under way now.
     pub fn stood_still(&mut self) {
-        self.under_way.iter_mut().filter_map(|mark| mark.stretch.as_mut()).for_each(|s| s.parts.clear());
+        for stretch in self.under_way.iter_mut().filter_map(|mark| mark.stretch.as_mut()) {
+            stretch.parts.clear();
+            stretch.stood = true;
+        }
         self.chains.iter_mut().flatten().for_each(|chain| chain.stood = true);
     }
 
@@ -286,9 +292,13 @@ impl Marks {
                     false => Company::InTurns,
                 };
                 let meters = Meters { sms: &mut self.meter, engines: &mut self.engines, copies: self.copies };
-                let (settled, spent) = stretch.settle((from, to), company, meters, driver);
+                let (mut settled, spent) = stretch.settle((from, to), company, meters, driver);
                 if self.told[book].total() < value.total() {
                     stretch.tell(&spent, to + self.offset.unwrap_or(0.0), driver);
+                }
+                if stretch.stood {
+                    // Spun away for launches that the gate held back: no debt of seconds for that.
+                    settled.took = settled.took.min(settled.charged + SPUN_NS);
                 }
                 bill = Some(settled);
             }
