@@ -139,10 +139,6 @@ fn a_stream_on_another_gpu_is_charged_there() {
     assert_eq!((outstanding(0), outstanding(1)), (0, 0));
 }
 
-/// Threads whose streams overlap differently each time, in windows of 60 ms: what they share is divided by prices that were
-/// learnt in other overlaps.
-const OVERLAPPING: f64 = 12.0;
-
 #[test]
 fn many_threads_with_their_own_default_streams_are_charged_what_they_use() {
     let gpu = SimGpu::new(COSTS);
@@ -159,7 +155,7 @@ fn many_threads_with_their_own_default_streams_are_charged_what_they_use() {
         };
         let spent = Spent::median((0..7).map(window).collect());
         assert!(
-            spent.error_percent().abs() <= OVERLAPPING,
+            spent.error_percent().abs() <= CLOSE,
             "{threads} threads: {spent:?}, {} %",
             spent.error_percent()
         );

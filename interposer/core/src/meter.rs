@@ -86,17 +86,13 @@ impl Meter {
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
-    /// for it. Prices that were `learnt` know how much of a launch other streams cover; of others that part is left out
-    /// here: slices that stretch one stream stretch all of them. Of launches on several streams or from several threads
-    /// (`None`) prices are all that is known.
-    pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: Option<bool>) -> f64 {
+    /// for it, less the part of it that other stretches cover. Slices that stretch one stream stretch all of them. Of
+    /// launches that were `learnt` also where less went by: where more did, it may have been the neighbour's.
+    pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: bool) -> f64 {
         let new = self.cover(from, to);
         self.guessed_until = self.guessed_until.max(to);
-        match learnt {
-            Some(false) if to > from => (charged * new / (to - from)).min(new),
-            Some(false) => 0.0,
-            _ => charged, // also where less went by: where more did, it may have been the neighbour's
-        }
+        let part = if to > from { charged * new / (to - from) } else { 0.0 };
+        if learnt { part } else { part.min(new) }
     }
 
     /// Whether anything was measured yet: until then prices are guesses.
@@ -159,27 +155,26 @@ mod tests {
     #[test]
     fn what_overlaps_a_guess_cannot_be_measured() {
         let mut meter = Meter::default();
-        meter.estimate(0.0, 1_000.0, 500.0, Some(true));
+        meter.estimate(0.0, 1_000.0, 500.0, true);
         assert!(meter.is_guessed(500.0, 2_000.0) && !meter.is_guessed(1_000.0, 2_000.0));
     }
 
     #[test]
-    fn learnt_prices_know_what_other_streams_cover() {
+    fn a_learnt_stretch_is_charged_its_price_also_where_less_went_by() {
         let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 90.0, Some(true)), 90.0);
-        assert_eq!(meter.estimate(100.0, 300.0, 90.0, Some(true)), 90.0);
         assert_eq!(
-            meter.estimate(0.0, 30.0, 90.0, Some(true)),
+            meter.estimate(0.0, 30.0, 90.0, true),
             90.0,
             "a launch like this takes so much on average"
         );
+        assert_eq!(meter.estimate(15.0, 45.0, 90.0, true), 45.0);
     }
 
     #[test]
     fn a_stretch_beside_a_neighbour_is_charged_its_estimate_less_what_other_streams_cover() {
         let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 90.0, Some(false)), 90.0);
-        assert_eq!(meter.estimate(100.0, 300.0, 90.0, Some(false)), 45.0);
-        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0, Some(false)), 30.0, "never more than went by");
+        assert_eq!(meter.estimate(0.0, 200.0, 90.0, false), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, 90.0, false), 45.0);
+        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0, false), 30.0, "never more than went by");
     }
 }

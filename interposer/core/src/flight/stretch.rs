@@ -128,10 +128,12 @@ impl Stretch {
                 if measure.is_some() {
                     sms.has_certainty();
                 }
-                if let Some((least, doubt)) = measure.filter(|_| !self.parts.is_empty())
+                // A stretch that another stream's overlapped says nothing of its launches alone.
+                if let Some((least, doubt)) =
+                    measure.filter(|_| took >= 0.99 * on_sms && !self.parts.is_empty())
                     && prices.add_to(&self.copies, &mut self.parts)
                 {
-                    bill.took += self.parts.learn((least - (on_sms - took)).max(0.0), doubt);
+                    bill.took += self.parts.learn(least, doubt);
                 }
             }
         }
@@ -151,9 +153,8 @@ impl Stretch {
             self.parts.bound(most, self.slack > 0.0);
         }
         self.parts.owe();
-        let known = (!self.parts.is_empty()).then(|| self.parts.are_learnt());
-        bill.took = sms.estimate(to - (most - copied), to, self.charged, known);
-        if known.is_none() && !sms.has_measured() {
+        bill.took = sms.estimate(to - (most - copied), to, self.charged, self.parts.are_learnt());
+        if self.parts.is_empty() && !sms.has_measured() {
             bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour
         }
         let on_sms = self.charged.min(most - copied);
