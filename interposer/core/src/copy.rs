@@ -9,7 +9,7 @@
 
 use weir_protocol::pages::CopyWay;
 
-use crate::price::{Estimate, Known, Parts};
+use crate::price::{Estimate, Known, Parts, whole};
 
 /// Bytes of a unit: small enough that its price stays above a nanosecond on the fastest link.
 const UNIT: u64 = 4 << 10;
@@ -143,16 +143,6 @@ impl Tally {
         let mut ways = (0..ENGINES).filter(|way| self.calls[*way] > 0);
         ways.next().filter(|_| ways.next().is_none())
     }
-}
-
-/// Rounded; without `f64::round`, which on plain x86-64 is libm's.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a time is never negative; beyond the range of u64 it saturates"
-)]
-fn whole(ns: f64) -> u64 {
-    (ns + 0.5) as u64
 }
 
 #[cfg(test)]

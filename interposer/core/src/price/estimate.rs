@@ -256,7 +256,7 @@ const fn signed(price_ns: u64, by_itself: bool) -> i64 {
     clippy::cast_sign_loss,
     reason = "a time is never negative; beyond the range of u64 it saturates"
 )]
-fn whole(ns: f64) -> u64 {
+pub(crate) fn whole(ns: f64) -> u64 {
     (ns + 0.5) as u64
 }
 
