@@ -18,6 +18,25 @@ pub struct Meter {
     recent: (f64, f64),         // the same, fading
     measured: bool,             // anything, for certain
     switch: (f64, f64),         // mean time of a switch, and of how many
+    sharing: (f64, f64),        // what was measured, fading, and what was charged for it
+}
+
+/// What the launches of a stretch should take, ns.
+#[derive(Clone, Copy, Debug)]
+pub enum Price {
+    /// By prices that were learnt.
+    Learnt(f64),
+    /// By what was charged.
+    Guess(f64),
+}
+
+impl Price {
+    fn part(self, part: f64) -> Self {
+        match self {
+            Self::Learnt(ns) => Self::Learnt(ns * part),
+            Self::Guess(ns) => Self::Guess(ns * part),
+        }
+    }
 }
 
 /// A switch takes what so many took on average.
@@ -26,6 +45,9 @@ const SWITCHES: f64 = 100.0;
 /// Times are floats: two that are one may differ by so much, ns.
 const ROUNDING: f64 = 100.0;
 
+/// How streams share the GPU is seen from the last so many nanoseconds of their launches.
+const SHARING: f64 = 200e6;
+
 /// The weight of a process is that of its last so many nanoseconds on the GPU.
 const RECENT: f64 = 10e6;
 
@@ -33,13 +55,12 @@ impl Meter {
     /// A stretch kept its stream busy from `from` to `to`. Returns how much of that no other stretch has covered.
     pub fn cover(&mut self, from: f64, to: f64) -> f64 {
         let (mut from, mut to) = (from, to.max(from));
-        let mut new = to - from;
+        let new = self.uncovered(from, to);
         // Those that end before it stay; those that touch it become one with it.
         let first = self.busy.partition_point(|(_, end)| *end < from);
         while let Some(&(start, end)) = self.busy.get(first)
             && start <= to
         {
-            new -= end.min(to) - start.max(from);
             (from, to) = (from.min(start), to.max(end));
             self.busy.remove(first);
         }
@@ -47,7 +68,15 @@ impl Meter {
         if self.busy.len() > INTERVALS {
             self.busy.pop_front();
         }
-        new.max(0.0)
+        new
+    }
+
+    /// How much of this time no stretch has covered.
+    fn uncovered(&self, from: f64, to: f64) -> f64 {
+        let first = self.busy.partition_point(|(_, end)| *end < from);
+        let met = self.busy.iter().skip(first).take_while(|(start, _)| *start <= to);
+        let shared: f64 = met.map(|(start, end)| end.min(to) - start.max(from)).sum();
+        (to - from - shared).max(0.0)
     }
 
     /// A stretch began with a switch of the GPU: it took `most` in all, `expected` by its launches' prices. Returns what
@@ -62,6 +91,23 @@ impl Meter {
     /// Whether part of this time was another stretch's that could not be measured.
     pub fn is_guessed(&self, from: f64, to: f64) -> bool {
         from + ROUNDING < self.guessed_until && to > from
+    }
+
+    /// What a stretch took that was measured, and whether all of it was. Where another one lies in it that could not be
+    /// measured, nobody can tell what both took: that part goes by the price. How streams share is learnt where nobody else
+    /// was on the GPU.
+    pub fn measure(&mut self, from: f64, to: f64, price: Price, alone: bool) -> (f64, bool) {
+        let (mut known, mut guess, mut part) = (from, 0.0, 0.0);
+        if self.is_guessed(from, to) {
+            known = self.guessed_until.min(to);
+            part = (known - from) / (to - from);
+            guess = self.guess(from, known, price.part(part));
+        }
+        let new = self.cover(known, to);
+        if alone {
+            self.learn_sharing(new, price.part(1.0 - part));
+        }
+        (guess + new, part == 0.0)
     }
 
     /// A stretch of launches of this `weight` kept its stream busy for `busy` ns, of which no other stretch had covered
@@ -85,14 +131,32 @@ impl Meter {
         std::mem::take(&mut self.occupied)
     }
 
-    /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: what was charged
-    /// for it, less the part of it that other stretches cover. Slices that stretch one stream stretch all of them. Of
-    /// launches that were `learnt` also where less went by: where more did, it may have been the neighbour's.
-    pub fn estimate(&mut self, from: f64, to: f64, charged: f64, learnt: bool) -> f64 {
-        let new = self.cover(from, to);
+    /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: its price, less what
+    /// its streams share. Of launches that were learnt also where less went by: where more did, it may have been the
+    /// neighbour's.
+    pub fn estimate(&mut self, from: f64, to: f64, price: Price) -> f64 {
         self.guessed_until = self.guessed_until.max(to);
-        let part = if to > from { charged * new / (to - from) } else { 0.0 };
-        if learnt { part } else { part.min(new) }
+        self.guess(from, to, price)
+    }
+
+    /// What launches of this price took, in a time that was in part covered by stretches that were measured: those have
+    /// the streams' common time.
+    fn guess(&mut self, from: f64, to: f64, price: Price) -> f64 {
+        let uncovered = self.uncovered(from, to);
+        let part = if to > from { uncovered / (to - from) } else { 1.0 };
+        self.learn_sharing(0.0, price.part(1.0 - part));
+        match price {
+            Price::Guess(ns) => (ns * part).min(self.cover(from, to)),
+            Price::Learnt(ns) if self.sharing.1 > 0.0 => ns * part * self.sharing.0 / self.sharing.1,
+            Price::Learnt(ns) => ns * part,
+        }
+    }
+
+    /// Launches of this price took `new` of the GPU's time, as far as no other stream's had it.
+    fn learn_sharing(&mut self, new: f64, price: Price) {
+        let Price::Learnt(ns) = price else { return };
+        let fade = SHARING / (SHARING + ns);
+        self.sharing = (self.sharing.0 * fade + new, self.sharing.1 * fade + ns);
     }
 
     /// Whether anything was measured yet: until then prices are guesses.
@@ -153,28 +217,58 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_a_guess_cannot_be_measured() {
+    fn what_overlaps_a_guess_is_measured_only_beyond_it() {
         let mut meter = Meter::default();
-        meter.estimate(0.0, 1_000.0, 500.0, true);
+        meter.estimate(0.0, 1_000.0, Price::Guess(500.0));
         assert!(meter.is_guessed(500.0, 2_000.0) && !meter.is_guessed(1_000.0, 2_000.0));
+        meter.estimate(2_000.0, 3_000.0, Price::Learnt(500.0));
+        assert_eq!(meter.measure(2_500.0, 4_500.0, Price::Learnt(400.0), true), (100.0 + 1_500.0, false));
+        assert_eq!(meter.measure(3_000.0, 5_000.0, Price::Learnt(2_000.0), true), (500.0, true));
     }
 
     #[test]
     fn a_learnt_stretch_is_charged_its_price_also_where_less_went_by() {
         let mut meter = Meter::default();
-        assert_eq!(
-            meter.estimate(0.0, 30.0, 90.0, true),
-            90.0,
-            "a launch like this takes so much on average"
-        );
-        assert_eq!(meter.estimate(15.0, 45.0, 90.0, true), 45.0);
+        let took = meter.estimate(0.0, 30.0, Price::Learnt(90.0));
+        assert_eq!(took, 90.0, "a launch like this takes so much on average");
+    }
+
+    /// Four streams, each with stretches of 1 ms, of which the GPU runs `at_once`: together they take no longer than that
+    /// many less. Every other 20 ms nothing can be measured. Returns charged by true.
+    fn shared(at_once: f64, turn_ms: u32) -> f64 {
+        let mut meter = Meter::default();
+        let (mut charged, mut truth) = (0.0, 0.0);
+        for ms in 0..4_000u32 {
+            let from = f64::from(ms) * 1e6;
+            for stream in 0..4 {
+                let (from, to) = (from + f64::from(stream) * 2e5, from + 1e6 + f64::from(stream) * 2e5);
+                let price = Price::Learnt(1e6 * at_once / 4.0);
+                let counts = if ms < 400 { 0.0 } else { 1.0 };
+                charged += counts
+                    * if ms / turn_ms % 2 == 0 {
+                        meter.measure(from, to, price, true).0
+                    } else {
+                        meter.estimate(from, to, price)
+                    };
+            }
+            truth += if ms < 400 { 0.0 } else { 1e6 };
+        }
+        charged / truth
     }
 
     #[test]
-    fn a_stretch_beside_a_neighbour_is_charged_its_estimate_less_what_other_streams_cover() {
+    fn streams_that_overlap_are_charged_alike_whether_measured_or_not() {
+        for (at_once, turn_ms) in [(4.0, 20), (1.0, 20), (2.0, 5), (3.0, 2)] {
+            let off = shared(at_once, turn_ms) - 1.0;
+            assert!(off.abs() < 0.01, "{at_once} of 4 streams at once, turns of {turn_ms} ms: {off}");
+        }
+    }
+
+    #[test]
+    fn launches_of_which_nothing_is_known_are_charged_no_more_than_went_by() {
         let mut meter = Meter::default();
-        assert_eq!(meter.estimate(0.0, 200.0, 90.0, false), 90.0);
-        assert_eq!(meter.estimate(100.0, 300.0, 90.0, false), 45.0);
-        assert_eq!(meter.estimate(1_000.0, 1_030.0, 90.0, false), 30.0, "never more than went by");
+        assert_eq!(meter.estimate(0.0, 200.0, Price::Guess(90.0)), 90.0);
+        assert_eq!(meter.estimate(100.0, 300.0, Price::Guess(90.0)), 45.0, "less what other streams cover");
+        assert_eq!(meter.estimate(1_000.0, 1_030.0, Price::Guess(90.0)), 30.0);
     }
 }

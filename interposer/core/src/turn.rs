@@ -15,6 +15,10 @@ const SHORTEST: i64 = 1_000_000;
 /// A neighbour that does not move is waited for so long, at least and at most; in between twice its turn.
 const PATIENCE: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_millis(200));
 
+/// Who launches something of which nothing is known asks to be waited for so long: only alone can it be measured, and once
+/// its price is known, turns fit it.
+pub const MEASURING: Nanos = PATIENCE.1;
+
 /// No launch waits longer for its turn than this, whatever the neighbours say.
 const LONGEST: Nanos = Nanos::from_millis(250);
 
@@ -115,7 +119,8 @@ fn watch(others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) {
     }
     for other in others {
         let (stand, length) = (other.turn().look().0, other.turn().length());
-        let patience = Nanos(length.0.saturating_mul(2)).clamp(PATIENCE.0, PATIENCE.1);
+        let patience =
+            Nanos(length.0.saturating_mul(2)).max(other.turn().asks()).clamp(PATIENCE.0, PATIENCE.1);
         let seen = other.seen();
         // Who waits has no reason to move while others do.
         let still = now.since(if stand == Stand::Holds { seen.since.max(arrived) } else { moved });
@@ -206,6 +211,22 @@ mod tests {
         dead.end();
         ask(&dead, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
         assert_eq!(first(3_000), Some(3_021), "it lives, or somebody else in its place");
+    }
+
+    #[test]
+    fn who_measures_something_new_is_waited_for_longer() {
+        let [one, new] = turns();
+        let mut others = [Other(&new, Seen::default())];
+        let waited = |others: &mut [Other<'_>; 1], from: u64| {
+            (0..300).find(|at| ask(&one, others, TERMS, ms(from), ms(from + at)) == Answer::Mine)
+        };
+        ask(&new, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
+        new.ask_for(MEASURING);
+        assert_eq!(waited(&mut others, 1_000), Some(201));
+        one.end();
+        new.end();
+        ask(&new, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
+        assert_eq!(waited(&mut others, 2_000), Some(21), "the next turn is as any other");
     }
 
     #[test]

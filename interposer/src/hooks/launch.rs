@@ -12,6 +12,7 @@ use weir_core::flight::Due;
 use weir_core::gate::{Gate, Patience, Request};
 use weir_core::price::{Estimate, Hit, Signature};
 use weir_core::purse::Purse;
+use weir_core::turn::MEASURING;
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -243,6 +244,7 @@ fn begin(thread: &Thread, current: &Current, stream: Stream, known: &Hit<'_>) ->
     current.gpu.begin();
     if !known.estimate.is_learnt() {
         thread.note_guess();
+        current.gpu.activity.turn.ask_for(MEASURING);
     }
     let bracketed = start_stretch(thread, current, stream, known.estimate);
     known.count();

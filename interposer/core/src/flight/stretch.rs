@@ -7,13 +7,19 @@ use weir_protocol::pages::Stall;
 
 use super::Driver;
 use crate::copy::{CopyPrices, ENGINES, Tally};
-use crate::meter::Meter;
+use crate::meter::{Meter, Price};
 use crate::price::Parts;
 use crate::stall::Span;
 
 /// So soon after a launch onto an idle stream the mark behind it says when it ended, however short it was, in
 /// nanoseconds.
 const PROMPT_NS: f64 = 20_000.0;
+
+/// Half of a neighbour's time slice (2 ms, the driver's default), ns.
+const HALF_SLICE_NS: f64 = 1e6;
+
+/// Of work longer than a few slices, even part of one counts for less than what its price may be off by, ns.
+const SHORT_NS: f64 = 10e6;
 
 /// The launches between a mark and the one before it, on one stream.
 #[derive(Debug)]
@@ -109,7 +115,7 @@ impl Stretch {
                 (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
-            Company::InTurns | Company::Before => {
+            Company::InTurns | Company::Before if !self.is_whole(most, doubt, self.price(sms)) => {
                 return self.by_price(to, (surely, most), copied, (sms, prices));
             }
             Company::AtOnce => {
@@ -119,18 +125,18 @@ impl Stretch {
                 self.parts.bound(most * part, self.slack > 0.0);
                 bill.took = took * part;
             }
-            // Beside another stream's stretch of which only an estimate is known, nobody can tell what both took.
-            Company::None if sms.is_guessed(to - on_sms, to) => {}
-            Company::None => {
-                let took = sms.cover(to - on_sms, to);
+            Company::None | Company::InTurns | Company::Before => {
+                let (took, whole) = sms.measure(to - on_sms, to, self.price(sms), company == Company::None);
                 sms.weigh(took, on_sms, self.parts.weight());
-                (bill.took, bill.measured) = (took, true);
-                if measure.is_some() {
+                (bill.took, bill.measured) = (took, whole);
+                if whole && company == Company::None && measure.is_some() {
                     sms.has_certainty();
                 }
-                // A stretch that another stream's overlapped says nothing of its launches alone.
+                // A stretch that another stream's overlapped says nothing of its launches alone, nor does one beside a
+                // neighbour.
                 if let Some((least, doubt)) =
-                    measure.filter(|_| took >= 0.99 * on_sms && !self.parts.is_empty())
+                    measure.filter(|_| company == Company::None && whole && took >= 0.99 * on_sms)
+                    && !self.parts.is_empty()
                     && prices.add_to(&self.copies, &mut self.parts)
                 {
                     bill.took += self.parts.learn(least, doubt);
@@ -138,6 +144,23 @@ impl Stretch {
             }
         }
         (bill, spent)
+    }
+
+    /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, and
+    /// it took not much longer than it should have.
+    fn is_whole(&self, most: f64, doubt: f64, price: Price) -> bool {
+        let tight = !self.began_idle() && doubt == 0.0 && self.copies.total_ns() == 0;
+        tight && matches!(price, Price::Learnt(ns) if ns < SHORT_NS && most < ns + ns.min(HALF_SLICE_NS))
+    }
+
+    /// What its launches should take. Those of several streams that one thread launches are not told apart; once
+    /// something was measured, what they were charged is as good.
+    fn price(&self, sms: &Meter) -> Price {
+        match (self.parts.are_learnt(), self.parts.is_empty()) {
+            (true, _) => Price::Learnt(self.parts.sum()),
+            (false, true) if sms.has_measured() && !self.stood => Price::Learnt(self.charged),
+            _ => Price::Guess(self.charged),
+        }
     }
 
     /// What the stretch took by its launches' prices: a neighbour's time slices may lie in it.
@@ -149,14 +172,13 @@ impl Stretch {
         (sms, prices): (&mut Meter, &CopyPrices),
     ) -> (Bill, Spent) {
         let (mut bill, copied) = (self.bill(prices), copied.min(most));
-        if copied == 0.0 {
-            self.parts.bound(most, self.slack > 0.0);
-        }
-        self.parts.owe();
-        bill.took = sms.estimate(to - (most - copied), to, self.charged, self.parts.are_learnt());
+        self.parts.owe(self.charged);
+        let owed = if copied == 0.0 { self.parts.bound(most, self.slack > 0.0) } else { 0.0 };
+        bill.took = sms.estimate(to - (most - copied), to, self.price(sms));
         if self.parts.is_empty() && !sms.has_measured() {
             bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour
         }
+        bill.took += owed;
         let on_sms = self.charged.min(most - copied);
         let busy = on_sms + copied;
         (bill, Spent { busy, on_sms, waited: busy.max(surely) })

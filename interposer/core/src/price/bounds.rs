@@ -3,7 +3,7 @@
 //!
 //! A neighbour's time slices lie in some of these times and not in others. As long as the kernel is short beside a slice
 //! most of them are clean: those far above the median are left out, and the rest have the kernel's mean. Of a long kernel
-//! none may be clean: then the least is the best there is.
+//! few may be clean: then the least is the best there is, and is forgotten slowly.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -16,10 +16,14 @@ const SHORT_NS: u64 = 1_000_000;
 /// So many times the median a clean time may be: data-dependent kernels have a range.
 const RANGE: u64 = 3;
 
+/// By so much the least may rise with each bound, as a part of it.
+const RISE: u64 = 400;
+
 /// The last bounds of one signature.
 #[derive(Debug, Default)]
 pub struct Bounds {
     count: AtomicU32,
+    least_ns: AtomicU64,
     times_ns: [AtomicU64; WINDOW],
 }
 
@@ -42,8 +46,13 @@ impl Bounds {
         let times = &mut times[..known];
         times.sort_unstable();
         let median = times[known / 2];
+        let least = match self.least_ns.load(Ordering::Relaxed) {
+            0 => times[0],
+            least => times[0].min(least.saturating_add(least / RISE)),
+        };
+        self.least_ns.store(least, Ordering::Relaxed);
         if median > SHORT_NS {
-            return times[0];
+            return least;
         }
         let clean = times.iter().take_while(|time| **time <= RANGE * median);
         let (sum, of) = clean.fold((0u64, 0u64), |(sum, of), time| (sum.saturating_add(*time), of + 1));
@@ -71,6 +80,19 @@ mod tests {
     #[test]
     fn a_long_kernel_pays_the_least_that_was_seen() {
         assert_eq!(last([9_300_000, 7_100_000, 11_000_000]), 7_100_000);
+    }
+
+    #[test]
+    fn a_long_kernel_that_seldom_meets_nobody_is_not_priced_with_slices_in_it() {
+        let met = |n: u64| if n % 50 == 0 { 50_000_000 } else { 66_000_000 + n % 7 * 1_000_000 };
+        let price = last((0..100).map(met));
+        assert!((50_000_000..60_000_000).contains(&price), "{price}");
+    }
+
+    #[test]
+    fn a_long_kernel_that_becomes_dearer_is_followed_too() {
+        let price = last(std::iter::repeat_n(5_000_000, 10).chain(std::iter::repeat_n(9_000_000, 300)));
+        assert_eq!(price, 9_000_000);
     }
 
     #[test]

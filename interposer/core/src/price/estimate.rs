@@ -47,9 +47,10 @@ pub struct Estimate {
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
     weight_permille: AtomicU32, // part of the GPU that a launch holds
-    owed: AtomicU32,            // launches charged by guess that no stretch could measure
-    guess_ns: AtomicU64,        // and by how much each
-    bounds: AtomicPtr<Bounds>,  // most signatures never need them
+    guess_ns: AtomicU64,
+    owed: AtomicU32,           // launches charged by guess that no stretch could measure
+    owed_ns: AtomicU64,        // and what they were charged
+    bounds: AtomicPtr<Bounds>, // most signatures never need them
     collective: AtomicBool,
     restarts: AtomicU32,
 }
@@ -79,8 +80,9 @@ impl Estimate {
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
             weight_permille: AtomicU32::new(1_000),
-            owed: AtomicU32::new(0),
             guess_ns: AtomicU64::new(price_ns),
+            owed: AtomicU32::new(0),
+            owed_ns: AtomicU64::new(0),
             restarts: AtomicU32::new(0),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
             collective: AtomicBool::new(false),
@@ -105,6 +107,7 @@ impl Estimate {
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
         self.owed.store(0, Ordering::Relaxed);
+        self.owed_ns.store(0, Ordering::Relaxed);
         self.guess_ns.store(price_ns, Ordering::Relaxed);
         self.bounds.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.set(price_ns as f64, f64::from_bits(new.variance.into_inner()));
@@ -190,11 +193,12 @@ impl Estimate {
         f64::from_bits(self.variance.load(Ordering::Relaxed))
     }
 
-    /// One launch took no longer than `ns`; one that may have `waited` counts only if it tells something new.
-    pub(super) fn bound(&self, ns: f64, waited: bool) {
+    /// One launch took no longer than `ns`; one that may have `waited` counts only if it tells something new. Once there are
+    /// enough of them, returns what is to be charged for the launches that were charged by guess.
+    pub(super) fn bound(&self, ns: f64, waited: bool) -> f64 {
         let news = !waited || self.bounds().is_none() || ns < self.mean();
         if self.measured.load(Ordering::Relaxed) > 0 || !ns.is_finite() || !news {
-            return;
+            return 0.0;
         }
         if self.bounds().is_none() {
             let new = Box::into_raw(Box::default());
@@ -202,10 +206,10 @@ impl Estimate {
             // Release: whoever finds them finds them empty, not unwritten. A lost race leaks a few words, once.
             let _ = self.bounds.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed);
         }
-        if let Some(bounds) = self.bounds() {
-            let price = bounds.add(whole(ns)).max(1);
-            self.set(price as f64, UNKNOWN_NS * UNKNOWN_NS); // the first measurement replaces it
-        }
+        let Some(bounds) = self.bounds() else { return 0.0 };
+        let price = bounds.add(whole(ns)).max(1);
+        self.set(price as f64, UNKNOWN_NS * UNKNOWN_NS); // the first measurement replaces it
+        if self.known() == Known::Nothing { 0.0 } else { self.make_good(price as f64) }
     }
 
     fn bounds(&self) -> Option<&Bounds> {
@@ -213,23 +217,30 @@ impl Estimate {
         unsafe { self.bounds.load(Ordering::Acquire).as_ref() }
     }
 
-    /// So many launches were charged by guess and not measured.
-    pub(super) fn owe(&self, count: u32) {
-        if self.measured.load(Ordering::Relaxed) == 0 && self.bounds().is_none() {
+    /// So many launches were charged by guess and not measured: `charged` for all of them, if that is known apart.
+    pub(super) fn owe(&self, count: u32, charged: Option<f64>) {
+        if self.known() == Known::Nothing && !self.is_measured() {
+            let guess = || f64::from(count) * self.guess_ns.load(Ordering::Relaxed) as f64;
             self.owed.fetch_add(count, Ordering::Relaxed);
+            self.owed_ns.fetch_add(whole(charged.unwrap_or_else(guess)), Ordering::Relaxed);
         }
+    }
+
+    /// What is to be charged for launches that were charged by guess, now that one is known to take `ns`.
+    fn make_good(&self, ns: f64) -> f64 {
+        let (owed, charged) = (self.owed.swap(0, Ordering::Relaxed), self.owed_ns.swap(0, Ordering::Relaxed));
+        f64::from(owed) * ns - charged as f64
     }
 
     /// Takes in what a measurement said about it. The first one also says what is to be charged for the launches that
     /// were charged by guess.
     pub(super) fn correct(&self, mean: f64, variance: f64) -> f64 {
         let mean = if mean.is_finite() { mean.max(1.0) } else { return 0.0 };
-        let owed = f64::from(self.owed.swap(0, Ordering::Relaxed));
         let drift = DRIFT * mean;
         // Saturating in effect: after 2^32 measurements it is measured anew for three launches.
         self.measured.fetch_add(1, Ordering::Relaxed);
         self.set(mean, variance.max(0.0) + drift * drift);
-        owed * (mean - self.guess_ns.load(Ordering::Relaxed) as f64)
+        self.make_good(mean)
     }
 
     fn set(&self, mean: f64, variance: f64) {
@@ -285,7 +296,8 @@ mod tests {
     #[test]
     fn a_tenant_that_is_never_alone_pays_by_bounds_until_something_was_measured() {
         let estimate = Estimate::guess(1);
-        [900.0, 400.0, 700.0].into_iter().for_each(|ns| estimate.bound(ns, false));
+        let owed: f64 = [900.0, 400.0, 700.0].into_iter().map(|ns| estimate.bound(ns, false)).sum();
+        assert_eq!(owed, 0.0, "nobody was charged by guess");
         estimate.bound(2_000_000.0, true);
         assert_eq!((estimate.price(), estimate.known()), (666, Known::Bounds));
         estimate.correct(800.0, 1.0);

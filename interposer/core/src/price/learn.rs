@@ -59,12 +59,12 @@ impl Parts {
     }
 
     /// The one launch that this is took no longer than `ns`; `waited` if it came onto an idle stream, where it may have
-    /// waited for the neighbour's time slice to end.
-    pub fn bound(&self, ns: f64, waited: bool) {
-        if let [Part { estimate, count: 1, .. }] = self.0.as_slice()
-            && !self.is_stale()
-        {
-            estimate.bound(ns, waited);
+    /// waited for the neighbour's time slice to end. Returns what is to be charged for earlier launches that were charged by
+    /// guess.
+    pub fn bound(&self, ns: f64, waited: bool) -> f64 {
+        match self.0.as_slice() {
+            [Part { estimate, count: 1, .. }] if !self.is_stale() => estimate.bound(ns, waited),
+            _ => 0.0,
         }
     }
 
@@ -85,10 +85,12 @@ impl Parts {
         !self.is_empty() && self.0.iter().all(|part| part.estimate.known() == Known::Mean)
     }
 
-    /// The launches could not be measured: those of which nothing is known stay charged by guess until it is.
-    pub fn owe(&self) {
+    /// The launches, for which `charged` was charged, could not be measured: those of which nothing is known stay charged by
+    /// guess until it is.
+    pub fn owe(&self, charged: f64) {
+        let apart = (self.0.len() == 1).then_some(charged);
         if !self.is_stale() {
-            self.0.iter().for_each(|part| part.estimate.owe(part.count));
+            self.0.iter().for_each(|part| part.estimate.owe(part.count, apart));
         }
     }
 
@@ -203,11 +205,24 @@ mod tests {
     #[test]
     fn launches_that_were_charged_by_guess_are_made_good_once_the_price_is_known() {
         let estimate = guess();
-        stretch(&[(estimate, 30)]).owe();
+        stretch(&[(estimate, 30)]).owe(30.0 * 5_000.0);
         let owed: f64 = (0..5).map(|_| stretch(&[(estimate, 1)]).learn(100_000.0, 0.0)).sum();
         assert!((owed / (30.0 * 95_000.0) - 1.0).abs() < 0.01, "{owed}");
-        stretch(&[(estimate, 30)]).owe();
+        stretch(&[(estimate, 30)]).owe(30.0 * 5_000.0);
         assert_eq!(stretch(&[(estimate, 1)]).learn(100_000.0, 0.0), 0.0, "these were not");
+    }
+
+    #[test]
+    fn launches_that_were_charged_by_guess_are_made_good_by_bounds_too() {
+        let estimate = guess();
+        let bound = |ns: f64| {
+            let stretch = stretch(&[(estimate, 1)]);
+            stretch.owe(5_000.0);
+            stretch.bound(ns, false)
+        };
+        assert_eq!((bound(50_000.0), bound(40_000.0)), (0.0, 0.0), "not enough of them");
+        assert_eq!(bound(45_000.0), 3.0 * 45_000.0 - 15_000.0);
+        assert_eq!(bound(45_000.0), 0.0, "it was charged what it is known to take");
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub struct Turn {
     tenant: AtomicU64,
     left_ns: AtomicI64,
     length_ns: AtomicU64,
-    _reserved: [u64; 4],
+    asks_ns: AtomicU64,
+    _reserved: [u64; 3],
 }
 
 impl Turn {
@@ -85,6 +86,16 @@ impl Turn {
     /// How long the turn is that the tenant holds, or held last.
     pub fn length(&self) -> Nanos {
         Nanos(self.length_ns.load(Ordering::Relaxed))
+    }
+
+    /// For how long whoever holds the turn asks to be waited for, however short the turn.
+    pub fn asks(&self) -> Nanos {
+        Nanos(self.asks_ns.load(Ordering::Relaxed))
+    }
+
+    /// Asks to be waited for in this turn.
+    pub fn ask_for(&self, time: Nanos) {
+        self.asks_ns.store(time.0, Ordering::Relaxed);
     }
 
     /// Takes launched work out of what is left.
@@ -139,6 +150,7 @@ impl Turn {
             // Of the turn before: a unit longer than what was left, or what it was cut short by.
             let rest = self.left().min(i64::try_from(length.0).unwrap_or(i64::MAX));
             self.renew(length);
+            self.ask_for(Nanos(0));
             self.left_ns.fetch_add(rest, Ordering::Relaxed);
             self.becomes(word, Stand::Holds, number(word));
         }
