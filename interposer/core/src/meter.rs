@@ -6,19 +6,29 @@
 
 use std::collections::VecDeque;
 
+use weir_protocol::pages::Held;
+
+use crate::overlap::{Recent, Weight};
+
 /// Intervals kept apart. Older ones than these are forgotten.
 const INTERVALS: usize = 64;
+
+/// Times on the GPU's clock: disjoint, ascending.
+#[derive(Debug, Default)]
+struct Intervals(VecDeque<(f64, f64)>);
 
 /// The times in which one of the process's streams was at work.
 #[derive(Debug, Default)]
 pub struct Meter {
-    busy: VecDeque<(f64, f64)>, // disjoint, ascending
-    guessed_until: f64,         // stretches that could not be measured lie before this
-    occupied: (f64, f64),       // time covered, and weighted, since they were last taken
-    recent: (f64, f64),         // the same, fading
-    measured: bool,             // anything, for certain
-    switch: (f64, f64),         // mean time of a switch, and of how many
-    sharing: (f64, f64),        // what was measured, fading, and what was charged for it
+    busy: Intervals,        // stretches that were measured
+    guessed: Intervals,     // stretches that were not, while nothing is known of how streams share
+    guessed_until: f64,     // stretches that could not be measured lie before this
+    held: [f64; 4],         // time covered, of all streams, weighted and squared, since they were last taken
+    recent: Recent,         // the same, fading
+    stretching: (f64, f64), // what launches took while others' ran at once, fading, and what was charged for them
+    measured: bool,         // anything, for certain
+    switch: (f64, f64),     // mean time of a switch, and of how many
+    sharing: (f64, f64),    // what was measured, fading, and what was charged for it
 }
 
 /// What the launches of a stretch should take, ns.
@@ -46,37 +56,41 @@ const SWITCHES: f64 = 100.0;
 const ROUNDING: f64 = 100.0;
 
 /// How streams share the GPU is seen from the last so many nanoseconds of their launches.
-const SHARING: f64 = 200e6;
+const SHARING: f64 = 500e6;
 
-/// The weight of a process is that of its last so many nanoseconds on the GPU.
-const RECENT: f64 = 10e6;
-
-impl Meter {
-    /// A stretch kept its stream busy from `from` to `to`. Returns how much of that no other stretch has covered.
-    pub fn cover(&mut self, from: f64, to: f64) -> f64 {
+impl Intervals {
+    /// Adds one. Returns how much of it is new.
+    fn cover(&mut self, from: f64, to: f64) -> f64 {
         let (mut from, mut to) = (from, to.max(from));
         let new = self.uncovered(from, to);
         // Those that end before it stay; those that touch it become one with it.
-        let first = self.busy.partition_point(|(_, end)| *end < from);
-        while let Some(&(start, end)) = self.busy.get(first)
+        let first = self.0.partition_point(|(_, end)| *end < from);
+        while let Some(&(start, end)) = self.0.get(first)
             && start <= to
         {
             (from, to) = (from.min(start), to.max(end));
-            self.busy.remove(first);
+            self.0.remove(first);
         }
-        self.busy.insert(first, (from, to));
-        if self.busy.len() > INTERVALS {
-            self.busy.pop_front();
+        self.0.insert(first, (from, to));
+        if self.0.len() > INTERVALS {
+            self.0.pop_front();
         }
         new
     }
 
-    /// How much of this time no stretch has covered.
+    /// How much of this time none of them covers.
     fn uncovered(&self, from: f64, to: f64) -> f64 {
-        let first = self.busy.partition_point(|(_, end)| *end < from);
-        let met = self.busy.iter().skip(first).take_while(|(start, _)| *start <= to);
+        let first = self.0.partition_point(|(_, end)| *end < from);
+        let met = self.0.iter().skip(first).take_while(|(start, _)| *start <= to);
         let shared: f64 = met.map(|(start, end)| end.min(to) - start.max(from)).sum();
         (to - from - shared).max(0.0)
+    }
+}
+
+impl Meter {
+    /// A stretch kept its stream busy from `from` to `to`. Returns how much of that no other stretch has covered.
+    pub fn cover(&mut self, from: f64, to: f64) -> f64 {
+        self.busy.cover(from, to)
     }
 
     /// A stretch began with a switch of the GPU: it took `most` in all, `expected` by its launches' prices. Returns what
@@ -94,9 +108,8 @@ impl Meter {
     }
 
     /// What a stretch took that was measured, and whether all of it was. Where another one lies in it that could not be
-    /// measured, nobody can tell what both took: that part goes by the price. How streams share is learnt where nobody else
-    /// was on the GPU.
-    pub fn measure(&mut self, from: f64, to: f64, price: Price, alone: bool) -> (f64, bool) {
+    /// measured, nobody can tell what both took: that part goes by the price.
+    pub fn measure(&mut self, from: f64, to: f64, price: Price) -> (f64, bool) {
         let (mut known, mut guess, mut part) = (from, 0.0, 0.0);
         if self.is_guessed(from, to) {
             known = self.guessed_until.min(to);
@@ -104,21 +117,38 @@ impl Meter {
             guess = self.guess(from, known, price.part(part));
         }
         let new = self.cover(known, to);
-        if alone {
-            self.learn_sharing(new, price.part(1.0 - part));
-        }
+        self.learn_sharing(new, price.part(1.0 - part));
         (guess + new, part == 0.0)
     }
 
-    /// A stretch of launches of this `weight` kept its stream busy for `busy` ns, of which no other stretch had covered
-    /// `covered`. Returns the weight of all streams together; launches of which nothing is known weigh as the others.
-    pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<f64>) -> f64 {
-        let known = if self.recent.0 > 0.0 { self.recent.1 / self.recent.0 } else { 1.0 };
-        let weighted = busy * weight.unwrap_or(known);
-        let fade = RECENT / (RECENT + covered);
-        self.recent = (self.recent.0 * fade + covered, self.recent.1 * fade + weighted);
-        self.occupied = (self.occupied.0 + covered, self.occupied.1 + weighted);
-        if self.recent.0 > 0.0 { self.recent.1 / self.recent.0 } else { known }
+    /// A stretch of launches kept its stream busy for `busy` ns, of which no other stretch had covered `covered`. They weigh
+    /// this much, and this much squared; launches of which nothing is known weigh as the others. Returns the weight of
+    /// all streams together.
+    pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<(f64, f64)>) -> Weight {
+        let (mean, square) = weight.unwrap_or_else(|| self.recent.of_one());
+        let (weighted, squared) = (busy * mean, busy * square);
+        self.recent.add(covered, busy, weighted, squared);
+        let held = &mut self.held;
+        for (sum, more) in held.iter_mut().zip([covered, busy, weighted, squared]) {
+            *sum += more;
+        }
+        self.recent.of_all()
+    }
+
+    /// What weighs on the GPU beside one of the process's streams: its other streams.
+    pub fn beside_one(&self) -> f64 {
+        (self.recent.of_all().mean - self.recent.of_one().0).max(0.0)
+    }
+
+    /// Launches for which `charged` was charged took `most`, give or take `doubt`, while tenants' kernels ran at once:
+    /// longer than alone, by how much is known from those that leave no doubt.
+    pub fn stretched(&mut self, charged: f64, most: f64, doubt: f64) -> f64 {
+        let (took, of) = &mut self.stretching;
+        if charged > 0.0 && doubt < 0.01 * most {
+            let fade = SHARING / (SHARING + charged);
+            (*took, *of) = (*took * fade + most, *of * fade + charged);
+        }
+        if *of > 0.0 { charged * *took / *of } else { charged }
     }
 
     /// Something was measured for certain.
@@ -127,8 +157,15 @@ impl Meter {
     }
 
     /// What was covered and weighed since the last call.
-    pub fn take_occupied(&mut self) -> (f64, f64) {
-        std::mem::take(&mut self.occupied)
+    pub fn take_held(&mut self) -> Held {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "times; a float beyond the range saturates"
+        )]
+        let [busy_ns, streams_ns, weighted_ns, squared_ns] =
+            std::mem::take(&mut self.held).map(|sum| sum as u64);
+        Held { busy_ns, streams_ns, weighted_ns, squared_ns }
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: its price, less what
@@ -142,13 +179,18 @@ impl Meter {
     /// What launches of this price took, in a time that was in part covered by stretches that were measured: those have
     /// the streams' common time.
     fn guess(&mut self, from: f64, to: f64, price: Price) -> f64 {
-        let uncovered = self.uncovered(from, to);
-        let part = if to > from { uncovered / (to - from) } else { 1.0 };
+        let share = |uncovered: f64| if to > from { uncovered / (to - from) } else { 1.0 };
+        let part = share(self.busy.uncovered(from, to));
         self.learn_sharing(0.0, price.part(1.0 - part));
+        if let Price::Learnt(ns) = price
+            && self.sharing.1 > 0.0
+        {
+            return ns * part * self.sharing.0 / self.sharing.1;
+        }
+        let new = self.guessed.cover(from, to);
         match price {
-            Price::Guess(ns) => (ns * part).min(self.cover(from, to)),
-            Price::Learnt(ns) if self.sharing.1 > 0.0 => ns * part * self.sharing.0 / self.sharing.1,
-            Price::Learnt(ns) => ns * part,
+            Price::Learnt(ns) => ns * part.min(share(new)),
+            Price::Guess(ns) => (ns * part.min(share(new))).min(new),
         }
     }
 
@@ -177,7 +219,7 @@ mod tests {
         assert_eq!(meter.cover(300.0, 400.0), 100.0);
         assert_eq!(meter.cover(0.0, 400.0), 150.0, "what lay between");
         assert_eq!(meter.cover(10.0, 20.0), 0.0);
-        assert_eq!(meter.busy.len(), 1);
+        assert_eq!(meter.busy.0.len(), 1);
     }
 
     #[test]
@@ -196,16 +238,25 @@ mod tests {
         let mut meter = Meter::default();
         for n in 0..1_000u32 {
             let from = f64::from(n) * 1e5;
-            for _ in 0..2 {
+            for stream in 0..2 {
                 let covered = meter.cover(from, from + 1e5);
-                meter.weigh(covered, 1e5, Some(0.2));
+                meter.weigh(covered, 1e5, (stream == 0).then_some((0.2, 0.04)));
             }
         }
         let together = meter.weigh(0.0, 0.0, None);
-        assert!((together - 0.4).abs() < 1e-6, "{together}");
-        let (busy, weighted) = meter.take_occupied();
-        assert!((busy - 1e8).abs() < 1.0 && (weighted - 4e7).abs() < 1.0);
-        assert_eq!(meter.take_occupied(), (0.0, 0.0));
+        assert!((together.mean - 0.4).abs() < 1e-6 && together.variance < 1e-6, "{together:?}");
+        assert!((meter.beside_one() - 0.2).abs() < 1e-6);
+        let held = meter.take_held();
+        assert!(held.busy_ns.abs_diff(100_000_000) < 100 && held.weighted_ns.abs_diff(40_000_000) < 100);
+        assert_eq!(meter.take_held(), Held::default());
+    }
+
+    #[test]
+    fn launches_beside_others_are_as_much_longer_as_those_that_were_seen() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.stretched(100.0, 900.0, 800.0), 100.0, "nothing is known yet");
+        assert_eq!(meter.stretched(1e6, 1.5e6, 0.0), 1.5e6);
+        assert_eq!(meter.stretched(100.0, 900.0, 800.0), 150.0);
     }
 
     #[test]
@@ -222,8 +273,8 @@ mod tests {
         meter.estimate(0.0, 1_000.0, Price::Guess(500.0));
         assert!(meter.is_guessed(500.0, 2_000.0) && !meter.is_guessed(1_000.0, 2_000.0));
         meter.estimate(2_000.0, 3_000.0, Price::Learnt(500.0));
-        assert_eq!(meter.measure(2_500.0, 4_500.0, Price::Learnt(400.0), true), (100.0 + 1_500.0, false));
-        assert_eq!(meter.measure(3_000.0, 5_000.0, Price::Learnt(2_000.0), true), (500.0, true));
+        assert_eq!(meter.measure(2_500.0, 4_500.0, Price::Learnt(400.0)), (1_500.0, false));
+        assert_eq!(meter.measure(3_000.0, 5_000.0, Price::Learnt(2_000.0)), (500.0, true));
     }
 
     #[test]
@@ -245,8 +296,8 @@ mod tests {
                 let price = Price::Learnt(1e6 * at_once / 4.0);
                 let counts = if ms < 400 { 0.0 } else { 1.0 };
                 charged += counts
-                    * if ms / turn_ms % 2 == 0 {
-                        meter.measure(from, to, price, true).0
+                    * if (ms / turn_ms).is_multiple_of(2) {
+                        meter.measure(from, to, price).0
                     } else {
                         meter.estimate(from, to, price)
                     };

@@ -221,7 +221,7 @@ impl GraphPrices {
         let first = before.is_none();
         let before = before.unwrap_or_default();
         let mut nodes = Nodes { disabled: before.disabled, told_ns: before.told_ns, ..Nodes::default() };
-        let weight = walk.weight();
+        let (mean, square) = walk.weight();
         walk.kernels.into_iter().for_each(|(node, kernel)| nodes.put(node, kernel));
         if first {
             nodes.told_ns = nodes.sum_ns;
@@ -229,7 +229,7 @@ impl GraphPrices {
         } else {
             nodes.tell(client, key);
         }
-        client.book.graph(key).weigh_part(weight);
+        client.book.graph(key).weigh_parts(mean, square);
         execs.insert(key, nodes);
         walk.kinds
     }

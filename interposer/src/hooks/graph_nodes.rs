@@ -103,6 +103,7 @@ pub struct Walk<'a> {
     /// Whether a kernel waits for other ranks.
     pub collective: bool,
     weighted_ns: f64,
+    squared_ns: f64,
     widest: f64,
     guessed: bool,
 }
@@ -137,6 +138,7 @@ impl<'a> Walk<'a> {
             kinds: Kinds::default(),
             collective: false,
             weighted_ns: 0.0,
+            squared_ns: 0.0,
             widest: 0.0,
             guessed: false,
         }
@@ -160,8 +162,10 @@ impl<'a> Walk<'a> {
                 if let Some(estimate) = kernel.estimate(self.client) {
                     let ns = estimate.price().unsigned_abs();
                     self.kernels.insert(node.addr() as u64, Kernel { ns, within });
-                    self.weighted_ns += ns as f64 * estimate.weight();
-                    self.widest = self.widest.max(estimate.weight());
+                    let (mean, square) = estimate.weight();
+                    self.weighted_ns += ns as f64 * mean;
+                    self.squared_ns += ns as f64 * square;
+                    self.widest = self.widest.max(mean);
                     self.guessed |= !estimate.is_learnt();
                     self.collective |= kernel.is_collective(self.client);
                 }
@@ -183,10 +187,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Part of the GPU that the kernels hold, each for as long as it takes; where that is not known of all, the widest's.
-    pub fn weight(&self) -> f64 {
-        let sum = self.sum_ns();
-        if sum == 0 || self.guessed { self.widest.max(0.001) } else { self.weighted_ns / sum as f64 }
+    /// Part of the GPU that the kernels hold, each for as long as it takes, and its square; where that is not known of all,
+    /// the widest's.
+    pub fn weight(&self) -> (f64, f64) {
+        match self.sum_ns() {
+            sum if sum == 0 || self.guessed => (self.widest.max(0.001), self.widest * self.widest),
+            sum => (self.weighted_ns / sum as f64, self.squared_ns / sum as f64),
+        }
     }
 
     /// What all kernels on the way cost, in nanoseconds.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::types::CUDA_SUCCESS;
 use weir_core::flight::{Driver, Due, Place};
+use weir_core::overlap::Weight;
 use weir_core::price::{Estimate, Known, Parts};
 use weir_core::stall::Span;
 use weir_protocol::pages::{CopyWay, Rate};
@@ -95,8 +96,7 @@ impl<'a> Hands<'a> {
             let settled = context.flight.harvest(gpu.slot(), self);
             gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
             gpu.slot().switch_ns.fetch_add(settled.switch_ns, Ordering::Relaxed);
-            let (busy_ns, weighted_ns) = settled.occupied_ns;
-            gpu.activity.occupied(gpu.slot_index(), busy_ns, weighted_ns);
+            gpu.activity.occupied(gpu.slot_index(), &settled.held);
             charge(gpu, settled.correction_ns);
             for (way, ns) in CopyWay::ALL.into_iter().zip(settled.copies_ns).filter(|(_, ns)| *ns != 0) {
                 gpu.slot().copies.of(way).add_time(ns);
@@ -180,8 +180,12 @@ impl Driver for Hands<'_> {
         self.current.gpu.overlaps()
     }
 
-    fn part(&mut self, weight: f64) -> f64 {
-        self.current.gpu.part(weight)
+    fn beside(&mut self, time: (Nanos, Nanos)) -> f64 {
+        self.current.gpu.beside(time)
+    }
+
+    fn part(&mut self, weight: Weight, time: (Nanos, Nanos)) -> f64 {
+        self.current.gpu.part(weight, time)
     }
 
     fn launched(&mut self) -> u64 {

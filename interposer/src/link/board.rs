@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use weir_core::lock::{Guard, Lock};
-use weir_core::overlap::Presence;
+use weir_core::overlap::{Beside, Presence};
 use weir_core::turn::{self, Seen};
 use weir_protocol::mapping::{Access, MapError, Mapped};
 use weir_protocol::message::Notice;
@@ -41,10 +41,14 @@ impl Neighbour {
         self.page.clone()
     }
 
-    /// Its part of the time since `before`.
-    pub fn look(&mut self, before: Nanos, now: Nanos) -> Presence {
+    /// Looks what it has been up to since `before`.
+    pub fn look(&mut self, before: Nanos, now: Nanos) {
         self.presence.look(self.page.occupancy(None), before, now);
-        self.presence
+    }
+
+    /// What it was up to from one moment to another.
+    pub fn over(&self, time: (Nanos, Nanos)) -> Beside {
+        self.presence.over(time)
     }
 }
 

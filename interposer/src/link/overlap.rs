@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use weir_abi::types::*;
 use weir_core::lock::Lock;
-use weir_core::overlap::{self, Presence};
+use weir_core::overlap::{self, Beside, Presence, Weight};
 use weir_protocol::units::Nanos;
 
 use super::{Client, Gpu};
@@ -21,7 +21,7 @@ pub struct Overlap {
 struct Around {
     looked_at: Nanos,
     siblings: Presence,
-    present: Vec<Presence>,
+    present: Vec<Beside>, // kept for its room
 }
 
 const UNKNOWN: u8 = 0;
@@ -58,21 +58,35 @@ impl Gpu {
     /// Looks who else is on the GPU.
     pub fn look_around(&self, now: Nanos) {
         let mut around = self.overlap.around.lock();
-        let Around { looked_at, siblings, present } = &mut *around;
+        let Around { looked_at, siblings, .. } = &mut *around;
         if now <= *looked_at {
             return;
         }
-        present.clear();
         siblings.look(self.activity.occupancy(Some(self.slot_index())), *looked_at, now);
-        present.push(*siblings);
         self.board.with(self.grant.board(), |neighbours| {
-            present.extend(neighbours.iter_mut().map(|neighbour| neighbour.look(*looked_at, now)));
+            neighbours.iter_mut().for_each(|neighbour| neighbour.look(*looked_at, now));
         });
         *looked_at = now;
     }
 
-    /// The part of the time before the last look that belongs to this process, whose kernels have this weight.
-    pub fn part(&self, weight: f64) -> f64 {
-        overlap::part(weight, &self.overlap.around.lock().present)
+    /// What weighed on the GPU beside this process from one moment to another.
+    pub fn beside(&self, time: (Nanos, Nanos)) -> f64 {
+        self.around(time, overlap::beside)
+    }
+
+    /// The part of that time that belongs to this process, whose kernels have this weight.
+    pub fn part(&self, weight: Weight, time: (Nanos, Nanos)) -> f64 {
+        self.around(time, |present| overlap::part(weight, present))
+    }
+
+    fn around(&self, time: (Nanos, Nanos), tell: impl FnOnce(&[Beside]) -> f64) -> f64 {
+        let mut around = self.overlap.around.lock();
+        let Around { siblings, present, .. } = &mut *around;
+        present.clear();
+        present.push(siblings.over(time));
+        self.board.with(self.grant.board(), |neighbours| {
+            present.extend(neighbours.iter().map(|neighbour| neighbour.over(time)));
+        });
+        tell(present)
     }
 }

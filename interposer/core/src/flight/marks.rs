@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 
+use weir_protocol::pages::Held;
 use weir_protocol::units::Nanos;
 
 use super::book::Value;
@@ -60,6 +61,8 @@ pub(super) struct Record {
     pub by: Nanos,
     /// Launches of the process until then.
     pub launched: u64,
+    /// What its other streams had been given, if all of that was done.
+    pub elsewhere: Option<u64>,
 }
 
 /// The last mark of a stream.
@@ -74,6 +77,7 @@ struct Chain {
     reached_at: Option<f64>, // the last one that was reached, on the GPU's clock ...
     quiet: Option<u64>,      // ... and the neighbours, not long before that
     switched: bool,          // a neighbour had the GPU since the one before
+    elsewhere: Option<u64>,  // what other streams had been given, if it was done
 }
 
 /// All marks of one context.
@@ -179,7 +183,13 @@ impl Marks {
         record: &Record,
         driver: &mut impl Driver,
     ) {
-        let Record { blank: Blank { event, life }, from: recorded_from, by: recorded_by, launched } = *record;
+        let Record {
+            blank: Blank { event, life },
+            from: recorded_from,
+            by: recorded_by,
+            launched,
+            elsewhere,
+        } = *record;
         if life != self.life {
             return; // its context is gone, and the event with it
         }
@@ -200,6 +210,8 @@ impl Marks {
                 communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
                 copies: value.copies.since(&chain.value.copies),
                 stood: chain.stood,
+                elsewhere: chain.elsewhere,
+                by_itself: false,
                 slack: if never_idle {
                     0.0
                 } else {
@@ -222,6 +234,7 @@ impl Marks {
             reached_at: before.and_then(|chain| chain.reached_at),
             quiet: before.and_then(|chain| chain.quiet),
             switched: before.is_some_and(|chain| chain.switched),
+            elsewhere,
         });
         let quiet = driver.neighbours();
         self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, quiet });
@@ -254,13 +267,19 @@ impl Marks {
     }
 
     /// For how long the GPU was at the process's work since the last call, and the same with the work's weight, ns.
-    pub fn take_occupied(&mut self) -> (f64, f64) {
-        self.meter.take_occupied()
+    pub fn take_held(&mut self) -> Held {
+        self.meter.take_held()
     }
 
     /// Takes the next mark that was reached, oldest first. One slow stream does not hide the others: each is asked until
     /// its first mark that was not reached.
-    pub fn next_reached(&mut self, look: &mut Look, driver: &mut impl Driver) -> Option<Reached> {
+    /// `elsewhere` says what all streams but one have been given.
+    pub fn next_reached(
+        &mut self,
+        look: &mut Look,
+        elsewhere: &impl Fn(usize) -> u64,
+        driver: &mut impl Driver,
+    ) -> Option<Reached> {
         while let Some(mark) = self.under_way.get_mut(look.at) {
             if look.busy & (1 << mark.book) != 0 || !driver.reached(mark.event) {
                 mark.quiet = look.quiet; // what comes behind it has not begun
@@ -268,7 +287,10 @@ impl Marks {
                 look.at += 1;
                 continue;
             }
-            let mark = self.under_way.remove(look.at)?;
+            let mut mark = self.under_way.remove(look.at)?;
+            if let Some(stretch) = &mut mark.stretch {
+                stretch.by_itself = stretch.elsewhere.is_some_and(|before| before == elsewhere(mark.book));
+            }
             return Some(self.reach(mark, driver));
         }
         None
@@ -291,10 +313,12 @@ impl Marks {
                     false if driver.overlaps() => Company::AtOnce,
                     false => Company::InTurns,
                 };
-                let meters = Meters { sms: &mut self.meter, engines: &mut self.engines, copies: self.copies };
+                let clock = self.offset.unwrap_or(0.0);
+                let (sms, engines) = (&mut self.meter, &mut self.engines);
+                let meters = Meters { sms, engines, copies: self.copies, clock };
                 let (mut settled, spent) = stretch.settle((from, to), company, meters, driver);
                 if self.told[book].total() < value.total() {
-                    stretch.tell(&spent, to + self.offset.unwrap_or(0.0), driver);
+                    stretch.tell(&spent, to + clock, driver);
                 }
                 if stretch.stood {
                     // Spun away for launches that the gate held back: no debt of seconds for that.
@@ -367,6 +391,6 @@ impl Marks {
     clippy::cast_sign_loss,
     reason = "a moment is never negative; beyond the range of u64 it saturates"
 )]
-fn moment(ns: f64) -> Nanos {
+pub(super) fn moment(ns: f64) -> Nanos {
     Nanos(ns as u64)
 }

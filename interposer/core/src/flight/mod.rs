@@ -14,7 +14,7 @@ mod words;
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use weir_protocol::pages::{CopyWay, ProcessSlot};
+use weir_protocol::pages::{CopyWay, Held, ProcessSlot};
 use weir_protocol::units::Nanos;
 
 use self::book::StreamBook;
@@ -24,6 +24,7 @@ use self::stretch::Bill;
 pub use self::words::Words;
 use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::{Guard, Lock};
+use crate::overlap::Weight;
 use crate::price::Parts;
 use crate::stall::Span;
 
@@ -60,8 +61,10 @@ pub trait Driver {
     fn neighbours(&mut self) -> Option<u64>;
     /// Whether tenants' kernels run at once (MPS) and not in turns.
     fn overlaps(&mut self) -> bool;
-    /// If they do: the part of the time since the last look that belongs to this process, whose kernels have this weight.
-    fn part(&mut self, weight: f64) -> f64;
+    /// If they do: what weighed on the GPU beside this process from one moment to another.
+    fn beside(&mut self, time: (Nanos, Nanos)) -> f64;
+    /// If they do: the part of that time that belongs to this process, whose kernels have this weight.
+    fn part(&mut self, weight: Weight, time: (Nanos, Nanos)) -> f64;
     /// Launches of the process so far.
     fn launched(&mut self) -> u64;
     /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
@@ -90,8 +93,8 @@ pub struct Settled {
     pub measured_ns: u64,
     /// Time until the GPU had switched to this work from a neighbour's: nobody's charge.
     pub switch_ns: u64,
-    /// Time in which the GPU was at this work, and the same with the work's weight.
-    pub occupied_ns: (u64, u64),
+    /// How much of the GPU this work held.
+    pub held: Held,
     /// To be added to the time of copies, by way, on top of what was predicted for them.
     pub copies_ns: [i64; ENGINES],
 }
@@ -278,7 +281,9 @@ impl Flight {
                 marks.give_back(&blank);
                 return false;
             }
-            let record = Record { blank, from, by, launched: driver.launched() };
+            let (elsewhere, idle) = self.elsewhere(index);
+            let elsewhere = idle.then_some(elsewhere);
+            let record = Record { blank, from, by, launched: driver.launched(), elsewhere };
             marks.put((index, stream), value, &record, driver);
             book.marked.store(value.total(), Ordering::Relaxed);
             true
@@ -331,13 +336,12 @@ impl Flight {
         let mut settled = Settled::default();
         let Some(mut marks) = self.marks.try_lock() else { return settled };
         let mut look = Look::begin(driver);
-        while let Some(reached) = marks.next_reached(&mut look, driver) {
+        while let Some(reached) = marks.next_reached(&mut look, &|book| self.elsewhere(book).0, driver) {
             self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
             self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.bill.as_ref());
         }
-        let (busy, weighted) = marks.take_occupied();
-        settled.occupied_ns = (busy as u64, weighted as u64);
+        settled.held = marks.take_held();
         settled
     }
 
@@ -368,6 +372,15 @@ impl Flight {
         if copies > 0 {
             self.books[book].copies_done(copies);
         }
+    }
+
+    /// What all streams but that of `book` have been given, and whether that is known to be done.
+    fn elsewhere(&self, book: usize) -> (u64, bool) {
+        let others = self.in_use().filter(|other| *other != book).map(|other| &self.books[other]);
+        others.fold((0, true), |(sum, idle), other| {
+            let (given, done) = (other.both().0, other.completed.load(Ordering::Relaxed));
+            (sum.wrapping_add(given), idle && done >= given)
+        })
     }
 
     /// Books that ever were somebody's: most programs have a few streams.

@@ -6,9 +6,10 @@
 use weir_protocol::pages::Stall;
 
 use super::Driver;
+use super::marks::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
-use crate::price::Parts;
+use crate::price::{Bound, Parts};
 use crate::stall::Span;
 
 /// So soon after a launch onto an idle stream the mark behind it says when it ended, however short it was, in
@@ -31,6 +32,8 @@ pub(super) struct Stretch {
     pub slack: f64,       // at most so long the stream idled in between, ns
     pub late: (f64, f64), // so long after the first mark, least and most, the first launch came onto an idle stream, ns
     pub parts: Parts,
+    pub elsewhere: Option<u64>, // what other streams had been given when it began, if it was done
+    pub by_itself: bool,        // no other stream of the process has had work since
 }
 
 /// What a stretch comes to, ns.
@@ -65,6 +68,8 @@ pub(super) struct Meters<'a> {
     pub sms: &'a mut Meter,
     pub engines: &'a mut [Meter; ENGINES],
     pub copies: &'static CopyPrices,
+    /// The processor's clock less the GPU's, ns.
+    pub clock: f64,
 }
 
 /// What the time of a stretch went to, up to its end, ns.
@@ -89,7 +94,7 @@ impl Stretch {
         meters: Meters<'_>,
         driver: &mut impl Driver,
     ) -> (Bill, Spent) {
-        let Meters { sms, engines, copies: prices } = meters;
+        let Meters { sms, engines, copies: prices, clock } = meters;
         let most = (to - from - self.late.0).max(0.0);
         let doubt = self.slack + self.late.1 - self.late.0;
         let surely = (most - doubt).max(0.0);
@@ -112,53 +117,86 @@ impl Stretch {
             {
                 bill.switch = sms.switched(most, self.charged);
                 let on_sms = most - bill.switch;
-                (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
+                (bill.took, bill.measured) = sms.measure(to - on_sms, to, self.price(sms));
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
             Company::InTurns | Company::Before if !self.is_whole(most, doubt, self.price(sms)) => {
                 return self.by_price(to, (surely, most), copied, (sms, prices));
             }
-            Company::AtOnce => {
-                // Their kernels and ours ran at once: what was measured is in part the neighbours' time.
-                let took = sms.cover(to - on_sms, to);
-                let part = driver.part(sms.weigh(took, on_sms, self.parts.weight()));
-                self.parts.bound(most * part, self.slack > 0.0);
-                bill.took = took * part;
-            }
+            Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
             Company::None | Company::InTurns | Company::Before => {
-                let (took, whole) = sms.measure(to - on_sms, to, self.price(sms), company == Company::None);
-                sms.weigh(took, on_sms, self.parts.weight());
+                let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
                 (bill.took, bill.measured) = (took, whole);
-                if whole && company == Company::None && measure.is_some() {
-                    sms.has_certainty();
-                }
-                // A stretch that another stream's overlapped says nothing of its launches alone, nor does one beside a
-                // neighbour.
-                if let Some((least, doubt)) =
-                    measure.filter(|_| company == Company::None && whole && took >= 0.99 * on_sms)
-                    && !self.parts.is_empty()
-                    && prices.add_to(&self.copies, &mut self.parts)
-                {
-                    bill.took += self.parts.learn(least, doubt);
+                if whole && company == Company::None {
+                    sms.weigh(took, on_sms, self.parts.weight(sms.beside_one()));
+                    if measure.is_some() {
+                        sms.has_certainty();
+                    }
+                    bill.took += self.teach(measure, sms.beside_one(), prices);
                 }
             }
         }
         (bill, spent)
     }
 
-    /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, and
-    /// it took not much longer than it should have.
+    /// Teaches prices what the stretch took, alone on the GPU. One that another stream's may have overlapped says of a
+    /// launch how long it took beside that. Returns what is to be charged for earlier launches.
+    fn teach(&mut self, measure: Option<(f64, f64)>, beside: f64, prices: &'static CopyPrices) -> f64 {
+        match measure.filter(|_| !self.parts.is_empty()) {
+            Some((took, doubt)) if self.by_itself && prices.add_to(&self.copies, &mut self.parts) => {
+                self.parts.learn(took, doubt)
+            }
+            Some((took, _)) if !self.by_itself && self.copies.total_ns() == 0 => {
+                self.parts.bound(took / self.slowed(beside), Bound::AtOnce)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// By how much its launches are slower beside such weight: kernels that want more SMs than there are all run slower.
+    fn slowed(&self, beside: f64) -> f64 {
+        self.parts.weight(beside).map_or(1.0, |(mean, _)| (mean + beside).max(1.0))
+    }
+
+    /// What the stretch took where their kernels and ours ran at once: what was measured is in part the neighbours' time.
+    fn at_once(
+        &self,
+        to: f64,
+        (surely, most): (f64, f64),
+        copied: f64,
+        (sms, prices, clock): (&mut Meter, &CopyPrices, f64),
+        driver: &mut impl Driver,
+    ) -> (Bill, Spent) {
+        let mut bill = self.bill(prices);
+        let stretched = match self.price(sms) {
+            Price::Learnt(ns) if copied == 0.0 => sms.stretched(ns, most, most - surely),
+            _ => self.charged,
+        };
+        let busy = (stretched + copied).clamp(surely, most);
+        let on_sms = (busy - copied).max(0.0);
+        let took = sms.cover(to - on_sms, to);
+        let time = (moment(to - busy + clock), moment(to + clock));
+        let beside = driver.beside(time) + sms.beside_one();
+        let part = driver.part(sms.weigh(took, on_sms, self.parts.weight(beside)), time);
+        bill.took = took * part + self.parts.bound(most / self.slowed(beside), Bound::AtOnce);
+        (bill, Spent { busy, on_sms, waited: busy })
+    }
+
+    /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, the
+    /// only one of its process, and it took not much longer than it should have.
     fn is_whole(&self, most: f64, doubt: f64, price: Price) -> bool {
-        let tight = !self.began_idle() && doubt == 0.0 && self.copies.total_ns() == 0;
+        let tight = self.by_itself && !self.began_idle() && doubt == 0.0 && self.copies.total_ns() == 0;
         tight && matches!(price, Price::Learnt(ns) if ns < SHORT_NS && most < ns + ns.min(HALF_SLICE_NS))
     }
 
     /// What its launches should take. Those of several streams that one thread launches are not told apart; once
     /// something was measured, what they were charged is as good.
     fn price(&self, sms: &Meter) -> Price {
-        match (self.parts.are_learnt(), self.parts.is_empty()) {
-            (true, _) => Price::Learnt(self.parts.sum()),
-            (false, true) if sms.has_measured() && !self.stood => Price::Learnt(self.charged),
+        match self.parts.is_empty() {
+            false if self.parts.are_learnt() || (sms.has_measured() && self.parts.are_known()) => {
+                Price::Learnt(self.parts.sum())
+            }
+            true if sms.has_measured() && !self.stood => Price::Learnt(self.charged),
             _ => Price::Guess(self.charged),
         }
     }
@@ -173,7 +211,8 @@ impl Stretch {
     ) -> (Bill, Spent) {
         let (mut bill, copied) = (self.bill(prices), copied.min(most));
         self.parts.owe(self.charged);
-        let owed = if copied == 0.0 { self.parts.bound(most, self.slack > 0.0) } else { 0.0 };
+        let how = if self.slack > 0.0 { Bound::Waited } else { Bound::Most };
+        let owed = if copied == 0.0 { self.parts.bound(most, how) } else { 0.0 };
         bill.took = sms.estimate(to - (most - copied), to, self.price(sms));
         if self.parts.is_empty() && !sms.has_measured() {
             bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour

@@ -73,8 +73,12 @@ impl Driver for Gpu {
         self.part.is_some()
     }
 
-    fn part(&mut self, weight: f64) -> f64 {
-        self.weight = weight;
+    fn beside(&mut self, _: (Nanos, Nanos)) -> f64 {
+        1.0
+    }
+
+    fn part(&mut self, weight: Weight, _: (Nanos, Nanos)) -> f64 {
+        self.weight = weight.mean;
         self.part.unwrap_or(1.0)
     }
 

@@ -38,6 +38,17 @@ pub enum Known {
     Mean,
 }
 
+/// What is known of the time that a launch beside a neighbour took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// It took no longer.
+    Most,
+    /// The same, and it may have waited for the neighbour's time slice to end: it counts only if it tells something new.
+    Waited,
+    /// It took so long, give or take, had the neighbour not been there at the same time.
+    AtOnce,
+}
+
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
@@ -46,7 +57,8 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
-    weight_permille: AtomicU32, // part of the GPU that a launch holds
+    weight_permille: AtomicU32, // part of the GPU that a launch holds ...
+    square_ppm: AtomicU32, // ... and its square, which for a graph of several kernels is more than that of the mean
     guess_ns: AtomicU64,
     owed: AtomicU32,           // launches charged by guess that no stretch could measure
     owed_ns: AtomicU64,        // and what they were charged
@@ -80,6 +92,7 @@ impl Estimate {
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
             weight_permille: AtomicU32::new(1_000),
+            square_ppm: AtomicU32::new(1_000_000),
             guess_ns: AtomicU64::new(price_ns),
             owed: AtomicU32::new(0),
             owed_ns: AtomicU64::new(0),
@@ -146,9 +159,11 @@ impl Estimate {
 
     /// What the price stands on.
     pub fn known(&self) -> Known {
-        match (self.measured.load(Ordering::Relaxed), self.bounds().map_or(0, Bounds::count)) {
-            (LEARNT.., _) => Known::Mean,
-            (0, LEARNT..) => Known::Bounds,
+        let (measured, bounds) =
+            (self.measured.load(Ordering::Relaxed), self.bounds().map_or(0, Bounds::count));
+        match measured.saturating_add(bounds) {
+            _ if measured >= LEARNT => Known::Mean,
+            LEARNT.. => Known::Bounds,
             _ => Known::Nothing,
         }
     }
@@ -163,24 +178,29 @@ impl Estimate {
         self.known() != Known::Nothing
     }
 
-    /// A launch holds this part of the GPU: 1 is all of it.
+    /// A launch holds this part of the GPU on average, 1 being all of it, and this much squared.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a float beyond the range saturates"
     )]
-    pub fn weigh_part(&self, part: f64) {
-        self.weigh((part * 1e3) as u32);
+    pub fn weigh_parts(&self, mean: f64, square: f64) {
+        self.weigh((mean * 1e3) as u32);
+        let least = self.weight().0 * self.weight().0;
+        self.square_ppm.store((square.clamp(least, 1.0) * 1e6) as u32, Ordering::Relaxed);
     }
 
     /// A launch holds this part of the GPU, in thousandths.
     pub fn weigh(&self, permille: u32) {
-        self.weight_permille.store(permille.clamp(1, 1_000), Ordering::Relaxed);
+        let permille = permille.clamp(1, 1_000);
+        self.weight_permille.store(permille, Ordering::Relaxed);
+        self.square_ppm.store(permille * permille, Ordering::Relaxed);
     }
 
-    /// Part of the GPU that a launch holds: 1 is all of it.
-    pub fn weight(&self) -> f64 {
-        f64::from(self.weight_permille.load(Ordering::Relaxed)) / 1e3
+    /// Part of the GPU that a launch holds on average, 1 being all of it, and the same squared.
+    pub fn weight(&self) -> (f64, f64) {
+        let read = |word: &AtomicU32| f64::from(word.load(Ordering::Relaxed));
+        (read(&self.weight_permille) / 1e3, read(&self.square_ppm) / 1e6)
     }
 
     /// Mean, in nanoseconds.
@@ -193,11 +213,11 @@ impl Estimate {
         f64::from_bits(self.variance.load(Ordering::Relaxed))
     }
 
-    /// One launch took no longer than `ns`; one that may have `waited` counts only if it tells something new. Once there are
-    /// enough of them, returns what is to be charged for the launches that were charged by guess.
-    pub(super) fn bound(&self, ns: f64, waited: bool) -> f64 {
-        let news = !waited || self.bounds().is_none() || ns < self.mean();
-        if self.measured.load(Ordering::Relaxed) > 0 || !ns.is_finite() || !news {
+    /// One launch took about so long; returns what is to be charged for launches that were charged by guess, once enough is
+    /// known.
+    pub(super) fn bound(&self, ns: f64, how: Bound) -> f64 {
+        let news = how != Bound::Waited || self.bounds().is_none() || ns < self.mean();
+        if self.measured.load(Ordering::Relaxed) >= LEARNT || !ns.is_finite() || !news {
             return 0.0;
         }
         if self.bounds().is_none() {
@@ -207,9 +227,14 @@ impl Estimate {
             let _ = self.bounds.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed);
         }
         let Some(bounds) = self.bounds() else { return 0.0 };
-        let price = bounds.add(whole(ns)).max(1);
-        self.set(price as f64, UNKNOWN_NS * UNKNOWN_NS); // the first measurement replaces it
-        if self.known() == Known::Nothing { 0.0 } else { self.make_good(price as f64) }
+        let price = bounds.add(whole(ns), how != Bound::AtOnce).max(1);
+        // What was measured, if only once, counts for more; else the first measurement replaces it.
+        let (price, variance) = match self.is_measured() {
+            true => (self.mean(), self.variance()),
+            false => (price as f64, UNKNOWN_NS * UNKNOWN_NS),
+        };
+        self.set(price, variance);
+        if self.known() == Known::Nothing { 0.0 } else { self.make_good(price) }
     }
 
     fn bounds(&self) -> Option<&Bounds> {
@@ -296,12 +321,12 @@ mod tests {
     #[test]
     fn a_tenant_that_is_never_alone_pays_by_bounds_until_something_was_measured() {
         let estimate = Estimate::guess(1);
-        let owed: f64 = [900.0, 400.0, 700.0].into_iter().map(|ns| estimate.bound(ns, false)).sum();
+        let owed: f64 = [900.0, 400.0, 700.0].into_iter().map(|ns| estimate.bound(ns, Bound::Most)).sum();
         assert_eq!(owed, 0.0, "nobody was charged by guess");
-        estimate.bound(2_000_000.0, true);
+        estimate.bound(2_000_000.0, Bound::Waited);
         assert_eq!((estimate.price(), estimate.known()), (666, Known::Bounds));
         estimate.correct(800.0, 1.0);
-        estimate.bound(5.0, false);
+        estimate.bound(5.0, Bound::Most);
         assert_eq!(estimate.price(), 800, "what was measured counts for more");
     }
 

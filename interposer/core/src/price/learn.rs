@@ -6,7 +6,7 @@
 //! little is known of it and how often it occurs. Prices that always occur in the same mix are not told apart by this,
 //! and need not be: their sum is right.
 
-use super::{Estimate, Known};
+use super::{Bound, Estimate, Known};
 
 /// Signatures told apart in one stretch. A stretch with more teaches nothing.
 pub const PARTS: usize = 128;
@@ -58,12 +58,11 @@ impl Parts {
         self.0.iter().map(|part| f64::from(part.count) * part.estimate.mean()).sum()
     }
 
-    /// The one launch that this is took no longer than `ns`; `waited` if it came onto an idle stream, where it may have
-    /// waited for the neighbour's time slice to end. Returns what is to be charged for earlier launches that were charged by
-    /// guess.
-    pub fn bound(&self, ns: f64, waited: bool) -> f64 {
+    /// The one launch that this is took about so long beside a neighbour. Returns what is to be charged for earlier launches
+    /// that were charged by guess.
+    pub fn bound(&self, ns: f64, how: Bound) -> f64 {
         match self.0.as_slice() {
-            [Part { estimate, count: 1, .. }] if !self.is_stale() => estimate.bound(ns, waited),
+            [Part { estimate, count: 1, .. }] if !self.is_stale() => estimate.bound(ns, how),
             _ => 0.0,
         }
     }
@@ -73,16 +72,32 @@ impl Parts {
         self.0.iter().any(|part| part.restarts != part.estimate.restarts())
     }
 
-    /// Part of the GPU that the launches hold, each for as long as it takes; `None` if nothing is known of them.
-    pub fn weight(&self) -> Option<f64> {
-        let held = |part: &Part| f64::from(part.count) * part.estimate.mean() * part.estimate.weight();
-        let sum = self.sum();
-        (sum > 0.0).then(|| self.0.iter().map(held).sum::<f64>() / sum)
+    /// Part of the GPU that the launches hold, each for as long as it takes where others weigh `beside` them, and the
+    /// square of that part; `None` if nothing is known of them. Beside others a launch that holds much takes longer by
+    /// more than one that holds little: kernels that want more SMs than there are all run slower.
+    pub fn weight(&self, beside: f64) -> Option<(f64, f64)> {
+        let (mut time, mut held, mut squared) = (0.0, 0.0, 0.0);
+        for part in &self.0 {
+            let (mean, square) = part.estimate.weight();
+            let together = mean + beside;
+            // What a graph's own kernels are stretched by, each by its weight.
+            let stretched = if together > 1.0 { (square + beside * mean) / together } else { mean };
+            let takes = f64::from(part.count) * part.estimate.mean() * together.max(1.0);
+            time += takes;
+            held += takes * stretched;
+            squared += takes * (stretched * stretched + (square - mean * mean).max(0.0));
+        }
+        (time > 0.0).then(|| (held / time, squared / time))
     }
 
     /// Whether something is known of every launch, and of any.
     pub fn are_learnt(&self) -> bool {
         !self.is_empty() && self.0.iter().all(|part| part.estimate.known() == Known::Mean)
+    }
+
+    /// Whether every launch was measured, or bounded.
+    pub fn are_known(&self) -> bool {
+        self.0.iter().all(|part| part.estimate.is_learnt())
     }
 
     /// The launches, for which `charged` was charged, could not be measured: those of which nothing is known stay charged by
@@ -198,8 +213,11 @@ mod tests {
     fn launches_weigh_by_the_time_that_they_take() {
         let (narrow, wide) = (guess(), guess());
         narrow.weigh(100);
-        assert_eq!(stretch(&[(narrow, 3), (wide, 1)]).weight(), Some(0.325));
-        assert_eq!(stretch(&[]).weight(), None);
+        let (mean, square) = stretch(&[(narrow, 3), (wide, 1)]).weight(0.0).unwrap();
+        assert!((mean - 0.325).abs() < 1e-9 && (square - 0.2575).abs() < 1e-9, "{mean}, {square}");
+        let (mean, _) = stretch(&[(narrow, 3), (wide, 1)]).weight(1.0).unwrap();
+        assert!((mean - (3.3 * 0.1 + 2.0) / 5.3).abs() < 1e-9, "beside one that fills the GPU: {mean}");
+        assert_eq!(stretch(&[]).weight(0.0), None);
     }
 
     #[test]
@@ -218,7 +236,7 @@ mod tests {
         let bound = |ns: f64| {
             let stretch = stretch(&[(estimate, 1)]);
             stretch.owe(5_000.0);
-            stretch.bound(ns, false)
+            stretch.bound(ns, Bound::Most)
         };
         assert_eq!((bound(50_000.0), bound(40_000.0)), (0.0, 0.0), "not enough of them");
         assert_eq!(bound(45_000.0), 3.0 * 45_000.0 - 15_000.0);
@@ -231,7 +249,7 @@ mod tests {
         let before = stretch(&[(estimate, 1)]);
         estimate.change(7_000);
         before.learn(100_000.0, 0.0);
-        before.bound(100.0, false);
+        before.bound(100.0, Bound::Most);
         assert_eq!(estimate.price(), 7_000);
         stretch(&[(estimate, 1)]).learn(8_000.0, 0.0);
         assert!((estimate.mean() / 8_000.0 - 1.0).abs() < 0.01, "{}", estimate.mean());

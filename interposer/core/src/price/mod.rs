@@ -17,7 +17,7 @@ mod learn;
 pub use book::Book;
 pub use cache::{Cache, Hit};
 pub(crate) use estimate::whole;
-pub use estimate::{Estimate, Known};
+pub use estimate::{Bound, Estimate, Known};
 pub use learn::{PARTS, Parts};
 
 /// What tells launches of different cost apart.

@@ -20,19 +20,33 @@ use crate::sync::{AtomicU64, Ordering};
 struct Activity {
     word: AtomicU64,
     busy_ns: AtomicU64,
+    streams_ns: AtomicU64,
     weighted_ns: AtomicU64,
-    _reserved: [u64; 5],
+    squared_ns: AtomicU64,
+    _reserved: [u64; 3],
 }
 
 /// How much of the GPU a tenant, or one process of it, has held so far. Under MPS, where tenants overlap, a nanosecond is
-/// divided among those who are there by the weight of their kernels (gpu-truths, rule 12).
+/// divided among those who are there by the weight of their kernels (gpu-truths, rule 12): of one that fills all SMs it
+/// is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occupancy {
+pub struct Held {
     /// Time in which it had a kernel on the GPU, ns.
     pub busy_ns: u64,
-    /// The same, each nanosecond times the weight of the kernels there: of one that fills all SMs it is 1.
+    /// The sum of the times in which each of its streams had one, ns.
+    pub streams_ns: u64,
+    /// The same, each nanosecond times the kernel's weight ...
     pub weighted_ns: u64,
-    /// Whether it has work there now.
+    /// ... and times its square.
+    pub squared_ns: u64,
+}
+
+/// What a tenant, or one process of it, says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// What it has held so far.
+    pub held: Held,
+    /// Whether it has work on the GPU now.
     pub is_busy: bool,
 }
 
@@ -91,20 +105,27 @@ impl ActivityPage {
     }
 
     /// The process in `slot` has held so much more of the GPU.
-    pub fn occupied(&self, slot: usize, busy_ns: u64, weighted_ns: u64) {
+    pub fn occupied(&self, slot: usize, more: &Held) {
         let Some(slot) = self.slots.get(slot) else { return };
-        // Relaxed: two sums that a neighbour reads now and then; one may be a moment ahead of the other.
-        slot.weighted_ns.fetch_add(weighted_ns, Ordering::Relaxed);
-        slot.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        // Relaxed: sums that a neighbour reads now and then; one may be a moment ahead of the others.
+        slot.squared_ns.fetch_add(more.squared_ns, Ordering::Relaxed);
+        slot.weighted_ns.fetch_add(more.weighted_ns, Ordering::Relaxed);
+        slot.streams_ns.fetch_add(more.streams_ns, Ordering::Relaxed);
+        slot.busy_ns.fetch_add(more.busy_ns, Ordering::Relaxed);
     }
 
-    /// What all processes but that in slot `own` have held. Any bytes may stand there: sums wrap.
+    /// What all processes but that in slot `own` say. Any bytes may stand there: sums wrap.
     pub fn occupancy(&self, own: Option<usize>) -> Occupancy {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         others.fold(Occupancy::default(), |sum, (_, slot)| Occupancy {
-            busy_ns: sum.busy_ns.wrapping_add(slot.busy_ns.load(Ordering::Relaxed)),
-            weighted_ns: sum.weighted_ns.wrapping_add(slot.weighted_ns.load(Ordering::Relaxed)),
-            is_busy: sum.is_busy || slot.word.load(Ordering::Relaxed) % 2 == 1,
+            held: Held {
+                busy_ns: sum.held.busy_ns.wrapping_add(read(&slot.busy_ns)),
+                streams_ns: sum.held.streams_ns.wrapping_add(read(&slot.streams_ns)),
+                weighted_ns: sum.held.weighted_ns.wrapping_add(read(&slot.weighted_ns)),
+                squared_ns: sum.held.squared_ns.wrapping_add(read(&slot.squared_ns)),
+            },
+            is_busy: sum.is_busy || read(&slot.word) % 2 == 1,
         })
     }
 

@@ -21,7 +21,7 @@ mod stall;
 mod turn;
 mod usage;
 
-pub use activity::{ActivityPage, Occupancy};
+pub use activity::{ActivityPage, Held, Occupancy};
 pub use bucket::BucketPage;
 pub use copy::{Copied, Copies, CopyWay};
 pub use grant::{Accrual, Gate, Grant, GrantPage, Rate};
