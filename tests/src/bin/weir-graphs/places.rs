@@ -3,13 +3,12 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_tests::call;
 use weir_tests::obeying::{Done, handle, number};
 
 use crate::Client;
-use weir_abi::CUresult;
-
 use crate::build::first_error;
 
 /// One command, if it is of this subject.
