@@ -4,6 +4,7 @@
 //! ```text
 //!   hold N      holds N bytes            launch   counts a launch under the present grant, and acknowledges it
 //!   close       closes its socket        exec     replaces itself by `sleep`, which knows nothing of Weir
+//!   turn        takes the tenant's turn  stand    says how the tenant stands to the turn
 //! ```
 
 use std::io::BufRead;
@@ -15,14 +16,15 @@ use std::sync::atomic::Ordering;
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
 use weir_protocol::message::{Hello, Reply};
-use weir_protocol::pages::{GrantPage, ProcessState, UsagePage};
+use weir_protocol::pages::{ActivityPage, GrantPage, ProcessState, UsagePage};
 use weir_protocol::transport;
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos};
 
 struct Peer {
     socket: Option<UnixStream>,
     grant: Mapped<GrantPage>,
     usage: Mapped<UsagePage>,
+    activity: Mapped<ActivityPage>,
     slot: usize,
 }
 
@@ -47,11 +49,14 @@ fn register() -> Result<Peer, String> {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused { reason } => return Err(format!("refused: {reason}")),
     };
-    let [grant, _bucket, usage, ..] = fds.as_slice() else { return Err("a GPU has four pages".into()) };
+    let [grant, _bucket, usage, activity, ..] = fds.as_slice() else {
+        return Err("a GPU has four pages".into());
+    };
     let peer = Peer {
         socket: Some(socket),
         grant: Mapped::open(grant, Access::ReadOnly).map_err(|error| error.to_string())?,
         usage: Mapped::open(usage, Access::ReadWrite).map_err(|error| error.to_string())?,
+        activity: Mapped::open(activity, Access::ReadWrite).map_err(|error| error.to_string())?,
         slot: welcome.slot as usize,
     };
     peer.usage.slots[peer.slot].state.store(ProcessState::Enforced as u32, Ordering::Relaxed);
@@ -76,6 +81,13 @@ fn serve(mut peer: Peer) -> ExitCode {
                 let error = Command::new("sleep").arg("600").exec();
                 say(&error.to_string());
             }
+            ["turn"] => {
+                let turn = &peer.activity.turn;
+                turn.want(std::iter::empty());
+                turn.hold(Nanos::from_millis(5));
+                say(&format!("{:?}", turn.look().0));
+            }
+            ["stand"] => say(&format!("{:?}", peer.activity.turn.look().0)),
             _ => return ExitCode::SUCCESS,
         }
     }

@@ -7,20 +7,9 @@ os.closerange(3, 4096)
 
 from cuda.bindings import driver
 
-PTX = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n"
+from opened import kernel
 
-
-def call(answer):
-    code, *values = answer
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(code.name)
-    return values[0] if len(values) == 1 else values
-
-
-call(driver.cuInit(0))
-device = call(driver.cuDeviceGet(0))
-call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
-function = call(driver.cuModuleGetFunction(call(driver.cuModuleLoadData(PTX)), b"nothing"))
+function = kernel()
 
 
 def launch():

@@ -5,31 +5,10 @@ import sys
 
 from cuda.bindings import driver
 
+from opened import call, device, kernel
+
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-
-PTX = b"""
-.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry nothing()
-{
-    ret;
-}
-"""
-
-
-def call(answer):
-    code, *values = answer
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(code.name)
-    return values[0] if len(values) == 1 else values
-
-
-call(driver.cuInit(0))
-device = call(driver.cuDeviceGet(0))
-call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
-module = call(driver.cuModuleLoadData(PTX))
-function = call(driver.cuModuleGetFunction(module, b"nothing"))
+function = kernel()
 stream = call(driver.cuStreamCreate(0))
 figures = {"steps": 0, "total": call(driver.cuDeviceTotalMem(device)) > 0}
 for _ in range(STEPS):

@@ -6,16 +6,8 @@ import sys
 import pynvml
 from cuda.bindings import driver
 
+from opened import call
 
-def call(answer):
-    code, *values = answer
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(code.name)
-    return values[0] if len(values) == 1 else values
-
-
-call(driver.cuInit(0))
-call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(call(driver.cuDeviceGet(0))))))
 call(driver.cuMemAlloc(int(sys.argv[1]) << 20))
 pynvml.nvmlInit()
 handle = pynvml.nvmlDeviceGetHandleByIndex(0)

@@ -5,17 +5,8 @@ import sys
 import pynvml
 from cuda.bindings import driver
 
+from opened import call, device
 
-def call(answer):
-    code, *values = answer
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(code.name)
-    return values[0] if len(values) == 1 else values
-
-
-call(driver.cuInit(0))
-device = call(driver.cuDeviceGet(0))
-call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
 call(driver.cuMemAlloc(int(sys.argv[1]) << 20))
 driver_free, driver_total = call(driver.cuMemGetInfo())
 

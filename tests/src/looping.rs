@@ -1,5 +1,7 @@
 //! `weir-loop` as a story drives it.
 
+use std::time::Duration;
+
 use crate::program::{Finished, Program, Running};
 use crate::said::{Progress, Said};
 use crate::wait;
@@ -51,17 +53,19 @@ impl Looping {
         }
     }
 
-    /// Waits for this many further launches: whatever else happens, it goes on.
+    /// Waits for this many further launches: whatever else happens, it goes on. Returns the longest time between two of them.
     ///
     /// # Panics
     /// If it does not.
-    pub fn goes_on(&mut self, launches: u64) {
+    pub fn goes_on(&mut self, launches: u64) -> Duration {
         self.report();
-        let mut since = 0;
+        let (mut since, mut longest_gap_ns) = (0, 0);
         wait::until("further launches", || {
-            since += self.report().launches;
-            (since >= launches).then_some(())
-        });
+            let progress = self.report();
+            since += progress.launches;
+            longest_gap_ns = progress.longest_gap_ns.max(longest_gap_ns);
+            (since >= launches).then_some(Duration::from_nanos(longest_gap_ns))
+        })
     }
 
     /// Asks it to allocate; returns what the driver answered, by name.

@@ -1,19 +1,7 @@
 //! `weir-memory` as a story drives it.
 
-use serde::{Deserialize, Serialize};
-
+use crate::obeying::Answer;
 use crate::program::{Finished, Program, Running};
-
-/// Its answer to a line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// The process that answers (under `weir run` not the one that was started).
-    pub pid: u32,
-    /// What the driver said, by name.
-    pub result: String,
-    /// The numbers that the driver gave out.
-    pub values: Vec<u64>,
-}
 
 /// A client that runs.
 pub struct Memory {

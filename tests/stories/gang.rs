@@ -100,7 +100,7 @@ fn together(programs: Vec<Program>) -> Vec<Finished> {
     running.into_iter().map(|running| running.finish().well()).collect()
 }
 
-/// A gang of these processes, and the same with a collective that nobody knows as one.
+/// A gang of these processes, and the same with a collective that nobody knows as one, three times.
 fn spins_less_than_unknown(processes: &[&[&str]]) {
     let gpu = SimGpu::new(TWO_GPUS);
     let node = Node::start(&gpu, PRICED);
@@ -111,14 +111,18 @@ fn spins_less_than_unknown(processes: &[&[&str]]) {
         (spun_percent(&gpu, &ended, steps), ended)
     };
     let (spun, ended) = run("known", STEPS, &[]);
-    let (unknown, others) = run("unknown", FEW, &["--collective", "merge_ranks"]);
-    assert_eq!((counted(&ended, "collectives"), counted(&others, "collectives")), (2 * STEPS, 0));
-    let told = format!("spun {spun:.0} % of the work, unknown {unknown:.0} %");
+    let unknown = ["unknown", "unknown-too", "unknown-again"]
+        .map(|name| run(name, FEW, &["--collective", "merge_ranks"]));
+    let told = format!("spun {spun:.0} % of the work, unknown {:.0?} %", [0, 1, 2].map(|at| unknown[at].0));
+    let of_unknown = |counter: &str| unknown.iter().map(|(_, ended)| counted(ended, counter)).sum::<u64>();
     eprintln!("{told}");
-    assert!(spun < 100.0 && spun < unknown, "{told}");
-    assert!(counted(&ended, "caught_up") > 0 && counted(&others, "caught_up") == 0);
-    let forced = counted(&ended, "forced");
-    assert!(forced <= 2, "{forced} forced");
+    assert_eq!((counted(&ended, "collectives"), of_unknown("collectives")), (2 * STEPS, 0));
+    // Ranks that know nothing of each other may be in step by chance, in one run; hardly in all of them.
+    let mean = unknown.iter().map(|(spun, _)| spun).sum::<f64>() / 3.0;
+    assert!(spun < 100.0 && 5.0 * spun < mean, "{told}");
+    assert!(counted(&ended, "caught_up") > 0 && of_unknown("caught_up") == 0);
+    let (forced, by_standstill) = (counted(&ended, "forced"), of_unknown("forced"));
+    assert!(forced <= 2 && 5 * forced.max(1) < by_standstill, "{forced} forced, unknown {by_standstill}");
     let ms = elapsed_ns(&ended) / 1_000_000;
     assert!((900..4_000).contains(&ms), "a second's work at the limit took {ms} ms: {told}");
 }

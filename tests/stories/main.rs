@@ -26,6 +26,7 @@ mod probe;
 mod process;
 mod proxy;
 mod resize;
+mod small;
 mod stalls;
 mod standalone;
 mod turns;

@@ -7,10 +7,8 @@ use weir_tests::program::{self, Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
+use crate::small::SMALL;
 use crate::{LOOP, SWEEP, budgeted_python};
-
-/// A tenant with 2 GiB and half of the GPU.
-const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
 
 /// The neighbour.
 const OTHER: Budget<'_> = Budget { name: "other", request: "50%", limit: "100%", memory: "2GiB" };

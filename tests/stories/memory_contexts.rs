@@ -6,22 +6,16 @@ use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
 use crate::MEMORY;
+use crate::small::{self, SMALL, client};
 
 const MIB: u64 = 1 << 20;
 
 /// What a context of the simulated driver costs, in bytes.
 const CONTEXT: u64 = 400 * MIB;
 
-/// A tenant with 2 GiB.
-const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
-
-fn client(gpu: &SimGpu, node: &Node<'_>) -> Memory {
-    Memory::start(Program::under_weir(gpu, Some(node), SMALL, MEMORY))
-}
-
 /// What the ledger has for contexts, in bytes.
 fn charged(node: &Node<'_>) -> u64 {
-    node.tenant("small").expect("the tenant lives").memory_of_kind_bytes("context")
+    small::charged(node, "context")
 }
 
 /// Asserts that the tenant's ledger is what the driver has in its books for the process.

@@ -1,24 +1,15 @@
 //! Memory nodes of graphs: charged when the graph is launched or uploaded, until the driver gives the memory back.
 
-use weir_tests::memory::Memory;
 use weir_tests::node::Node;
-use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
-use crate::MEMORY;
+use crate::small::{self, client};
 
 const MIB: u64 = 1 << 20;
 
-/// A tenant with 2 GiB.
-const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
-
-fn client(gpu: &SimGpu, node: &Node<'_>) -> Memory {
-    Memory::start(Program::under_weir(gpu, Some(node), SMALL, MEMORY))
-}
-
 /// What the ledger has for graphs, in bytes.
 fn charged(node: &Node<'_>) -> u64 {
-    node.tenant("small").expect("the tenant lives").memory_of_kind_bytes("graph")
+    small::charged(node, "graph")
 }
 
 #[test]

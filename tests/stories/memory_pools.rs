@@ -1,27 +1,18 @@
 //! Memory pools: charged by what they reserve, which is what the neighbours cannot have.
 
-use weir_tests::memory::Memory;
 use weir_tests::node::Node;
-use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
-use crate::MEMORY;
+use crate::small::{self, client};
 
 const MIB: u64 = 1 << 20;
 
 /// By how much the simulated driver's pools grow at a time, in bytes.
 const STEP: u64 = 32 * MIB;
 
-/// A tenant with 2 GiB.
-const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
-
-fn client(gpu: &SimGpu, node: &Node<'_>) -> Memory {
-    Memory::start(Program::under_weir(gpu, Some(node), SMALL, MEMORY))
-}
-
 /// What the ledger has for pools, in bytes.
 fn charged(node: &Node<'_>) -> u64 {
-    node.tenant("small").expect("the tenant lives").memory_of_kind_bytes("pool")
+    small::charged(node, "pool")
 }
 
 #[test]

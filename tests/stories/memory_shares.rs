@@ -8,6 +8,7 @@ use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
 use crate::MEMORY;
+use crate::small::SMALL;
 
 const MIB: u64 = 1 << 20;
 
@@ -16,9 +17,6 @@ const CONTEXT: u64 = 400 * MIB;
 
 /// What is shared, in bytes.
 const SHARED: u64 = 256 * MIB;
-
-/// A tenant with 2 GiB.
-const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
 
 /// The neighbour.
 const OTHER: Budget<'_> = Budget { name: "other", request: "50%", limit: "100%", memory: "2GiB" };

@@ -6,10 +6,8 @@ use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program, Running};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
+use crate::small::SMALL;
 use crate::{LOOP, MEMORY, budgeted_python};
-
-/// A tenant with 2 GiB.
-const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "2GiB" };
 
 /// The neighbour.
 const OTHER: Budget<'_> = Budget { name: "other", request: "50%", limit: "100%", memory: "4GiB" };

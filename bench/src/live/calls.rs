@@ -87,9 +87,16 @@ fn pointer(number: usize) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(number)
 }
 
-// SAFETY (of every call below): handles come from the driver and live until the program that made them has synchronized;
-// places for answers are this frame's own.
-#[allow(clippy::undocumented_unsafe_blocks, reason = "said once above for all of them")]
+/// Calls one of the functions: `call!(functions, free(place))`.
+macro_rules! call {
+    ($functions:expr, $function:ident($($argument:expr),*)) => {{
+        let function = $functions.$function;
+        // SAFETY: handles come from the driver and live until the program that made them has synchronized; places for
+        // answers are the caller's own.
+        unsafe { function($($argument),*) }
+    }};
+}
+
 impl Calls {
     /// Opens the driver; its primary context is current on this thread.
     pub fn open() -> Result<Self, ClientError> {
@@ -102,28 +109,29 @@ impl Calls {
             .collect::<Result<Vec<usize>, _>>()?;
         let spin = kernels.pop().unwrap_or(0);
         std::mem::forget(driver); // its module is in use as long as the process lives
+        // SAFETY: the driver's constructors do nothing but load it, and it is loaded.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)? };
         let functions = Functions::find(&library)?;
         let mut context = null_mut();
-        check("cuCtxGetCurrent", unsafe { (functions.get_current)(&raw mut context) })?;
+        check("cuCtxGetCurrent", call!(functions, get_current(&raw mut context)))?;
         Ok(Self { functions, context: context.expose_provenance(), kernels, spin, _library: library })
     }
 
     /// Makes the context current on the calling thread.
     pub fn enter(&self) -> Answer {
-        check("cuCtxSetCurrent", unsafe { (self.functions.set_current)(pointer(self.context)) })
+        check("cuCtxSetCurrent", call!(self.functions, set_current(pointer(self.context))))
     }
 
     /// Words that the GPU sees; never given back.
     pub fn words(&self, count: usize) -> Result<u64, ClientError> {
         let mut place = null_mut();
-        check("cuMemHostAlloc", unsafe { (self.functions.host_alloc)(&raw mut place, count * 4, 0) })?;
+        check("cuMemHostAlloc", call!(self.functions, host_alloc(&raw mut place, count * 4, 0)))?;
         Ok(place.expose_provenance() as u64)
     }
 
     /// Makes memory of the process's own known to the GPU.
     pub fn register(&self, place: *mut c_void, bytes: usize) -> Result<u64, ClientError> {
-        check("cuMemHostRegister", unsafe { (self.functions.host_register)(place, bytes, 0) })?;
+        check("cuMemHostRegister", call!(self.functions, host_register(place, bytes, 0)))?;
         Ok(place.expose_provenance() as u64)
     }
 
@@ -139,20 +147,20 @@ impl Calls {
     }
 
     fn launch_with(&self, stream: CUstream, function: usize, parameters: *mut *mut c_void) -> Answer {
-        let launch = self.functions.launch;
         let function = pointer(function);
-        let result = unsafe { launch(function, 1, 1, 1, 128, 1, 1, 0, stream, parameters, null_mut()) };
+        let result =
+            call!(self.functions, launch(function, 1, 1, 1, 128, 1, 1, 0, stream, parameters, null_mut()));
         check("cuLaunchKernel", result)
     }
 
     /// The stream waits until the word is set.
     pub fn wait_value(&self, stream: CUstream, word: u64) -> Answer {
-        check("cuStreamWaitValue32", unsafe { (self.functions.wait_value)(stream, word, 1, 0) })
+        check("cuStreamWaitValue32", call!(self.functions, wait_value(stream, word, 1, 0)))
     }
 
     /// The stream sets the word.
     pub fn write_value(&self, stream: CUstream, word: u64) -> Answer {
-        check("cuStreamWriteValue32", unsafe { (self.functions.write_value)(stream, word, 1, 0) })
+        check("cuStreamWriteValue32", call!(self.functions, write_value(stream, word, 1, 0)))
     }
 
     /// The stream calls a function of the host.
@@ -162,78 +170,78 @@ impl Calls {
         function: unsafe extern "C" fn(*mut c_void),
         data: *mut c_void,
     ) -> Answer {
-        check("cuLaunchHostFunc", unsafe { (self.functions.host_function)(stream, Some(function), data) })
+        check("cuLaunchHostFunc", call!(self.functions, host_function(stream, Some(function), data)))
     }
 
     /// A new stream.
     pub fn stream(&self, flags: c_uint) -> Result<CUstream, ClientError> {
         let mut stream = null_mut();
-        check("cuStreamCreate", unsafe { (self.functions.stream_create)(&raw mut stream, flags) })?;
+        check("cuStreamCreate", call!(self.functions, stream_create(&raw mut stream, flags)))?;
         Ok(stream)
     }
 
     /// Ends a stream.
     pub fn destroy_stream(&self, stream: CUstream) -> Answer {
-        check("cuStreamDestroy", unsafe { (self.functions.stream_destroy)(stream) })
+        check("cuStreamDestroy", call!(self.functions, stream_destroy(stream)))
     }
 
     /// Asks whether a stream is drained.
     pub fn query_stream(&self, stream: CUstream) -> Answer {
-        asked("cuStreamQuery", unsafe { (self.functions.stream_query)(stream) })
+        asked("cuStreamQuery", call!(self.functions, stream_query(stream)))
     }
 
     /// Waits for a stream.
     pub fn synchronize_stream(&self, stream: CUstream) -> Answer {
-        check("cuStreamSynchronize", unsafe { (self.functions.stream_synchronize)(stream) })
+        check("cuStreamSynchronize", call!(self.functions, stream_synchronize(stream)))
     }
 
     /// Waits for everything.
     pub fn synchronize(&self) -> Answer {
-        check("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
+        check("cuCtxSynchronize", call!(self.functions, synchronize()))
     }
 
     /// A new event.
     pub fn event(&self) -> Result<CUevent, ClientError> {
         let mut event = null_mut();
-        check("cuEventCreate", unsafe { (self.functions.event_create)(&raw mut event, 0) })?;
+        check("cuEventCreate", call!(self.functions, event_create(&raw mut event, 0)))?;
         Ok(event)
     }
 
     /// Ends an event.
     pub fn destroy_event(&self, event: CUevent) -> Answer {
-        check("cuEventDestroy", unsafe { (self.functions.event_destroy)(event) })
+        check("cuEventDestroy", call!(self.functions, event_destroy(event)))
     }
 
     /// Records an event.
     pub fn record(&self, event: CUevent, stream: CUstream) -> Answer {
-        check("cuEventRecord", unsafe { (self.functions.event_record)(event, stream) })
+        check("cuEventRecord", call!(self.functions, event_record(event, stream)))
     }
 
     /// The stream waits for an event.
     pub fn wait_event(&self, stream: CUstream, event: CUevent) -> Answer {
-        check("cuStreamWaitEvent", unsafe { (self.functions.stream_wait_event)(stream, event, 0) })
+        check("cuStreamWaitEvent", call!(self.functions, stream_wait_event(stream, event, 0)))
     }
 
     /// Asks whether an event was reached.
     pub fn query_event(&self, event: CUevent) -> Answer {
-        asked("cuEventQuery", unsafe { (self.functions.event_query)(event) })
+        asked("cuEventQuery", call!(self.functions, event_query(event)))
     }
 
     /// Waits for an event.
     pub fn synchronize_event(&self, event: CUevent) -> Answer {
-        check("cuEventSynchronize", unsafe { (self.functions.event_synchronize)(event) })
+        check("cuEventSynchronize", call!(self.functions, event_synchronize(event)))
     }
 
     /// Takes device memory.
     pub fn allocate(&self) -> Result<CUdeviceptr, ClientError> {
         let mut place = 0;
-        check("cuMemAlloc", unsafe { (self.functions.alloc)(&raw mut place, 1 << 20) })?;
+        check("cuMemAlloc", call!(self.functions, alloc(&raw mut place, 1 << 20)))?;
         Ok(place)
     }
 
     /// Gives it back; waits for everything, as the driver does.
     pub fn free(&self, place: CUdeviceptr) -> Answer {
-        check("cuMemFree", unsafe { (self.functions.free)(place) })
+        check("cuMemFree", call!(self.functions, free(place)))
     }
 
     /// Begins a capture.
@@ -243,25 +251,25 @@ impl Calls {
             Reach::ThreadLocal => CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
             Reach::Relaxed => CU_STREAM_CAPTURE_MODE_RELAXED,
         };
-        check("cuStreamBeginCapture", unsafe { (self.functions.begin_capture)(stream, mode) })
+        check("cuStreamBeginCapture", call!(self.functions, begin_capture(stream, mode)))
     }
 
     /// Ends a capture and makes the graph executable.
     pub fn end_capture(&self, stream: CUstream) -> Result<CUgraphExec, ClientError> {
         let (mut graph, mut exec) = (null_mut(), null_mut());
-        check("cuStreamEndCapture", unsafe { (self.functions.end_capture)(stream, &raw mut graph) })?;
-        check("cuGraphInstantiate", unsafe { (self.functions.instantiate)(&raw mut exec, graph, 0) })?;
-        check("cuGraphDestroy", unsafe { (self.functions.graph_destroy)(graph) })?;
+        check("cuStreamEndCapture", call!(self.functions, end_capture(stream, &raw mut graph)))?;
+        check("cuGraphInstantiate", call!(self.functions, instantiate(&raw mut exec, graph, 0)))?;
+        check("cuGraphDestroy", call!(self.functions, graph_destroy(graph)))?;
         Ok(exec)
     }
 
     /// Launches a graph.
     pub fn launch_graph(&self, stream: CUstream, exec: CUgraphExec) -> Answer {
-        check("cuGraphLaunch", unsafe { (self.functions.graph_launch)(exec, stream) })
+        check("cuGraphLaunch", call!(self.functions, graph_launch(exec, stream)))
     }
 
     /// Ends an executable graph.
     pub fn destroy_graph(&self, exec: CUgraphExec) -> Answer {
-        check("cuGraphExecDestroy", unsafe { (self.functions.exec_destroy)(exec) })
+        check("cuGraphExecDestroy", call!(self.functions, exec_destroy(exec)))
     }
 }

@@ -273,4 +273,21 @@ mod tests {
         };
         assert_eq!((0..).find(goes), Some(251));
     }
+
+    #[test]
+    fn a_neighbour_whose_page_is_nonsense_costs_a_launch_no_more() {
+        for byte in 0..=u8::MAX {
+            let page = [byte; size_of::<Turn>()];
+            let Ok(nonsense) = <Turn as zerocopy::FromBytes>::read_from_bytes(&page) else {
+                panic!("{byte}")
+            };
+            let [one, _] = turns();
+            let mut others = [Other(&nonsense, Seen::default())];
+            let mut asks = |arrived, at| ask(&one, &mut others, TERMS, ms(arrived), ms(at));
+            assert!((0..=251).any(|at| asks(0, at) == Answer::Mine), "a page of {byte:#x}");
+            one.spend(TERMS.length.0.cast_signed());
+            let after = asks(252, 252);
+            assert!(matches!(after, Answer::Mine | Answer::Over), "a page of {byte:#x}: {after:?}");
+        }
+    }
 }

@@ -106,7 +106,7 @@ fn row(symbol: &str) -> Option<&'static Symbol> {
 }
 
 fn hooked() -> BTreeMap<&'static str, &'static str> {
-    super::driver_hook_lines().collect()
+    super::table::driver_hook_lines().collect()
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn document() -> String {
             writeln!(text, "| {class:?}{mark} | {} | {with_hook} | {} |", of_class().count(), line.trim());
     }
     text += "\n## Hooks of the driver\n\n| function | class | what its hook does |\n| --- | --- | --- |\n";
-    for (symbol, line) in super::driver_hook_lines() {
+    for (symbol, line) in super::table::driver_hook_lines() {
         let class = row(symbol).map_or(Class::Neutral, |row| row.class);
         let _ = writeln!(text, "| `{symbol}` | {class:?} | {} |", line.trim());
     }

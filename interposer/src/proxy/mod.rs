@@ -10,6 +10,9 @@
 //! A name goes to its target from the second call on by one load and one jump; at the first call the target is found.
 //! What the driver has and our table lacks is handed out by the driver's own `cuGetProcAddress` only.
 
+#[macro_use]
+mod forward;
+mod driver;
 mod nvml;
 mod place;
 
@@ -18,54 +21,9 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use weir_abi::CUresult;
-use weir_abi::types::CUDA_ERROR_NOT_FOUND;
-
-use crate::hooks::c_name;
 use crate::resolve::{self, dlsym, hook};
 
 pub use place::{open_driver, open_nvml};
-
-macro_rules! forwarders {
-    ($($name:ident $base:literal $since:literal $stream:ident $plain:ident $class:ident ($($argument:ident: $kind:ty),*);)*) => {
-        /// The place of each name in the lists below.
-        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "variants are named as the symbols they number")]
-        #[derive(Clone, Copy)]
-        enum Index { $($name),* }
-
-        const NAMES: &[&CStr] = &[$(c_name!($name)),*];
-
-        $(
-            /// The driver's function of this name, or our hook for it.
-            ///
-            /// # Safety
-            /// As the driver's function of this name.
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            #[allow(non_snake_case, reason = "the driver's names")]
-            pub unsafe extern "C" fn $name() {
-                naked_asm!(
-                    "mov r11, qword ptr [rip + {targets} + {offset}]",
-                    "test r11, r11",
-                    "jz 2f",
-                    "jmp r11",
-                    "2: mov r11d, {index}",
-                    "jmp {first_call}",
-                    targets = sym TARGETS,
-                    offset = const Index::$name as usize * 8,
-                    index = const Index::$name as usize,
-                    first_call = sym first_call,
-                )
-            }
-        )*
-    };
-}
-
-weir_abi::for_each_symbol!(forwarders);
-
-/// Where each name goes; null before its first call.
-static TARGETS: [AtomicPtr<c_void>; NAMES.len()] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
 /// Finds where the name numbered in r11 goes, and goes there as if nothing had happened: all that may hold an argument
 /// is kept. Six pushes and 136 bytes leave the stack aligned to 16 for the call.
@@ -110,12 +68,9 @@ unsafe extern "C" fn first_call() {
 }
 
 extern "C" fn find(index: u32) -> *const c_void {
-    let absent = absent as *const c_void;
-    let of_driver = || {
-        let at = index as usize;
-        Some(Target { name: NAMES.get(at)?, place: TARGETS.get(at)?, absent })
+    let Some(target) = driver::target(index).or_else(|| nvml::target(index)) else {
+        return driver::absent as *const c_void;
     };
-    let Some(target) = of_driver().or_else(|| nvml::target(index)) else { return absent };
     let found = catch_unwind(|| target_of(target.name)).ok().flatten();
     if let Some(found) = found {
         // Release: what the loader did for the function is seen by whoever jumps there.
@@ -140,11 +95,6 @@ fn target_of(name: &CStr) -> Option<*const c_void> {
 /// Whether `libweir.so` is in the process too: then each call comes from its hooks, and is charged there.
 fn is_preloaded_too() -> bool {
     dlsym::real_dlsym(libc::RTLD_DEFAULT, c"weirPreload").is_some()
-}
-
-/// Stands for a function that the driver lacks, or that there is no driver for.
-extern "C" fn absent() -> CUresult {
-    CUDA_ERROR_NOT_FOUND
 }
 
 /// Tells that this library is ours, and which driver it stands before: its path, or null if none is found.

@@ -4,61 +4,12 @@
 //! The names are those of NVML 13's public functions, older variants that are still asked for, and one that `nvidia-smi`
 //! uses. What is not in the list is not found.
 
-use std::arch::naked_asm;
-use std::ffi::{CStr, c_uint, c_void};
-use std::sync::atomic::AtomicPtr;
+use std::ffi::c_uint;
 
-use super::{Target, first_call};
-use crate::hooks::c_name;
 use crate::nvml::FUNCTION_NOT_FOUND;
 
 /// Numbers from here on are NVML's.
-pub const FIRST: u32 = 1 << 16;
-
-macro_rules! forwarders {
-    ($($name:ident)*) => {
-        /// The place of each name in the lists below.
-        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "variants are named as the symbols they number")]
-        #[derive(Clone, Copy)]
-        enum Index { $($name),* }
-
-        const NAMES: &[&CStr] = &[$(c_name!($name)),*];
-
-        $(
-            /// NVML's function of this name, or our hook for it.
-            ///
-            /// # Safety
-            /// As NVML's function of this name.
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            #[allow(non_snake_case, reason = "NVML's names")]
-            pub unsafe extern "C" fn $name() {
-                naked_asm!(
-                    "mov r11, qword ptr [rip + {targets} + {offset}]",
-                    "test r11, r11",
-                    "jz 2f",
-                    "jmp r11",
-                    "2: mov r11d, {index}",
-                    "jmp {first_call}",
-                    targets = sym TARGETS,
-                    offset = const Index::$name as usize * 8,
-                    index = const FIRST as usize + Index::$name as usize,
-                    first_call = sym first_call,
-                )
-            }
-        )*
-    };
-}
-
-/// Where each name goes; null before its first call.
-static TARGETS: [AtomicPtr<c_void>; NAMES.len()] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
-
-/// The name of this number.
-pub fn target(index: u32) -> Option<Target> {
-    let at = index.checked_sub(FIRST)? as usize;
-    Some(Target { name: NAMES.get(at)?, place: TARGETS.get(at)?, absent: absent as *const c_void })
-}
+const FIRST: u32 = 1 << 16;
 
 /// Stands for a function that NVML lacks, or that there is no NVML for.
 extern "C" fn absent() -> c_uint {
@@ -66,6 +17,7 @@ extern "C" fn absent() -> c_uint {
 }
 
 forwarders! {
+    FIRST,
     nvmlComputeInstanceDestroy nvmlComputeInstanceGetInfo_v2 nvmlDeviceClearAccountingPids
     nvmlDeviceClearCpuAffinity nvmlDeviceClearEccErrorCounts nvmlDeviceClearFieldValues
     nvmlDeviceCreateGpuInstance nvmlDeviceCreateGpuInstanceWithPlacement nvmlDeviceDiscoverGpus

@@ -1,4 +1,4 @@
-//! Whatever comes as a line on the control socket. `cargo fuzz run control_line`
+//! Whatever comes as a line on the control socket. `scripts/fuzz 60 control_line`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever a process sends first. `cargo fuzz run hello`
+//! Whatever a process sends first. `scripts/fuzz 60 hello`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

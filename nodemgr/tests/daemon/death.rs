@@ -20,6 +20,18 @@ fn a_killed_process_gives_its_memory_and_its_slot_back_and_its_counters_stay() {
 }
 
 #[test]
+fn a_process_that_is_killed_in_its_tenants_turn_leaves_the_turn_to_others() {
+    let stage = Stage::new();
+    let mut run = stage.client();
+    let created = run.create(wish("train", 60)).unwrap();
+    let (mut killed, mut other) = (Actor::ready(&created), Actor::ready(&created));
+    assert_eq!((killed.ask("turn").as_str(), other.ask("stand").as_str()), ("Holds", "Holds"));
+    killed.kill();
+    stage.until("train", "the end of the process", |t| t.is_some_and(|t| t.pids == [other.pid()]));
+    assert_eq!(other.ask("stand"), "Away", "nobody has to find out by waiting");
+}
+
+#[test]
 fn the_budget_is_free_when_the_run_and_its_last_process_have_gone_and_not_before() {
     let stage = Stage::new();
     let mut run = stage.client();

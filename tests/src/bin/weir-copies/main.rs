@@ -13,11 +13,12 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use libloading::os::unix::Library;
+use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_abi::{CUresult, fns};
 use weir_protocol::units::Bytes;
 use weir_tests::copies::Done;
+use weir_tests::driver;
 
 /// Bytes of the buffers: no step copies more.
 const BUFFER: usize = 64 << 20;
@@ -57,14 +58,10 @@ enum Step {
     Pause(Duration),
 }
 
-/// Calls a driver function, found by `dlsym`, and ends the program where it fails.
+/// Calls a driver function, and ends the program where it fails.
 macro_rules! call {
     ($client:expr, $function:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the symbol is given the type that weir-abi's table has for it.
-        let function = unsafe { $client.library.get::<fns::$function>(concat!(stringify!($function), "\0").as_bytes()) };
-        let function = function.unwrap_or_else(|error| panic!("{error}"));
-        // SAFETY: arguments as the driver's documentation wants them: handles that it gave out, buffers that stay.
-        let result: CUresult = unsafe { function($($argument),*) };
+        let result: CUresult = weir_tests::call!($client, $function($($argument),*));
         assert!(result == CUDA_SUCCESS, "{}: {result:?}", stringify!($function));
     }};
 }
@@ -83,8 +80,7 @@ struct Client {
 
 impl Client {
     fn start(kernels: &[String]) -> Result<Self, libloading::Error> {
-        // SAFETY: the driver's constructors do nothing but load it.
-        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }?;
+        let library = driver::open()?;
         let (context, module) = (null_mut(), null_mut());
         let (streams, host, began) = ([null_mut(); 2], null_mut(), Instant::now());
         let mut client = Self { library, context, streams, module, device: 0, other: 0, host, began };
@@ -98,9 +94,7 @@ impl Client {
         call!(client, cuMemAlloc_v2(&raw mut client.device, BUFFER));
         call!(client, cuMemAlloc_v2(&raw mut client.other, BUFFER));
         call!(client, cuMemHostAlloc(&raw mut client.host, BUFFER, 0));
-        let head = ".version 7.0\n.target sm_80\n.address_size 64\n".to_owned();
-        let entry = |name: &String| format!(".visible .entry {name}()\n{{\n\tret;\n}}\n");
-        let image = CString::new(head + &kernels.iter().map(entry).collect::<String>()).unwrap_or_default();
+        let image = driver::image(kernels.iter().map(String::as_str));
         call!(client, cuModuleLoadData(&raw mut client.module, image.as_ptr().cast()));
         // Pages that were never touched would cost the first copies milliseconds of the host: a byte of each, which is
         // next to nothing for the GPU.

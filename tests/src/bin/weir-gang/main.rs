@@ -17,8 +17,23 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use weir_tests::driver::DriverError;
 
-use rank::{Failure, Rank};
+use rank::Rank;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The driver.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// No place to meet.
+    #[error("cannot use the place where ranks meet: {0}")]
+    Io(std::io::Error),
+    /// A rank's thread panicked.
+    #[error("a rank panicked")]
+    Panic,
+}
 
 /// Launch steps with a collective behind each.
 #[derive(Clone, Parser)]
@@ -75,7 +90,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         std::thread::spawn(move || Rank::open(number, &cli, words)?.run())
     });
     for rank in ranks.collect::<Vec<_>>() {
-        rank.join().unwrap_or(Err(Failure::Panic))?;
+        rank.join().map_err(|_| Failure::Panic)??;
     }
     let elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let said = serde_json::json!({ "pid": std::process::id(), "elapsed_ns": elapsed_ns });

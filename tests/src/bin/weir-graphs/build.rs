@@ -2,10 +2,11 @@
 
 use std::ptr::null_mut;
 
-use weir_abi::fns;
 use weir_abi::types::*;
+use weir_tests::call;
+use weir_tests::obeying::{Done, handle, number, size};
 
-use crate::{Client, Done, call, handle, number, size};
+use crate::Client;
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {
@@ -17,7 +18,7 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             let mut graph = null_mut();
             (call!(client, cuGraphCreate(&raw mut graph, 0)), vec![number(graph)])
         }
-        "add" => add(client, n(0), n(1), n(2)),
+        "add" => add(client, n(0), n(1), n(2), null_mut()),
         "add_child" => {
             let (mut node, after) = (null_mut(), After::of(n(1)));
             let result = call!(
@@ -124,9 +125,10 @@ pub fn kernel_node(function: CUfunction, parameters: *mut *mut std::ffi::c_void)
     }
 }
 
-fn add(client: &Client, graph: u64, after: u64, kernel: u64) -> Done {
+/// A kernel node with these parameters.
+fn add(client: &Client, graph: u64, after: u64, kernel: u64, parameters: *mut *mut std::ffi::c_void) -> Done {
     let (mut node, after) = (null_mut(), After::of(after));
-    let params = kernel_node(client.function(kernel), null_mut());
+    let params = kernel_node(client.function(kernel), parameters);
     let result = call!(
         client,
         cuGraphAddKernelNode_v2(
@@ -188,21 +190,10 @@ fn add_conditional(client: &Client, graph: u64, after: u64, (kind, count, defaul
 
 /// A kernel node that sets a switch: `kernel switch value`.
 fn add_setting(client: &Client, graph: u64, after: u64, (kernel, switch, value): (u64, u64, u64)) -> Done {
-    let (mut node, after, mut words) = (null_mut(), After::of(after), [switch, value]);
+    let mut words = [switch, value];
     let [first, second] = &mut words;
     let mut parameters = [(&raw mut *first).cast(), (&raw mut *second).cast()];
-    let params = kernel_node(client.function(kernel), parameters.as_mut_ptr());
-    let result = call!(
-        client,
-        cuGraphAddKernelNode_v2(
-            &raw mut node,
-            handle(graph),
-            after.first(),
-            after.count(),
-            &raw const params
-        )
-    );
-    (result, vec![number(node)])
+    add(client, graph, after, kernel, parameters.as_mut_ptr())
 }
 
 /// The executable graph and what the driver says of the attempt.

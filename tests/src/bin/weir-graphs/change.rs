@@ -2,11 +2,12 @@
 
 use std::ptr::null_mut;
 
-use weir_abi::fns;
 use weir_abi::types::*;
+use weir_tests::call;
+use weir_tests::obeying::{Done, handle};
 
+use crate::Client;
 use crate::build::kernel_node;
-use crate::{Client, Done, call, handle};
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {

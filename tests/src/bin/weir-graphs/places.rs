@@ -3,11 +3,13 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_abi::{CUresult, fns};
+use weir_tests::call;
+use weir_tests::obeying::{Done, handle, number};
 
+use crate::Client;
 use crate::build::first_error;
-use crate::{Client, Done, call, handle, number};
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {

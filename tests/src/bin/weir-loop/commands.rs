@@ -4,11 +4,12 @@ use std::io::BufRead;
 
 use weir_abi::types::{CUDA_SUCCESS, CUdeviceptr};
 use weir_protocol::units::Bytes;
+use weir_tests::driver::DriverError;
+use weir_tests::obeying::say_json as say;
 use weir_tests::said::Said;
 
-use crate::driver::{Driver, DriverError};
+use crate::driver::Driver;
 use crate::progress::Tally;
-use crate::say;
 
 /// Reads until stdin ends.
 pub fn obey(driver: &Driver, tally: &Tally) {

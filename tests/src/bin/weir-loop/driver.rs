@@ -1,50 +1,14 @@
-//! The few driver functions that the loop calls, found by `dlopen` and `dlsym` as most programs do.
+//! The few driver functions that the loop calls.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
-use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use libloading::os::unix::Library;
 use weir_abi::types::*;
-use weir_abi::{CUresult, fns};
+use weir_tests::driver::{self, DriverError, check};
+use weir_tests::driver_functions;
 
-/// What the driver did not like.
-#[derive(Debug, thiserror::Error)]
-pub enum DriverError {
-    /// No driver, or one without a function.
-    #[error(
-        "cannot use libcuda.so.1: {0}\nhelp: name its directory in LD_LIBRARY_PATH; the simulated one is dist/simgpu"
-    )]
-    Library(#[from] libloading::Error),
-    /// A call failed.
-    #[error("{call}: {result:?}")]
-    Call {
-        /// Which.
-        call: &'static str,
-        /// What it answered.
-        result: CUresult,
-    },
-}
-
-fn check(call: &'static str, result: CUresult) -> Result<(), DriverError> {
-    if result == CUDA_SUCCESS { Ok(()) } else { Err(DriverError::Call { call, result }) }
-}
-
-macro_rules! driver {
-    ($($function:ident,)*) => {
-        /// The functions, by their exported names.
-        #[allow(non_snake_case, reason = "a field is named as the function it holds")]
-        struct Functions { $($function: fns::$function,)* }
-
-        impl Functions {
-            fn find(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: every symbol is given the type that weir-abi's table has for it.
-                Ok(unsafe { Self { $($function: *library.get(concat!(stringify!($function), "\0").as_bytes())?,)* } })
-            }
-        }
-    };
-}
-
-driver! {
+driver_functions! {
     cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxSynchronize, cuModuleLoadData, cuModuleGetFunction,
     cuStreamBeginCapture_v2, cuStreamEndCapture, cuGraphInstantiateWithFlags, cuGraphLaunch, cuStreamCreate, cuEventCreate, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemAlloc_v2, cuMemFree_v2,
 }
@@ -63,21 +27,13 @@ unsafe impl Send for Driver {}
 // SAFETY: as above: no call changes anything here.
 unsafe impl Sync for Driver {}
 
-/// PTX with kernels of these names that do nothing: what they cost is the simulated GPU's configuration.
-fn image(kernels: &[String]) -> CString {
-    let head = ".version 7.0\n.target sm_80\n.address_size 64\n".to_owned();
-    let entry = |name: &String| format!(".visible .entry {name}()\n{{\n\tret;\n}}\n");
-    CString::new(head + &kernels.iter().map(entry).collect::<String>()).unwrap_or_default()
-}
-
 impl Driver {
     /// Opens the driver, makes the GPU's primary context current and loads kernels of these names.
     pub fn open(gpu: c_int, kernels: &[String]) -> Result<Self, DriverError> {
-        // SAFETY: the driver's constructors do nothing but load it.
-        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }?;
+        let library = driver::open()?;
         let functions = Functions::find(&library)?;
         let (mut context, mut module) = (null_mut(), null_mut());
-        let image = image(kernels);
+        let image = driver::image(kernels.iter().map(String::as_str));
         // SAFETY: arguments as the driver's documentation wants them: places for answers, and an image that ends
         // with a NUL.
         unsafe {

@@ -19,9 +19,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use weir_protocol::units::Bytes;
+use weir_tests::driver::DriverError;
+use weir_tests::obeying::say_json as say;
 use weir_tests::said::Said;
 
-use driver::{Driver, DriverError};
+use driver::Driver;
 use progress::Tally;
 use steps::Steps;
 
@@ -107,11 +109,4 @@ fn run(cli: &Cli) -> Result<(), DriverError> {
     held.map_or(Ok(()), |pointer| driver.free(pointer))?;
     say(&Said::Done(tally.in_all()));
     Ok(())
-}
-
-/// One line on stdout. Nobody who reads it any more is no reason to stop.
-fn say(what: &Said) {
-    let mut out = std::io::stdout().lock();
-    let _ = serde_json::to_writer(&mut out, what).map_err(std::io::Error::from).and_then(|()| writeln!(out));
-    let _ = out.flush();
 }

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_abi::types::{CUevent, CUfunction, CUgraphExec, CUstream};
+use weir_tests::driver::DriverError;
 
-use crate::driver::{Driver, DriverError};
+use crate::driver::Driver;
 use crate::progress::Tally;
 use crate::{Cli, Until};
 

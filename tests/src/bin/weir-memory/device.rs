@@ -2,9 +2,10 @@
 
 use std::ptr::null_mut;
 
-use weir_abi::fns;
+use weir_tests::call;
+use weir_tests::obeying::{Done, size};
 
-use crate::{Client, Done, call, size};
+use crate::Client;
 
 /// `CU_MEM_ATTACH_GLOBAL` of the driver's documentation: managed memory for every stream.
 const ATTACH_GLOBAL: std::ffi::c_uint = 1;

@@ -2,10 +2,11 @@
 
 use std::ptr::null_mut;
 
-use weir_abi::fns;
 use weir_abi::types::*;
+use weir_tests::call;
+use weir_tests::obeying::{Done, handle, number, size};
 
-use crate::{Client, Done, call, handle, number, size};
+use crate::Client;
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {

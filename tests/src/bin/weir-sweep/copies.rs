@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use weir_abi::fns;
 use weir_abi::types::*;
 
 use crate::{Sweep, call};

@@ -11,20 +11,16 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::ptr::null_mut;
 
-use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use libloading::os::unix::Library;
 use serde::Serialize;
-use weir_abi::fns;
 use weir_abi::types::*;
+use weir_tests::driver;
 
-/// Calls a driver function of a [`Sweep`], found by `dlsym`, and counts the call.
+/// Calls a driver function of a [`Sweep`], and counts the call.
 macro_rules! call {
     ($sweep:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         *$sweep.made.calls.entry(stringify!($function)).or_default() += 1;
-        // SAFETY: the symbol is given the type that weir-abi's table has for it.
-        let function = unsafe { $sweep.library.get::<fns::$function>(concat!(stringify!($function), "\0").as_bytes()) };
-        let function = function.unwrap_or_else(|error| panic!("{error}"));
-        // SAFETY: arguments as the driver's documentation wants them: handles that it gave out, places for answers.
-        unsafe { function($($argument),*) }
+        weir_tests::call!($sweep, $function($($argument),*))
     }};
 }
 pub(crate) use call;
@@ -64,8 +60,7 @@ const PTX: &[u8] =
 
 impl Sweep {
     fn start() -> Result<Self, libloading::Error> {
-        // SAFETY: the driver's constructors do nothing but load it.
-        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }?;
+        let library = driver::open()?;
         let (function, stream) = (null_mut(), null_mut());
         let mut sweep = Self { library, function, stream, next: 0, made: Made::default() };
         let (mut context, mut module) = (null_mut(), null_mut());

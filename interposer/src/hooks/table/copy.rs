@@ -1,15 +1,13 @@
-//! The rows of copies and memsets. See `copy` for what their hooks do.
+//! The rows of copies and memsets. See `hooks::copy` for what their hooks do.
 
 use std::ffi::{c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use weir_abi::types::*;
-use weir_abi::{CUresult, fns, rows};
 use weir_protocol::pages::CopyWay;
 
-use super::copy;
-use super::copy_pieces::What;
 use crate::driver::Stream;
-use crate::resolve::hook::Hook;
+use crate::hooks::copy;
+use crate::hooks::copy_pieces::What;
 
 driver_hooks! {
     /// Counts the bytes that are asked to move.
