@@ -12,6 +12,7 @@ pub mod looping;
 pub mod memory;
 pub mod mounts;
 pub mod node;
+pub mod peers;
 pub mod podman;
 pub mod program;
 pub mod said;

@@ -20,6 +20,7 @@ mod memory_oversubscribe;
 mod memory_pools;
 mod memory_shares;
 mod memory_view;
+mod peers;
 mod podman;
 mod preload;
 mod probe;
