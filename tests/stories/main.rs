@@ -8,6 +8,7 @@ mod copies;
 mod faults;
 mod gang;
 mod gpu_check;
+mod graph_copies;
 mod graph_split;
 mod graphs;
 mod green;

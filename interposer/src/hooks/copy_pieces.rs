@@ -81,6 +81,30 @@ impl Amounts {
         }
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// These without others that are among them.
+    #[must_use]
+    pub fn less(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn with(&self, other: &Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        let each = |mine: [u64; CopyWay::ALL.len()], others: [u64; CopyWay::ALL.len()]| {
+            let mut pairs = mine.into_iter().zip(others);
+            std::array::from_fn(|_| pairs.next().map_or(0, |(mine, other)| both(mine, other)))
+        };
+        Self {
+            calls: each(self.calls, other.calls),
+            bytes: each(self.bytes, other.bytes),
+            migrates: self.migrates || other.migrates,
+        }
+    }
+
     /// (way, copies, bytes) of each way that something went.
     pub fn each(&self) -> impl Iterator<Item = (CopyWay, u64, u64)> {
         let all = CopyWay::ALL.into_iter().zip(self.calls).zip(self.bytes);
@@ -152,6 +176,11 @@ impl What {
     pub fn prefetch(location: CUmemLocation, bytes: usize) -> Self {
         let device = (location.kind == CU_MEM_LOCATION_TYPE_DEVICE).then_some(location.id);
         Self::Prefetch { device, bytes }
+    }
+
+    /// A memset of a graph.
+    pub fn of_fill_node(node: &CUDA_MEMSET_NODE_PARAMS) -> Self {
+        Self::fill(node.element_size as usize, node.width, node.height)
     }
 
     /// A memset of so many elements in each of so many rows.

@@ -15,6 +15,7 @@ use weir_core::purse::Purse;
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
+use super::graph::copies;
 use super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
 use super::{capture, graph_memory, graph_split, names};
 use crate::clock;
@@ -67,10 +68,15 @@ pub fn kernel_ex(
 
 /// A graph launch.
 pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
-    if graph_split::any() {
-        return graph_split::launch(counted, stream, exec, call);
+    let result = if graph_split::any() {
+        graph_split::launch(counted, stream, exec, call)
+    } else {
+        whole(counted, stream, exec, call)
+    };
+    if result == CUDA_SUCCESS {
+        copies::launched(stream, exec);
     }
-    whole(counted, stream, exec, call)
+    result
 }
 
 /// A graph launch as it is.

@@ -4,6 +4,7 @@
 
 mod build;
 mod change;
+mod copy;
 mod places;
 
 use std::ffi::c_void;
@@ -68,6 +69,7 @@ impl Client {
         let numbers: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
         build::obey(self, command, &numbers)
             .or_else(|| change::obey(self, command, &numbers))
+            .or_else(|| copy::obey(self, command, &numbers))
             .or_else(|| places::obey(self, command, &numbers))
             .unwrap_or_else(|| panic!("no such command: {line}"))
     }
