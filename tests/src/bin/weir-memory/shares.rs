@@ -32,6 +32,10 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (result, vec![u64::from(file.unsigned_abs())])
         }
         "import" => import(client, n(0), n(1)),
+        "hold" => match descriptor(n(0), n(1)) {
+            Some(file) => (CUDA_SUCCESS, vec![file]),
+            None => (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()),
+        },
         "multicast" => {
             let prop = CUmulticastObjectProp { num_devices: 1, size: size(n(0)), handle_types: 0, flags: 0 };
             let mut object = 0;
@@ -91,12 +95,16 @@ fn external(client: &Client, bytes: u64) -> Done {
     (call!(client, cuImportExternalMemory(&raw mut memory, (&raw const desc).cast())), vec![number(memory)])
 }
 
-/// Imports what another process has exported: its descriptor, which programs would send over a socket.
-fn import(client: &Client, pid: u64, file: u64) -> Done {
+/// A descriptor of what a process has exported, which programs would send over a socket.
+fn descriptor(pid: u64, file: u64) -> Option<u64> {
     let path = format!("/proc/{pid}/fd/{file}");
     let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
-    let Ok(file) = opened.map(IntoRawFd::into_raw_fd) else { return (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()) };
+    opened.ok().map(|file| u64::from(file.into_raw_fd().unsigned_abs()))
+}
+
+/// Imports what a process has exported.
+fn import(client: &Client, pid: u64, file: u64) -> Done {
+    let Some(file) = descriptor(pid, file) else { return (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()) };
     let (mut physical, kind) = (0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    let os_handle = handle(u64::from(file.unsigned_abs()));
-    (call!(client, cuMemImportFromShareableHandle(&raw mut physical, os_handle, kind)), vec![physical])
+    (call!(client, cuMemImportFromShareableHandle(&raw mut physical, handle(file), kind)), vec![physical])
 }
