@@ -27,6 +27,7 @@ mod preload;
 mod probe;
 mod process;
 mod proxy;
+mod refused_launches;
 mod resize;
 mod stalls;
 mod standalone;
