@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use weir_abi::types::*;
 use weir_protocol::pages::CopyWay;
 
+use super::memory::element_bytes;
 use crate::driver;
 
 /// What a call was asked to copy; pointers as the program passed them.
@@ -58,7 +59,7 @@ enum End {
 struct Solid {
     from: Operand,
     to: Operand,
-    extent: [usize; 3], // of arrays in elements: those are counted as if each were one byte
+    extent: [usize; 3], // in elements, if there is an array; else in bytes
     _order_and_flags: [u32; 2],
 }
 
@@ -68,6 +69,17 @@ struct Operand {
     kind: u32, // 1: a pointer, 2: an array
     address: u64,
     _rest: [u64; 3],
+}
+
+impl Operand {
+    /// Bytes of an element of an array, which the driver knows.
+    fn element_bytes(&self) -> Option<u64> {
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut shape: CUDA_ARRAY3D_DESCRIPTOR = unsafe { std::mem::zeroed() };
+        let known = self.kind == 2
+            && driver::array_shape(&raw mut shape, driver::handle(self.address)) == CUDA_SUCCESS;
+        known.then(|| element_bytes(shape.format, shape.num_channels))
+    }
 }
 
 const _: () = assert!(size_of::<Operand>() == 40 && size_of::<Solid>() == 112);
@@ -156,7 +168,9 @@ impl What {
             Self::Solids { list: boxes, count } => {
                 list(boxes.cast::<Solid>(), count).iter().for_each(|one| {
                     let end = |of: &Operand| if of.kind == 1 { end_of(of.address) } else { End::Device(0) };
-                    amounts.add(way_between(end(&one.from), end(&one.to)), product(one.extent));
+                    let elements = [&one.from, &one.to].into_iter().find_map(Operand::element_bytes);
+                    let bytes = product(one.extent).saturating_mul(elements.unwrap_or(1));
+                    amounts.add(way_between(end(&one.from), end(&one.to)), bytes);
                 });
             }
             Self::Prefetch { device, bytes } => migrate(&mut amounts, device, bytes),
