@@ -18,6 +18,7 @@ mod memory;
 mod memory_contexts;
 mod memory_graphs;
 mod memory_oversubscribe;
+mod memory_places;
 mod memory_pools;
 mod memory_shares;
 mod memory_view;

@@ -25,7 +25,11 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (call!(client, cuIpcOpenMemHandle_v2(&raw mut address, ticket, 1)), vec![address])
         }
         "ipc_close" => (call!(client, cuIpcCloseMemHandle(n(0))), Vec::new()),
-        "create" => create(client, n(0)),
+        "create" => create(client, n(0), CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 }),
+        "create_at" => {
+            let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            create(client, n(0), CUmemLocation { kind: small(n(1)), id: small(n(2)).cast_signed() })
+        }
         "export" => {
             let (mut file, kind) = (0i32, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
             let result = call!(client, cuMemExportToShareableHandle((&raw mut file).cast(), n(0), kind, 0));
@@ -59,11 +63,11 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
 }
 
 /// Physical memory that can be given out.
-fn create(client: &Client, bytes: u64) -> Done {
+fn create(client: &Client, bytes: u64, location: CUmemLocation) -> Done {
     let properties = CUmemAllocationProp {
         kind: CU_MEM_ALLOCATION_TYPE_PINNED,
         requested_handle_types: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        location,
         win32_handle_meta_data: null_mut(),
         compression_type: 0,
         gpu_direct_rdma_capable: 0,
