@@ -112,6 +112,12 @@ driver_calls! {
     fn kernel_node = cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS);
     /// A kernel node's launch, before CUDA 12.
     fn kernel_node_v1 = cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1);
+    /// What an array is like.
+    fn array_shape = cuArray3DGetDescriptor_v2(shape: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray);
+    /// A copy node's copy.
+    fn copy_node = cuGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMCPY3D);
+    /// A memset node's memset.
+    fn fill_node = cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS);
     /// What an allocation node takes.
     fn alloc_node = cuGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
     /// What a free node gives back.

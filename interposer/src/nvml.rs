@@ -20,6 +20,8 @@ pub type NvmlDevice = *mut c_void;
 
 /// Done.
 pub const SUCCESS: NvmlReturn = 0;
+/// The device cannot do this.
+pub const NOT_SUPPORTED: NvmlReturn = 3;
 /// Nothing was found.
 pub const NOT_FOUND: NvmlReturn = 6;
 /// The caller's buffer is too small.

@@ -22,6 +22,17 @@ def details(handle):
     return pynvml.nvmlDeviceGetRunningProcessDetailList(handle, version, 0)
 
 
+def of_the_card_alone():
+    """What there is for the whole card alone, and is shown."""
+    shown = {}
+    for name in ("nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDecoderUtilization"):
+        try:
+            shown[name] = str(getattr(pynvml, name)(handle))
+        except pynvml.NVMLError_NotSupported:
+            pass
+    return shown
+
+
 print(os.getpid(), flush=True)
 for _ in sys.stdin:
     seen = {name: {p.pid: p.usedGpuMemory for p in ask(handle)} for name, ask in lists.items()}
@@ -41,4 +52,5 @@ for _ in sys.stdin:
     seen["accounted"] = pynvml.nvmlDeviceGetAccountingPids(handle)
     _, samples = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
     seen["samples"] = [sample.sampleValue.uiVal for sample in samples]
+    seen["of_the_card_alone"] = of_the_card_alone()
     print(json.dumps(seen), flush=True)

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod mounts;
 pub mod node;
 pub mod obeying;
+pub mod peers;
 pub mod podman;
 pub mod program;
 pub mod said;

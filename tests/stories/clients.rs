@@ -8,16 +8,16 @@ use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
 use crate::{SWEEP, bare_python, budgeted_python};
 
-type Counts = BTreeMap<String, u64>;
+pub type Counts = BTreeMap<String, u64>;
 
 /// Of `calls`, those that Weir counts.
-fn counted(calls: Counts) -> Counts {
+pub fn counted(calls: Counts) -> Counts {
     let counted = |name: &str| COUNTED_LAUNCHES.contains(&name) || COUNTED_MEMORY_CALLS.contains(&name);
     calls.into_iter().filter(|(name, _)| counted(name)).collect()
 }
 
 /// What Weir counted, from the summary at the end of the run.
-fn seen_by_weir(run: &Finished) -> Counts {
+pub fn seen_by_weir(run: &Finished) -> Counts {
     let summary = run.summary();
     let part = |key: &str| serde_json::from_value::<Counts>(summary[key].clone()).expect("counts by name");
     part("calls").into_iter().chain(part("memory_calls")).collect()

@@ -184,6 +184,30 @@ fn the_first_launch_after_each_change_is_charged_by_it_where_prices_are_told() {
 }
 
 #[test]
+fn a_graph_that_took_over_another_is_still_changed_by_its_own_nodes() {
+    let gpu = SimGpu::new(COSTS);
+    let prices = "[[price]]\nname = \"us_50\"\ntime_us = 50\n[[price]]\nname = \"us_200\"\ntime_us = 200\n";
+    let node = Node::start(&gpu, &format!("policy = \"static\"\n{prices}"));
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, nodes) = story.chain(&[US_50, US_50]);
+    let (other, _) = story.chain(&[US_200, US_200]);
+    let exec = story.instantiate(graph);
+    story.costs("known", exec, 100);
+    let (first, second) = (nodes[0], nodes[1]);
+    for (change, us) in [
+        (format!("update {exec} {other}"), 400),
+        (format!("set_kernel {exec} {first} {US_50}"), 250),
+        (format!("enable {exec} {second} 0"), 50),
+        (format!("update {exec} {other}"), 200),
+        (format!("enable {exec} {second} 1"), 400),
+    ] {
+        story.client.does(&change);
+        let charged = charged_at_once_us(&mut story, exec);
+        assert!(charged.abs_diff(us) <= us / 50, "{change}: {charged} us, not {us}");
+    }
+}
+
+#[test]
 fn a_graph_that_is_changed_before_each_launch_is_charged_what_it_uses() {
     let gpu = SimGpu::new(COSTS);
     let node = Node::start(&gpu, "policy = \"static\"\n");

@@ -95,6 +95,25 @@ fn a_green_context_that_is_gone_leaves_nothing_to_wait_for() {
 }
 
 #[test]
+fn a_context_that_another_thread_destroys_leaves_nothing_to_wait_for() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node, WHOLE);
+    let outstanding = || {
+        let tenant = node.tenant(WHOLE.name).unwrap();
+        tenant.gpus[0].processes.iter().map(|process| process.outstanding_ns).sum::<u64>()
+    };
+    let whole = story.client.does("stream");
+    for _ in 0..10 {
+        story.client.does(&format!("in_context_of_its_own {US_50} 40"));
+        story.client.does(&format!("kernels {whole} {US_50} 5"));
+        story.client.does("wait");
+        assert_eq!(outstanding(), 0, "nobody could ever see its end");
+    }
+    story.costs("and the rest goes on", whole, 50);
+}
+
+#[test]
 fn a_stream_of_another_context_is_charged_and_seen_to_end() {
     let gpu = SimGpu::new(COSTS);
     let node = Node::start(&gpu, "policy = \"static\"\n");

@@ -1,9 +1,12 @@
 //! Memory pools: charged by what they reserve, which is what the neighbours cannot have.
 
+use weir_tests::memory::Memory;
 use weir_tests::node::Node;
+use weir_tests::program::Program;
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 
-use crate::small::{self, client};
+use crate::MEMORY;
+use crate::small::{self, SMALL, client};
 
 const MIB: u64 = 1 << 20;
 
@@ -110,4 +113,35 @@ fn a_destroyed_pool_is_charged_until_its_last_piece_is_freed() {
         before,
         "the driver agrees"
     );
+}
+
+#[test]
+fn a_pool_on_another_gpu_than_the_threads_own_is_charged_there_and_only_there() {
+    let gpu = SimGpu::new(&format!("gpus = 2\n{EVERY_KERNEL_20_US}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let both = Program::under_weir_with(&gpu, Some(&node), SMALL, &["--gpu", "0,1"], MEMORY);
+    let mut small = Memory::start(both);
+    let held = || -> Vec<u64> {
+        let tenant = node.tenant("small").expect("the tenant lives");
+        let of = |gpu: &weir_nodemgr::control::TenantGpuStats| {
+            gpu.processes.iter().map(|process| process.memory_held_bytes).sum()
+        };
+        tenant.gpus.iter().map(of).collect()
+    };
+    let before = held();
+    for _ in 0..3 {
+        let pool = small.does("pool_create 1");
+        let pointer = small.does(&format!("pool_allocate {} {pool}", 8 * MIB));
+        assert_eq!(held(), [before[0], before[1] + STEP]);
+        small.does(&format!("pool_destroy {pool}"));
+        small.does(&format!("pool_free {pointer}"));
+        assert_eq!(held(), before, "its last piece is freed");
+    }
+    small.does("stream_on 1");
+    let before = held();
+    let pointer = small.does(&format!("pool_allocate {}", 8 * MIB));
+    assert_eq!(held(), [before[0], before[1] + STEP], "from the pool of its stream's device");
+    small.does(&format!("pool_free {pointer}"));
+    small.does("wait_stream");
+    assert_eq!(held(), before);
 }

@@ -18,6 +18,9 @@ const CONTEXT: u64 = 400 * MIB;
 /// What is shared, in bytes.
 const SHARED: u64 = 256 * MIB;
 
+/// Ticks within which the node manager looks for memory that was let go of.
+const LOOK: u64 = 250;
+
 /// The neighbour.
 const OTHER: Budget<'_> = Budget { name: "other", request: "50%", limit: "100%", memory: "2GiB" };
 
@@ -117,6 +120,67 @@ fn physical_memory_that_its_living_owner_lets_go_of_is_charged_to_the_tenant_tha
     opener.does(&format!("release {imported}"));
     opener.does(&format!("unmap {mapped} {SHARED}"));
     assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+}
+
+#[test]
+fn physical_memory_that_is_opened_only_after_its_owner_let_go_of_it_is_charged_where_it_is_opened() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let (mut owner, mut opener) = (client(&gpu, &node, SMALL), client(&gpu, &node, OTHER));
+    let mut held = || {
+        let physical = owner.does(&format!("create {SHARED}"));
+        let file = owner.does(&format!("export {physical}"));
+        let held = opener.does(&format!("hold {} {file}", owner.pid));
+        (physical, held)
+    };
+    let ((first, first_held), (_, second_held)) = (held(), held());
+    owner.does(&format!("release {first}"));
+    let released_at = node.stats().node.epoch;
+    wait::until("a look of the node manager's", || {
+        (node.stats().node.epoch > released_at + LOOK).then_some(())
+    });
+    let pid = opener.pid;
+    let open = |opener: &mut Memory, file: u64| {
+        let imported = opener.does(&format!("import {pid} {file}"));
+        let mapped = opener.does(&format!("map {imported} {SHARED}"));
+        opener.does(&format!("release {imported}"));
+        mapped
+    };
+    let mapped = open(&mut opener, first_held);
+    wait::until("the charge", || (charged_and_shared(&node, &opener) == (SHARED, 0)).then_some(()));
+    assert_eq!(charged_and_shared(&node, &owner), (SHARED, 0), "of the second, which it still has");
+    let other = open(&mut opener, second_held);
+    assert_eq!(charged_and_shared(&node, &opener), (SHARED, SHARED), "that is its owner's");
+    opener.does(&format!("unmap {mapped} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, SHARED));
+    drop(owner); // dies with nothing handed on: the second is open
+    wait::until("the charge", || (charged_and_shared(&node, &opener) == (SHARED, 0)).then_some(()));
+    opener.does(&format!("unmap {other} {SHARED}"));
+    assert_eq!(charged_and_shared(&node, &opener), (0, 0));
+}
+
+#[test]
+fn memory_that_its_heir_closes_is_charged_to_the_next_one_who_has_it_open() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut owner = client(&gpu, &node, SMALL);
+    let [mut first, mut second, mut third] = [OTHER, OTHER, SMALL].map(|budget| client(&gpu, &node, budget));
+    let (_, open) = give_out(&mut owner);
+    let places = [&mut first, &mut second, &mut third].map(|process| process.does(&open));
+    drop(owner);
+    let charged = |process: &Memory| {
+        wait::until("the charge", || (charged_and_shared(&node, process) == (SHARED, 0)).then_some(()));
+    };
+    charged(&first);
+    first.does(&format!("ipc_close {}", places[0]));
+    assert_eq!(charged_and_shared(&node, &first), (0, 0));
+    charged(&second); // of the same tenant
+    assert_eq!(charged_and_shared(&node, &third), (0, SHARED));
+    second.does(&format!("ipc_close {}", places[1]));
+    charged(&third); // of another
+    assert_eq!(charged_and_shared(&node, &second), (0, 0));
+    third.does(&format!("ipc_close {}", places[2]));
+    assert_eq!(charged_and_shared(&node, &third), (0, 0));
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn nvml_lists_the_tenants_own_processes_with_the_ledgers_figures_and_no_neighbou
     assert_eq!(seen["accounted"].as_array().map(Vec::len), Some(2), "{seen}");
     assert_eq!(seen["samples"], serde_json::json!([0]), "{seen}");
     assert_eq!(seen["percent"], 0, "the neighbour is busy, and does not show: {seen}");
+    assert_eq!(seen["of_the_card_alone"], serde_json::json!({}), "no figure of the whole card");
 }
 
 #[test]

@@ -27,7 +27,7 @@ use super::meter::{BRACKET, Hands, STRETCH};
 use super::{capture, sync};
 use crate::driver::Stream;
 use crate::guard::guard;
-use crate::link::{CAPTURES, Client};
+use crate::link::{CAPTURES, Client, Gpu};
 use crate::thread::{self, Current, Thread};
 use crate::{clock, stall, wait};
 
@@ -80,7 +80,7 @@ struct Submission {
 }
 
 /// The thread's GPU, and what is copied; `None` where nothing is to be counted: no granted GPU, or a capture, whose graph's
-/// launch pays.
+/// launch counts and pays.
 fn admitted(
     client: &'static Client,
     thread: &Thread,
@@ -178,6 +178,17 @@ impl Submission {
     }
 }
 
+/// Something was copied that could not wait: if the budget of bandwidth lacks it, the thread's next launch goes the long
+/// way, and waits there.
+pub(super) fn leave_debt(thread: &Thread, gpu: &Gpu) {
+    if gpu.owes_copies()
+        && let Some(purse) = thread.purse(gpu)
+    {
+        thread.note_debt();
+        gpu.bucket.charge(Tokens(-purse.empty()));
+    }
+}
+
 /// What the budget was charged.
 fn limited(current: &Current, amounts: &Amounts) -> u64 {
     if current.gpu.grant.read().copy_limit.is_limited() { amounts.budgeted() } else { 0 }
@@ -227,13 +238,7 @@ impl Waited {
         let (from, to) = (ended.0.saturating_sub(took) as f64, ended.0 as f64);
         gpu.stalls.lock().add(Span { stall: Stall::Copies, from, to });
         stall::settle(&mut Hands::new(thread, &self.current, stream));
-        if gpu.owes_copies()
-            && let Some(purse) = thread.purse(gpu)
-        {
-            // The thread's next launch goes the long way, and waits there.
-            thread.note_debt();
-            gpu.bucket.charge(Tokens(-purse.empty()));
-        }
+        leave_debt(thread, gpu);
     }
 
     /// Counts the copies; returns how long they took, in nanoseconds: all of the wait, if there was nothing else to wait

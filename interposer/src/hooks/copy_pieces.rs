@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use weir_abi::types::*;
 use weir_protocol::pages::CopyWay;
 
+use super::memory::element_bytes;
 use crate::driver;
 
 /// What a call was asked to copy; pointers as the program passed them.
@@ -58,7 +59,7 @@ enum End {
 struct Solid {
     from: Operand,
     to: Operand,
-    extent: [usize; 3], // of arrays in elements: those are counted as if each were one byte
+    extent: [usize; 3], // in elements, if there is an array; else in bytes
     _order_and_flags: [u32; 2],
 }
 
@@ -70,6 +71,17 @@ struct Operand {
     _rest: [u64; 3],
 }
 
+impl Operand {
+    /// Bytes of an element of an array, which the driver knows.
+    fn element_bytes(&self) -> Option<u64> {
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut shape: CUDA_ARRAY3D_DESCRIPTOR = unsafe { std::mem::zeroed() };
+        let known = self.kind == 2
+            && driver::array_shape(&raw mut shape, driver::handle(self.address)) == CUDA_SUCCESS;
+        known.then(|| element_bytes(shape.format, shape.num_channels))
+    }
+}
+
 const _: () = assert!(size_of::<Operand>() == 40 && size_of::<Solid>() == 112);
 
 impl Amounts {
@@ -78,6 +90,30 @@ impl Amounts {
             let at = way as usize;
             self.calls.get_mut(at).into_iter().for_each(|calls| *calls += 1);
             self.bytes.get_mut(at).into_iter().for_each(|sum| *sum = sum.saturating_add(bytes));
+        }
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// These without others that are among them.
+    #[must_use]
+    pub fn less(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn with(&self, other: &Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        let each = |mine: [u64; CopyWay::ALL.len()], others: [u64; CopyWay::ALL.len()]| {
+            let mut pairs = mine.into_iter().zip(others);
+            std::array::from_fn(|_| pairs.next().map_or(0, |(mine, other)| both(mine, other)))
+        };
+        Self {
+            calls: each(self.calls, other.calls),
+            bytes: each(self.bytes, other.bytes),
+            migrates: self.migrates || other.migrates,
         }
     }
 
@@ -132,7 +168,9 @@ impl What {
             Self::Solids { list: boxes, count } => {
                 list(boxes.cast::<Solid>(), count).iter().for_each(|one| {
                     let end = |of: &Operand| if of.kind == 1 { end_of(of.address) } else { End::Device(0) };
-                    amounts.add(way_between(end(&one.from), end(&one.to)), product(one.extent));
+                    let elements = [&one.from, &one.to].into_iter().find_map(Operand::element_bytes);
+                    let bytes = product(one.extent).saturating_mul(elements.unwrap_or(1));
+                    amounts.add(way_between(end(&one.from), end(&one.to)), bytes);
                 });
             }
             Self::Prefetch { device, bytes } => migrate(&mut amounts, device, bytes),
@@ -152,6 +190,11 @@ impl What {
     pub fn prefetch(location: CUmemLocation, bytes: usize) -> Self {
         let device = (location.kind == CU_MEM_LOCATION_TYPE_DEVICE).then_some(location.id);
         Self::Prefetch { device, bytes }
+    }
+
+    /// A memset of a graph.
+    pub fn of_fill_node(node: &CUDA_MEMSET_NODE_PARAMS) -> Self {
+        Self::fill(node.element_size as usize, node.width, node.height)
     }
 
     /// A memset of so many elements in each of so many rows.

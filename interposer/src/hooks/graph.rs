@@ -6,14 +6,17 @@
 //! proportion to the nodes' prices; a change that costs the same leaves it alone, since a program may make one before each
 //! launch.
 
+pub mod copies;
+
 use std::collections::{HashMap, HashSet};
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::lock::Lock;
 
+use super::copy_pieces::{Amounts, What};
 use super::graph_memory;
-use super::graph_nodes::{KernelNode, Kinds, Walk};
+use super::graph_nodes::{KernelNode, Kinds, Walk, nodes_of};
 use super::{graph_device, graph_split};
 use crate::guard::{after_success, guard};
 use crate::link::Client;
@@ -29,10 +32,13 @@ pub struct GraphPrices {
 /// One executable graph. A program may change every node before each launch, so the sum is kept and not taken anew.
 #[derive(Default)]
 struct Nodes {
+    made_of: Vec<u64>, // the nodes of the graph that it was made of, in the driver's order: by these it is changed
     kernels: HashMap<u64, Kernel>,
+    copies: HashMap<u64, Copying>,
     disabled: HashSet<u64>,
-    sum_ns: u64,  // of the kernels that are not disabled
-    told_ns: u64, // the sum that its price goes by
+    sum_ns: u64,     // of the kernels that are not disabled
+    told_ns: u64,    // the sum that its price goes by
+    copied: Amounts, // by the copies that are not disabled
 }
 
 /// A kernel node.
@@ -41,6 +47,15 @@ pub struct Kernel {
     /// What it costs, in nanoseconds.
     pub ns: u64,
     /// The node of the graph itself that it is, or is inside of.
+    pub within: u64,
+}
+
+/// A copy or memset node.
+#[derive(Clone, Copy)]
+pub struct Copying {
+    /// What it copies.
+    pub amounts: Amounts,
+    /// As a kernel's.
     pub within: u64,
 }
 
@@ -55,7 +70,7 @@ pub fn instantiate(
         if !exec.is_null() {
             // SAFETY: the driver has just written it.
             let exec = unsafe { *exec };
-            client.graphs.execs.lock().remove(&(exec.addr() as u64)); // of a context that went with all its graphs
+            client.graphs.forget(exec.addr() as u64); // of a context that went with all its graphs
             let kinds = client.graphs.enter(client, exec, graph);
             graph_memory::look_at(client, exec);
             graph_device::note(client, flags);
@@ -115,8 +130,14 @@ pub fn set_child(
             for kernel in inside {
                 nodes.take(kernel);
             }
+            let inside = nodes.copies.iter().filter(|(_, copying)| copying.within == node);
+            let inside: Vec<u64> = inside.map(|(copying, _)| *copying).collect();
+            for copying in inside {
+                nodes.take_copy(copying);
+            }
             let walk = Walk::within(client, child, node);
             walk.kernels.into_iter().for_each(|(kernel, price)| nodes.put(kernel, price));
+            walk.copies.into_iter().for_each(|(node, copying)| nodes.put_copy(node, copying));
         });
         graph_split::updated(client, exec);
     })
@@ -139,8 +160,29 @@ pub fn set_any(
             // SAFETY: the kind says that this member is set.
             set_child(exec, node, unsafe { params.node.graph }, call)
         }
+        // SAFETY: the kind says that this member is set.
+        Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMCPY => unsafe {
+            set_copy(exec, node, What::Solid(&raw const params.node.memcpy.copy_params), call)
+        },
+        // SAFETY: the kind says that this member is set.
+        Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMSET => unsafe {
+            set_copy(exec, node, What::of_fill_node(&params.node.memset.memset), call)
+        },
         _ => changed(exec, call),
     }
+}
+
+/// A copy or memset node of an executable graph got other parameters.
+fn set_copy(exec: CUgraphExec, node: CUgraphNode, what: What, call: impl FnOnce() -> CUresult) -> CUresult {
+    after_success(call, |client| {
+        let amounts = what.amounts(client.gpus.len() > 1);
+        client.graphs.change(client, exec, |nodes| {
+            let node = node.addr() as u64;
+            let within = nodes.take_copy(node).map_or(node, |before| before.within);
+            nodes.put_copy(node, Copying { amounts, within });
+        });
+        graph_split::updated(client, exec);
+    })
 }
 
 /// A node of an executable graph that takes no SM time was changed.
@@ -158,13 +200,14 @@ pub fn enable(
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
             let node = node.addr() as u64;
-            let kernel = nodes.take(node); // what can be disabled has nothing inside
+            let (kernel, copying) = (nodes.take(node), nodes.take_copy(node)); // what can be disabled has nothing inside
             if enabled {
                 nodes.disabled.remove(&node);
             } else {
                 nodes.disabled.insert(node);
             }
             kernel.into_iter().for_each(|kernel| nodes.put(node, kernel));
+            copying.into_iter().for_each(|copying| nodes.put_copy(node, copying));
         });
         graph_split::updated(client, exec);
     })
@@ -197,7 +240,7 @@ pub fn add_node(
 pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
-            client.graphs.execs.lock().remove(&(exec.addr() as u64));
+            client.graphs.forget(exec.addr() as u64);
             Ok((client.graph_memory.forget(exec), graph_split::forget(client, exec)))
         },
         call,
@@ -213,16 +256,23 @@ pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
 impl GraphPrices {
     /// Prices all nodes of `graph` and, by their sum, `exec`; says what kinds of nodes there are.
     fn enter(&self, client: &Client, exec: CUgraphExec, graph: CUgraph) -> Kinds {
-        let mut walk = Walk::of(client, graph);
-        client.graph_memory.enter(exec, &mut walk.memory);
-        let key = exec.addr() as u64;
-        let mut execs = self.execs.lock();
-        let before = execs.remove(&key);
+        let (key, own) = (exec.addr() as u64, nodes_of(graph));
+        let before = self.execs.lock().remove(&key);
         let first = before.is_none();
         let before = before.unwrap_or_default();
-        let mut nodes = Nodes { disabled: before.disabled, told_ns: before.told_ns, ..Nodes::default() };
+        let mut walk = Walk::of(client, &own, &before.made_of);
+        client.graph_memory.enter(exec, &mut walk.memory);
+        let mut execs = self.execs.lock();
+        let mut nodes = Nodes {
+            made_of: if first { own.iter().map(|node| node.addr() as u64).collect() } else { before.made_of },
+            disabled: before.disabled,
+            told_ns: before.told_ns,
+            ..Nodes::default()
+        };
         let (mean, square) = walk.weight();
         walk.kernels.into_iter().for_each(|(node, kernel)| nodes.put(node, kernel));
+        walk.copies.into_iter().for_each(|(node, copying)| nodes.put_copy(node, copying));
+        copies::tell(key, &nodes.copied);
         if first {
             nodes.told_ns = nodes.sum_ns;
             client.book.set_graph(key, nodes.sum_ns, walk.collective);
@@ -240,6 +290,13 @@ impl GraphPrices {
         let nodes = execs.entry(key).or_default();
         change(nodes);
         nodes.tell(client, key);
+        copies::tell(key, &nodes.copied);
+    }
+
+    fn forget(&self, exec: u64) {
+        let mut execs = self.execs.lock();
+        execs.remove(&exec);
+        copies::forget(exec);
     }
 
     /// The bodies of a conditional node, if it was made where we could see it.
@@ -263,6 +320,21 @@ impl Nodes {
         let kernel = self.kernels.remove(&node)?;
         self.sum_ns = self.sum_ns.saturating_sub(self.part_ns(&kernel));
         Some(kernel)
+    }
+
+    fn put_copy(&mut self, node: u64, copying: Copying) {
+        if !self.disabled.contains(&copying.within) {
+            self.copied = self.copied.plus(&copying.amounts);
+        }
+        self.copies.insert(node, copying);
+    }
+
+    fn take_copy(&mut self, node: u64) -> Option<Copying> {
+        let copying = self.copies.remove(&node)?;
+        if !self.disabled.contains(&copying.within) {
+            self.copied = self.copied.less(&copying.amounts);
+        }
+        Some(copying)
     }
 
     fn tell(&mut self, client: &Client, exec: u64) {

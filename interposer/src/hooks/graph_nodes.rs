@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use weir_abi::types::*;
 use weir_core::price::{Estimate, Signature};
 
-use super::graph::Kernel;
+use super::copy_pieces::What;
+use super::graph::{Copying, Kernel};
 use super::graph_memory::Needs;
 use super::{launch, names};
 use crate::driver;
@@ -96,6 +97,8 @@ pub struct Walk<'a> {
     client: &'a Client,
     /// The kernels by their nodes.
     pub kernels: HashMap<u64, Kernel>,
+    /// The copies and memsets by theirs.
+    pub copies: HashMap<u64, Copying>,
     /// What memory nodes take.
     pub memory: Needs,
     /// What kinds of nodes there are.
@@ -109,24 +112,29 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Through a graph.
-    pub fn of(client: &'a Client, graph: CUgraph) -> Self {
+    /// Through a graph of these nodes, which are known by the names in `names` where there are so many: an executable graph
+    /// that took over another's parameters is still changed by the nodes of the graph that it was made of.
+    pub fn of(client: &'a Client, nodes: &[CUgraphNode], names: &[u64]) -> Self {
         let mut walk = Self::new(client);
-        walk.through(graph, None, DEPTH);
+        for (at, node) in nodes.iter().enumerate() {
+            let name = names.get(at).copied().unwrap_or(node.addr() as u64);
+            walk.visit(*node, name, name, DEPTH);
+        }
         walk
     }
 
     /// Through a graph that is the inside of a node.
     pub fn within(client: &'a Client, graph: CUgraph, node: u64) -> Self {
         let mut walk = Self::new(client);
-        walk.through(graph, Some(node), DEPTH);
+        walk.through(graph, node, DEPTH);
         walk
     }
 
     /// At one node alone.
     pub fn at(client: &'a Client, node: CUgraphNode) -> Self {
         let mut walk = Self::new(client);
-        walk.visit(node, node.addr() as u64, DEPTH);
+        let name = node.addr() as u64;
+        walk.visit(node, name, name, DEPTH);
         walk
     }
 
@@ -134,6 +142,7 @@ impl<'a> Walk<'a> {
         Self {
             client,
             kernels: HashMap::new(),
+            copies: HashMap::new(),
             memory: Needs::default(),
             kinds: Kinds::default(),
             collective: false,
@@ -144,13 +153,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn through(&mut self, graph: CUgraph, within: Option<u64>, depth: u32) {
+    fn through(&mut self, graph: CUgraph, within: u64, depth: u32) {
         for node in nodes_of(graph) {
-            self.visit(node, within.unwrap_or(node.addr() as u64), depth);
+            self.visit(node, node.addr() as u64, within, depth);
         }
     }
 
-    fn visit(&mut self, node: CUgraphNode, within: u64, depth: u32) {
+    fn visit(&mut self, node: CUgraphNode, name: u64, within: u64, depth: u32) {
         let mut kind: CUgraphNodeType = 0;
         if driver::node_type(node, &raw mut kind) != CUDA_SUCCESS {
             return;
@@ -161,7 +170,7 @@ impl<'a> Walk<'a> {
                 let kernel = KernelNode::of(node);
                 if let Some(estimate) = kernel.estimate(self.client) {
                     let ns = estimate.price().unsigned_abs();
-                    self.kernels.insert(node.addr() as u64, Kernel { ns, within });
+                    self.kernels.insert(name, Kernel { ns, within });
                     let (mean, square) = estimate.weight();
                     self.weighted_ns += ns as f64 * mean;
                     self.squared_ns += ns as f64 * square;
@@ -170,21 +179,40 @@ impl<'a> Walk<'a> {
                     self.collective |= kernel.is_collective(self.client);
                 }
             }
+            CU_GRAPH_NODE_TYPE_MEMCPY => {
+                // SAFETY: all-zero is a valid value of this plain structure.
+                let mut params: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
+                if driver::copy_node(node, &raw mut params) == CUDA_SUCCESS {
+                    self.copies(name, within, What::Solid(&raw const params));
+                }
+            }
+            CU_GRAPH_NODE_TYPE_MEMSET => {
+                // SAFETY: as above.
+                let mut params: CUDA_MEMSET_NODE_PARAMS = unsafe { std::mem::zeroed() };
+                if driver::fill_node(node, &raw mut params) == CUDA_SUCCESS {
+                    self.copies(name, within, What::of_fill_node(&params));
+                }
+            }
             CU_GRAPH_NODE_TYPE_MEM_ALLOC => self.memory.takes(self.client, node),
             CU_GRAPH_NODE_TYPE_MEM_FREE => self.memory.gives(node),
             CU_GRAPH_NODE_TYPE_GRAPH if depth > 0 => {
                 let mut child: CUgraph = std::ptr::null_mut();
                 if driver::child_graph(node, &raw mut child) == CUDA_SUCCESS {
-                    self.through(child, Some(within), depth - 1);
+                    self.through(child, within, depth - 1);
                 }
             }
             CU_GRAPH_NODE_TYPE_CONDITIONAL if depth > 0 => {
                 for body in self.client.graphs.bodies(node) {
-                    self.through(driver::handle(body), Some(within), depth - 1);
+                    self.through(driver::handle(body), within, depth - 1);
                 }
             }
-            _ => {} // copies and host functions take no SM time
+            _ => {} // host functions and signals take no SM time
         }
+    }
+
+    fn copies(&mut self, name: u64, within: u64, what: What) {
+        let amounts = what.amounts(self.client.gpus.len() > 1);
+        self.copies.insert(name, Copying { amounts, within });
     }
 
     /// Part of the GPU that the kernels hold, each for as long as it takes, and its square; where that is not known of all,

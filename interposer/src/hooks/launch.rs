@@ -16,6 +16,7 @@ use weir_core::turn::MEASURING;
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
+use super::graph::copies;
 use super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
 use super::{capture, graph_memory, graph_split, names};
 use crate::clock;
@@ -68,10 +69,15 @@ pub fn kernel_ex(
 
 /// A graph launch.
 pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
-    if graph_split::any() {
-        return graph_split::launch(counted, stream, exec, call);
+    let result = if graph_split::any() {
+        graph_split::launch(counted, stream, exec, call)
+    } else {
+        whole(counted, stream, exec, call)
+    };
+    if result == CUDA_SUCCESS {
+        copies::launched(stream, exec);
     }
-    whole(counted, stream, exec, call)
+    result
 }
 
 /// A graph launch as it is.
@@ -93,26 +99,43 @@ pub fn multi_device(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let Some(client) = Client::get() else { return call() };
-    caught(client, || {
-        for at in 0..devices as usize {
-            // SAFETY: the caller passes `devices` launches; the driver reads the same ones.
-            let part = unsafe { &*list.add(at) };
-            let grid = [part.grid_dim_x, part.grid_dim_y, part.grid_dim_z];
-            let block = [part.block_dim_x, part.block_dim_y, part.block_dim_z];
-            let signature = shape(part.function, grid, block, part.shared_mem_bytes);
-            let price = client.book.kernel(&signature).price();
-            // Without a current context of its own each part is booked on the tenant's GPU of the same position.
-            if let Some(gpu) = client.gpus.get(at) {
-                gpu.bucket.charge(Tokens(price));
-            }
-        }
+    let charged = caught(client, || {
+        let charged = charge_parts(client, list, devices as usize);
         thread::with(|thread| {
             if let Some(current) = thread.find_current(client) {
                 current.counters.launched(counted, 0);
             }
         });
+        charged
     });
-    call()
+    let result = call();
+    if let (true, Some(charged)) = (result != CUDA_SUCCESS, charged) {
+        let parts = client.gpus.iter().zip(charged);
+        parts.for_each(|(gpu, price)| gpu.bucket.charge(Tokens(-price))); // nothing ran
+    }
+    result
+}
+
+/// Devices of one such launch that are charged: a server has 8 or 16.
+const PARTS: usize = 16;
+
+/// What each of the tenant's GPUs was charged. Without a current context of its own each part is booked on the tenant's GPU
+/// of the same position.
+fn charge_parts(client: &Client, list: *const CUDA_LAUNCH_PARAMS, devices: usize) -> [i64; PARTS] {
+    let mut charged = [0; PARTS];
+    if list.is_null() {
+        return charged; // the driver says what is wrong with that
+    }
+    for (at, (gpu, charged)) in client.gpus.iter().zip(&mut charged).enumerate().take(devices) {
+        // SAFETY: the caller passes `devices` launches; the driver reads the same ones.
+        let part = unsafe { &*list.add(at) };
+        let grid = [part.grid_dim_x, part.grid_dim_y, part.grid_dim_z];
+        let block = [part.block_dim_x, part.block_dim_y, part.block_dim_z];
+        let signature = shape(part.function, grid, block, part.shared_mem_bytes);
+        *charged = client.book.kernel(&signature).price();
+        gpu.bucket.charge(Tokens(*charged));
+    }
+    charged
 }
 
 /// What is launched.

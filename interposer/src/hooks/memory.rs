@@ -81,7 +81,7 @@ fn elements(dimensions: &[u64]) -> u64 {
 }
 
 /// Bytes of one element. Formats beyond the plain ones (block-compressed, video) take at most 16 for a channel group.
-fn element_bytes(format: CUarray_format, channels: u32) -> u64 {
+pub(super) fn element_bytes(format: CUarray_format, channels: u32) -> u64 {
     let channel = match format {
         CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
         CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,

@@ -10,7 +10,7 @@ use crate::failpoint;
 use crate::guard::alone;
 use crate::link::{self, Client, Gpu};
 use crate::nvml::{
-    FUNCTION_NOT_FOUND, Memory, NOT_FOUND, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS,
+    FUNCTION_NOT_FOUND, Memory, NOT_FOUND, NOT_SUPPORTED, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS,
 };
 use crate::resolve::hook::{Hook, Real};
 
@@ -136,6 +136,37 @@ nvml_hooks! {
     fn nvmlDeviceGetSamples(device: NvmlDevice, kind: c_uint, since_us: c_ulonglong, value: *mut c_uint,
         count: *mut c_uint, out: *mut Value)
         = |call| structures::samples(device, kind, count, out, || call(device, kind, since_us, value, count, out));
+    /// The video encoder: shared by all, so not shown.
+    fn nvmlDeviceGetEncoderUtilization(device: NvmlDevice, percent: *mut c_uint, period_us: *mut c_uint) = |call| hidden(device, || call(device, percent, period_us));
+    /// The video decoder: as the encoder.
+    fn nvmlDeviceGetDecoderUtilization(device: NvmlDevice, percent: *mut c_uint, period_us: *mut c_uint) = |call| hidden(device, || call(device, percent, period_us));
+    /// The JPEG decoder: as the encoder.
+    fn nvmlDeviceGetJpgUtilization(device: NvmlDevice, percent: *mut c_uint, period_us: *mut c_uint) = |call| hidden(device, || call(device, percent, period_us));
+    /// The optical flow engine: as the encoder.
+    fn nvmlDeviceGetOfaUtilization(device: NvmlDevice, percent: *mut c_uint, period_us: *mut c_uint) = |call| hidden(device, || call(device, percent, period_us));
+    /// Sessions of the encoder: everybody's, so not shown.
+    fn nvmlDeviceGetEncoderStats(device: NvmlDevice, count: *mut c_uint, fps: *mut c_uint, latency: *mut c_uint) = |call| hidden(device, || call(device, count, fps, latency));
+    /// As above, one by one.
+    fn nvmlDeviceGetEncoderSessions(device: NvmlDevice, count: *mut c_uint, out: *mut c_void) = |call| hidden(device, || call(device, count, out));
+    /// Sessions of the frame buffer capture: as the encoder's.
+    fn nvmlDeviceGetFBCStats(device: NvmlDevice, out: *mut c_void) = |call| hidden(device, || call(device, out));
+    /// As above, one by one.
+    fn nvmlDeviceGetFBCSessions(device: NvmlDevice, count: *mut c_uint, out: *mut c_void) = |call| hidden(device, || call(device, count, out));
+    /// The host's window on the memory: what is used of it is everybody's, so not shown.
+    fn nvmlDeviceGetBAR1MemoryInfo(device: NvmlDevice, out: *mut c_void) = |call| hidden(device, || call(device, out));
+    /// What goes over the bus: everybody's, so not shown.
+    fn nvmlDeviceGetPcieThroughput(device: NvmlDevice, counter: c_uint, out: *mut c_uint) = |call| hidden(device, || call(device, counter, out));
+    /// Utilisation by part of the card: everybody's, so not shown.
+    fn nvmlDeviceGetDynamicPstatesInfo(device: NvmlDevice, out: *mut c_void) = |call| hidden(device, || call(device, out));
+    /// Performance counters of the card: everybody's, so none are sampled.
+    fn nvmlGpmSampleGet(device: NvmlDevice, sample: *mut c_void) = |call| hidden(device, || call(device, sample));
+    /// As above, of a part of the card.
+    fn nvmlGpmMigSampleGet(device: NvmlDevice, instance: c_uint, sample: *mut c_void) = |call| hidden(device, || call(device, instance, sample));
+}
+
+/// What exists for the whole card alone: on a GPU of the tenant's it is not told, as on a card that cannot tell it.
+fn hidden(device: NvmlDevice, call: impl FnOnce() -> NvmlReturn) -> NvmlReturn {
+    if tenants_gpu(device, |_| ()).is_some() { NOT_SUPPORTED } else { call() }
 }
 
 type Uuid = unsafe extern "C" fn(NvmlDevice, *mut c_char, c_uint) -> NvmlReturn;

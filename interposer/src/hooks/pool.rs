@@ -16,7 +16,7 @@ use super::memory;
 use crate::driver::{self, Stream};
 use crate::guard::guard;
 use crate::link::{Client, Gpu};
-use crate::thread::{self, Current};
+use crate::thread;
 
 /// The pools of this process.
 #[derive(Default)]
@@ -36,7 +36,6 @@ pub enum From {
 
 /// What an allocation is charged to.
 struct Taken {
-    current: Current,
     pool: &'static Pool,
     growth: u64,
 }
@@ -53,7 +52,9 @@ pub fn allocate(
     let bytes = bytes as u64;
     guard(
         |client| {
-            let Some(current) = thread::with(|thread| thread.find_current(client)) else { return Ok(None) };
+            // The pool is that of the stream's device, whatever context is current.
+            let current = thread::with(|thread| thread.find_for(client, stream));
+            let Some(current) = current else { return Ok(None) };
             memory::count(current.gpu, counted);
             if memory::captures(stream) {
                 return Ok(None);
@@ -64,11 +65,11 @@ pub fn allocate(
                 pool.abandon(bytes, growth);
                 return Err(refusal);
             }
-            Ok(Some(Taken { current, pool, growth }))
+            Ok(Some(Taken { pool, growth }))
         },
         call,
         |client, taken, result| {
-            let Some(Taken { current, pool, growth }) = taken else { return };
+            let Some(Taken { pool, growth }) = taken else { return };
             if result != CUDA_SUCCESS || out.is_null() {
                 give_back_growth(client, pool, growth);
                 return pool.abandon(bytes, growth);
@@ -78,7 +79,7 @@ pub fn allocate(
             if growth > 0 || !pool.had(address, bytes) {
                 apply(client, pool, pool.settle(bytes, growth, || reserved(pool)));
             }
-            let (bytes, kind, gpu) = (Bytes(bytes), MemoryKind::Pool, current.gpu.index);
+            let (bytes, kind, gpu) = (Bytes(bytes), MemoryKind::Pool, pool.gpu); // perhaps not the stream's
             client.remember(address, Entry { bytes, kind, gpu, owner: Owner::Pool(pool) });
         },
     )

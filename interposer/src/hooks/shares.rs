@@ -161,21 +161,42 @@ pub fn close(place: Place, call: impl FnOnce() -> CUresult) -> CUresult {
     )
 }
 
+/// Charges whoever of the tenant has the memory open for longest; says whether there is one. If it is closed at this
+/// moment, nobody of the tenant has it any more.
+fn adopted_here(gpu: &Gpu, key: u64) -> bool {
+    gpu.usage.longest_holder(key).is_some_and(|(slot, entry, _)| gpu.usage.adopt(slot, entry))
+}
+
+/// Memory without an owner, for which we are charged no more, lives on where else it is open.
+fn pass_on(gpu: &Gpu, shared: Shared) {
+    // The entry of a moment ago is free again; if another thread was faster, and the page full, it is charged to nobody.
+    if !adopted_here(gpu, shared.key)
+        && note(gpu, ShareState::Left, shared.key, shared.bytes, shared.kind).is_some()
+    {
+        gpu.usage.left.fetch_add(1, Ordering::Release); // behind the entry
+    }
+}
+
 impl Opened {
     /// Shows memory of another process as shared.
     pub fn note(gpu: &Gpu, key: u64, bytes: Bytes, kind: MemoryKind) -> Self {
         // Relaxed: for people to read.
         gpu.slot().shared_bytes.fetch_add(bytes.0, Ordering::Relaxed);
         let entry = note(gpu, ShareState::Imported, key, bytes, kind);
+        // Behind the entry: the manager looks whether it is memory that nobody is charged for.
+        gpu.usage.left.fetch_add(1, Ordering::Release);
         Self { gpu: gpu.index, kind, bytes, entry, times: 1 }
     }
 
-    /// It is open no more. If its owner has died meanwhile, we were charged for it.
+    /// It is open no more. If its owner has died meanwhile, we were charged for it, and the next one is who has it open.
     pub fn close(self, client: &Client) {
         let Some(gpu) = client.gpus.get(self.gpu) else { return };
         let share = self.entry.and_then(|entry| gpu.slot().shares.get(entry));
         match share.and_then(Share::take) {
-            Some((ShareState::Adopted, _)) => gpu.give_back(self.kind, self.bytes),
+            Some((ShareState::Adopted, shared)) => {
+                gpu.give_back(self.kind, self.bytes);
+                pass_on(gpu, shared);
+            }
             _ => drop(gpu.slot().shared_bytes.fetch_sub(self.bytes.0, Ordering::Relaxed)),
         }
     }
@@ -229,8 +250,7 @@ impl Shares {
     pub fn leave(&self, gpu: &Gpu, handle: u64) {
         let Some(share) = self.given_back(gpu, handle) else { return };
         let key = share.read().map_or(0, |(_, shared)| shared.key);
-        // If it is closed at this moment, nobody of the tenant has it any more.
-        if gpu.usage.longest_holder(key).is_some_and(|(slot, entry, _)| gpu.usage.adopt(slot, entry)) {
+        if adopted_here(gpu, key) {
             share.take();
         } else if share.leave() {
             gpu.usage.left.fetch_add(1, Ordering::Release); // behind the entry

@@ -181,7 +181,8 @@ fn document() -> String {
     text += "\nOf NVML: ";
     let nvml = super::nvml::NVML_HOOKS.iter().map(|hook| format!("`{}`", hook.symbol.to_string_lossy()));
     text += &nvml.collect::<Vec<_>>().join(", ");
-    text += " answer with the tenant's budget and use.\n\n## Exceptions\n\n| functions | why they have no hook |\n| --- | --- |\n";
+    text += " answer with the tenant's budget and use; what exists for \
+             the whole card alone is not supported on a GPU of the tenant's.\n\n## Exceptions\n\n| functions | why they have no hook |\n| --- | --- |\n";
     for (reason, symbols) in UNHOOKED {
         let names: Vec<_> = symbols.iter().map(|symbol| format!("`{symbol}`")).collect();
         let _ = writeln!(text, "| {} | {reason} |", names.join(", "));

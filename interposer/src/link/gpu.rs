@@ -1,6 +1,6 @@
 //! One GPU of the tenant, as this process sees it.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 use weir_abi::types::*;
 use weir_core::flight::Flight;
@@ -89,6 +89,7 @@ pub struct Context {
     pub flight: Flight,
     /// When the next launch of a signature that was never measured may be bounded.
     pub bound_at_ns: AtomicU64,
+    closed: AtomicBool,
 }
 
 /// The tenant's pages on one GPU, mapped.
@@ -346,8 +347,9 @@ impl Gpu {
         self.contexts.lock().iter().for_each(visit);
     }
 
-    /// Forgets a context that is gone: nothing of it is in flight any more.
+    /// Forgets a context that is gone: nothing of it is in flight any more, whichever thread had launched it.
     pub fn forget_context(&self, handle: u64) {
+        self.book_runs();
         let mut contexts = self.contexts.lock();
         if let Some(at) = contexts.iter().position(|context| context.handle == handle) {
             let context = contexts.swap_remove(at);
@@ -366,11 +368,28 @@ impl Context {
     /// Lets go of events that died with the driver's context. Other threads may still hold the context at hand; they
     /// find nothing in it that they could use.
     fn close(&self, slot: &ProcessSlot) {
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // either we find what another thread books, or it finds this
         self.flight.reset(slot);
     }
 
+    /// Counts `ns` of predicted work on `stream`. If the context is gone by now, nobody will see its end.
+    pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
+        self.flight.submitted(stream, ns, slot);
+        fence(Ordering::SeqCst); // as above
+        if self.closed.load(Ordering::Relaxed) {
+            self.flight.reset(slot);
+        }
+    }
+
     fn with_events(handle: u64, root: u64) -> Self {
-        let context = Self { handle, root, flight: Flight::default(), bound_at_ns: AtomicU64::new(0) };
+        let context = Self {
+            handle,
+            root,
+            flight: Flight::default(),
+            bound_at_ns: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        };
         let _relaxed = driver::Relaxed::enter();
         let create = || {
             let mut event: CUevent = std::ptr::null_mut();

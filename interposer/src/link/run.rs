@@ -54,14 +54,14 @@ impl Run {
         // The greatest wins: each nanosecond is booked once. A launch that was taken back is missing from the next sum.
         let before = self.booked.fetch_max(charged, Ordering::Relaxed);
         if charged > before {
-            context.flight.submitted(stream, charged - before, slot);
+            context.submitted(stream, charged - before, slot);
         }
     }
 
     /// Books `ns` of a lane that several threads share, whose runs therefore cannot be told apart.
     pub fn book_shared(&self, context: &Context, stream: u64, ns: u64, slot: &ProcessSlot) {
         self.booked.fetch_add(ns, Ordering::Relaxed);
-        context.flight.submitted(stream, ns, slot);
+        context.submitted(stream, ns, slot);
     }
 
     /// What is booked so far.

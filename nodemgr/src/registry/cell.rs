@@ -217,13 +217,12 @@ impl Cell {
         orphans
     }
 
-    /// What its living processes have left since the last call to whoever else has it open.
-    pub fn take_left(&mut self) -> Vec<Orphan> {
+    /// What its living processes have left since the last call to whoever else has it open; nothing if they have neither
+    /// left nor opened any memory.
+    pub fn take_left(&mut self) -> Option<Vec<Orphan>> {
         let now = self.pages.usage.left.load(Ordering::Acquire); // behind the entries that it counts
-        if std::mem::replace(&mut self.left, now) == now {
-            return Vec::new();
-        }
-        heirs::left(self.gpu, &self.pages.usage)
+        let before = std::mem::replace(&mut self.left, now);
+        (before != now).then(|| heirs::left(self.gpu, &self.pages.usage))
     }
 
     /// Whether more is held than the limit allows, because a process could not refuse it.

@@ -1,8 +1,10 @@
 //! Memory that outlives its owner. A process that dies, or lets go of it, leaves what it has given out to those who have it
 //! open; whoever has had it open for longest is charged for it from then on, whatever his limit.
 //!
-//! What nobody has open at that moment is charged to nobody from then on, although a descriptor may still hold it, and
-//! somebody may open that later: the kernel's books of descriptors are not ours to read.
+//! What nobody has open at that moment is charged to nobody for now: a descriptor may still hold it, but the kernel's books
+//! of descriptors are not ours to read. It is remembered, and charged to whoever opens it later.
+
+use std::collections::VecDeque;
 
 use weir_protocol::pages::{ProcessSlot, ShareState, UsagePage};
 
@@ -40,22 +42,51 @@ pub fn left(gpu: usize, page: &UsagePage) -> Vec<Orphan> {
     left.collect()
 }
 
-/// Charges each to its longest holder, whichever tenant that is. A holder that closes it at that moment is passed over.
-pub fn hand_on(tenants: &[Tenant], orphans: &[Orphan]) {
-    for Orphan { gpu, key } in orphans {
-        let pages = || {
-            let cells = tenants.iter().flat_map(|tenant| &tenant.cells);
-            cells.filter(|cell| cell.gpu == *gpu).map(|cell| &cell.pages.usage)
-        };
-        let longest = || {
-            let holders = pages().filter_map(|page| Some((page, page.longest_holder(*key)?)));
-            holders.min_by_key(|(_, (_, _, since))| *since)
-        };
-        for _ in 0..TRIES {
-            let Some((page, (slot, entry, _))) = longest() else { break };
-            if page.adopt(slot, entry) {
-                break;
+/// So much unclaimed memory is remembered; most of it is gone, and the oldest goes first.
+const REMEMBERED: usize = 1_024;
+
+/// Memory that lost its owner when nobody had it open.
+#[derive(Debug, Default)]
+pub struct Unclaimed(VecDeque<Orphan>);
+
+impl Unclaimed {
+    /// Charges each to its longest holder, whichever tenant that is; remembers what nobody holds.
+    pub fn hand_on(&mut self, tenants: &[Tenant], orphans: Vec<Orphan>) {
+        for orphan in orphans {
+            if !orphan.hand_on(tenants) {
+                self.0.push_back(orphan);
             }
         }
+        self.0.drain(..self.0.len().saturating_sub(REMEMBERED));
+    }
+
+    /// Somebody may have opened some of it since. Where a key has an owner (one that tells memory by its size alone may)
+    /// what was opened is taken for his.
+    pub fn look_again(&mut self, tenants: &[Tenant]) {
+        self.0.retain(|orphan| orphan.is_owned(tenants) || !orphan.hand_on(tenants));
+    }
+}
+
+impl Orphan {
+    fn pages<'a>(&self, tenants: &'a [Tenant]) -> impl Iterator<Item = &'a UsagePage> + use<'a> {
+        let gpu = self.gpu;
+        let cells = tenants.iter().flat_map(|tenant| &tenant.cells);
+        cells.filter(move |cell| cell.gpu == gpu).map(|cell| &*cell.pages.usage)
+    }
+
+    /// Whether a living process is charged for memory of this key.
+    fn is_owned(&self, tenants: &[Tenant]) -> bool {
+        let shares = self.pages(tenants).flat_map(|page| &page.slots).flat_map(|slot| &slot.shares);
+        let mut charged = shares.filter_map(weir_protocol::pages::Share::read);
+        charged.any(|(state, shared)| state != ShareState::Imported && shared.key == self.key)
+    }
+
+    /// Charges it to its longest holder; says whether there was one. A holder that closes it at that moment is passed over.
+    fn hand_on(&self, tenants: &[Tenant]) -> bool {
+        let longest = || {
+            let holders = self.pages(tenants).filter_map(|page| Some((page, page.longest_holder(self.key)?)));
+            holders.min_by_key(|(_, (_, _, since))| *since)
+        };
+        (0..TRIES).map_while(|_| longest()).any(|(page, (slot, entry, _))| page.adopt(slot, entry))
     }
 }

@@ -44,6 +44,7 @@ pub struct Registry {
     order: Vec<(usize, usize)>,        // (tenant, cell), grouped by GPU
     boards: BTreeMap<usize, Vec<u64>>, // GPU -> its tenants
     boards_changed: bool,
+    unclaimed: heirs::Unclaimed,
     marked_at: Nanos,
     last_id: u64,
 }
@@ -72,6 +73,7 @@ impl Registry {
             order: Vec::new(),
             boards: BTreeMap::new(),
             boards_changed: false,
+            unclaimed: heirs::Unclaimed::default(),
             marked_at: Nanos(0),
             last_id: 0,
         }
@@ -192,7 +194,7 @@ impl Registry {
     /// The process has gone: its counters are kept, its slot is freed.
     pub fn bury(&mut self, process: u64) {
         let orphans: Vec<_> = self.tenants.iter_mut().flat_map(|tenant| tenant.bury(process)).collect();
-        heirs::hand_on(&self.tenants, &orphans);
+        self.unclaimed.hand_on(&self.tenants, orphans);
     }
 
     /// The control connection has gone.
@@ -277,8 +279,11 @@ impl Registry {
             }
         }
         let cells = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.cells);
-        let left: Vec<_> = cells.flat_map(Cell::take_left).collect();
-        heirs::hand_on(&self.tenants, &left);
+        let left: Vec<_> = cells.filter_map(Cell::take_left).collect();
+        if !left.is_empty() {
+            self.unclaimed.look_again(&self.tenants);
+            self.unclaimed.hand_on(&self.tenants, left.concat());
+        }
     }
 
     /// Samples of one GPU stand together; who stands where changes only when tenants come and go.

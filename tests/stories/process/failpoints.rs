@@ -34,9 +34,30 @@ fn code_of(symbol: &str) -> usize {
         "nvmlDeviceGetProcessUtilization"
         | "nvmlDeviceGetProcessesUtilizationInfo"
         | "nvmlDeviceGetAccountingStats" => 6,
+        // NVML_ERROR_NOT_SUPPORTED: by the simulated card, and for a tenant by ours
+        symbol if OF_THE_CARD.contains(&symbol) => 3,
         _ => weir_abi::index_of(symbol).map_or(0, |at| FIRST_CODE + at),
     }
 }
+
+/// Figures that are not told, since they exist for the whole card alone.
+const OF_THE_CARD: [&str; 12] = [
+    "nvmlDeviceGetEncoderUtilization",
+    "nvmlDeviceGetDecoderUtilization",
+    "nvmlDeviceGetJpgUtilization",
+    "nvmlDeviceGetOfaUtilization",
+    "nvmlDeviceGetEncoderStats",
+    "nvmlDeviceGetEncoderSessions",
+    "nvmlDeviceGetFBCStats",
+    "nvmlDeviceGetFBCSessions",
+    "nvmlDeviceGetPcieThroughput",
+    "nvmlDeviceGetDynamicPstatesInfo",
+    "nvmlGpmSampleGet",
+    "nvmlGpmMigSampleGet",
+];
+
+/// One more, which the simulated card has: the driver's answer is seen where a fault strikes, else ours.
+const HIDDEN: (&str, [usize; 2]) = ("nvmlDeviceGetBAR1MemoryInfo", [0, 3]);
 
 /// Hooks that let these arguments pass before any code of ours could fail: a graph without memory nodes, no data.
 const NOTHING_TO_DO: [&str; 6] = [
@@ -81,6 +102,11 @@ fn touch_everything(gpu: &SimGpu, node: &Node<'_>, places: &str) -> Touched {
 
 fn assert_every_call_reached_the_driver(ended: &Finished) {
     for (line, symbol) in ended.stdout.iter().zip(hooked()) {
+        if symbol == HIDDEN.0 {
+            let either = HIDDEN.1.map(|code| format!("{symbol} {code}"));
+            assert!(either.contains(line), "{line}");
+            continue;
+        }
         let expected = format!("{symbol} {}", code_of(symbol));
         assert_eq!(*line, expected, "the driver's answer, as it was");
     }

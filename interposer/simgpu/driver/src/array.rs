@@ -35,6 +35,11 @@ impl Array {
         self.address
     }
 
+    /// Bytes of an element, all its channels.
+    pub fn element_bytes(&self) -> usize {
+        channel_bytes(self.shape.format) * self.shape.num_channels as usize
+    }
+
     /// Address, bytes of a row, rows of a slice.
     pub fn strides(&self) -> (u64, usize, usize) {
         (self.address, self.row_bytes, self.shape.height.max(1))

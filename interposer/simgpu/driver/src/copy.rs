@@ -158,6 +158,40 @@ impl Copy {
         Ok(Copy { to, from, width: shape[0], height: shape[1], depth: shape[2] })
     }
 
+    /// The description of this copy. Of an array it has the memory behind it.
+    pub fn to_3d(self) -> CUDA_MEMCPY3D {
+        let kind =
+            |side: &Side| if side.device.is_some() { CU_MEMORYTYPE_DEVICE } else { CU_MEMORYTYPE_HOST };
+        let rows = |side: &Side| side.slice.checked_div(side.row).unwrap_or(0);
+        CUDA_MEMCPY3D {
+            src_x_in_bytes: 0,
+            src_y: 0,
+            src_z: 0,
+            src_lod: 0,
+            src_memory_type: kind(&self.from),
+            src_host: memory::pointer(self.from.address),
+            src_device: self.from.address,
+            src_array: ptr::null_mut(),
+            reserved0: ptr::null_mut(),
+            src_pitch: self.from.row,
+            src_height: rows(&self.from),
+            dst_x_in_bytes: 0,
+            dst_y: 0,
+            dst_z: 0,
+            dst_lod: 0,
+            dst_memory_type: kind(&self.to),
+            dst_host: memory::pointer(self.to.address),
+            dst_device: self.to.address,
+            dst_array: ptr::null_mut(),
+            reserved1: ptr::null_mut(),
+            dst_pitch: self.to.row,
+            dst_height: rows(&self.to),
+            width_in_bytes: self.width,
+            height: self.height,
+            depth: self.depth,
+        }
+    }
+
     fn from_2d(copy: &CUDA_MEMCPY2D) -> Answer<Copy> {
         Self::from_3d(&CUDA_MEMCPY3D {
             src_x_in_bytes: copy.src_x_in_bytes,

@@ -2,7 +2,7 @@
 //! value, and power follows the busy percentage between idle and the limit. Enough for tools that show it,
 //! and for nothing else.
 
-use std::ffi::{c_uint, c_ulonglong};
+use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use crate::device::{Handle, place};
 use crate::edge::{Answer, INVALID_ARGUMENT, NOT_SUPPORTED, put};
@@ -74,4 +74,24 @@ nvml! {
     fn nvmlDeviceGetEncoderUtilization(device: Handle, _percent: *mut c_uint, _period_us: *mut c_uint) { not_supported(device) }
     /// Video decoder: none.
     fn nvmlDeviceGetDecoderUtilization(device: Handle, _percent: *mut c_uint, _period_us: *mut c_uint) { not_supported(device) }
+    /// JPEG decoder: none.
+    fn nvmlDeviceGetJpgUtilization(device: Handle, _percent: *mut c_uint, _period_us: *mut c_uint) { not_supported(device) }
+    /// Optical flow engine: none.
+    fn nvmlDeviceGetOfaUtilization(device: Handle, _percent: *mut c_uint, _period_us: *mut c_uint) { not_supported(device) }
+    /// Sessions of the encoder: there is none.
+    fn nvmlDeviceGetEncoderStats(device: Handle, _count: *mut c_uint, _fps: *mut c_uint, _latency: *mut c_uint) { not_supported(device) }
+    /// Sessions of the encoder: there is none.
+    fn nvmlDeviceGetEncoderSessions(device: Handle, _count: *mut c_uint, _out: *mut c_void) { not_supported(device) }
+    /// Frame buffer capture: none.
+    fn nvmlDeviceGetFBCStats(device: Handle, _out: *mut c_void) { not_supported(device) }
+    /// Frame buffer capture: none.
+    fn nvmlDeviceGetFBCSessions(device: Handle, _count: *mut c_uint, _out: *mut c_void) { not_supported(device) }
+    /// What goes over the bus: not simulated.
+    fn nvmlDeviceGetPcieThroughput(device: Handle, _counter: c_uint, _out: *mut c_uint) { not_supported(device) }
+    /// Utilisation by part of the card: not simulated.
+    fn nvmlDeviceGetDynamicPstatesInfo(device: Handle, _out: *mut c_void) { not_supported(device) }
+    /// Performance counters: not simulated.
+    fn nvmlGpmSampleGet(device: Handle, _sample: *mut c_void) { not_supported(device) }
+    /// Performance counters: not simulated.
+    fn nvmlGpmMigSampleGet(device: Handle, _instance: c_uint, _sample: *mut c_void) { not_supported(device) }
 }

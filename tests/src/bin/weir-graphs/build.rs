@@ -62,18 +62,21 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
 }
 
 /// What a node comes after: one other or none.
-struct After([CUgraphNode; 1]);
+pub struct After([CUgraphNode; 1]);
 
 impl After {
-    fn of(node: u64) -> Self {
+    /// That other; 0 is none.
+    pub fn of(node: u64) -> Self {
         Self([handle(node)])
     }
 
-    fn first(&self) -> *const CUgraphNode {
+    /// As the driver wants it.
+    pub fn first(&self) -> *const CUgraphNode {
         self.0.as_ptr()
     }
 
-    fn count(&self) -> usize {
+    /// How many.
+    pub fn count(&self) -> usize {
         usize::from(!self.0[0].is_null())
     }
 }

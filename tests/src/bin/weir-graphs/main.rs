@@ -5,6 +5,7 @@
 
 mod build;
 mod change;
+mod copy;
 mod places;
 
 use std::ffi::c_void;
@@ -49,6 +50,7 @@ impl Obeys for Client {
     fn obey(&mut self, command: &str, numbers: &[u64]) -> Option<Done> {
         build::obey(self, command, numbers)
             .or_else(|| change::obey(self, command, numbers))
+            .or_else(|| copy::obey(self, command, numbers))
             .or_else(|| places::obey(self, command, numbers))
     }
 }

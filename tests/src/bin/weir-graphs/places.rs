@@ -45,9 +45,48 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             let mut green = null_mut();
             (call!(client, cuStreamGetGreenCtx(handle(n(0)), &raw mut green)), vec![number(green)])
         }
+        "in_context_of_its_own" => in_context_of_its_own(client, n(0), n(1)),
+        "on_devices" => on_devices(client, n(0), n(1)),
+        "on_devices_of_nothing" => {
+            (call!(client, cuLaunchCooperativeKernelMultiDevice(null_mut(), 1, 0)), Vec::new())
+        }
         "threads" => (threads(client, n(0), n(1), n(2)), Vec::new()),
         _ => return None,
     })
+}
+
+/// So many launches by a thread that waits for none of them, in a context that another thread then destroys.
+fn in_context_of_its_own(client: &Client, kernel: u64, count: u64) -> Done {
+    let (mut context, mut popped) = (null_mut(), null_mut());
+    let made = call!(client, cuCtxCreate_v2(&raw mut context, 0, 0));
+    call!(client, cuCtxPopCurrent_v2(&raw mut popped));
+    let (client, there) = (&client, number(context));
+    let work = move || {
+        let mut stream = null_mut();
+        call!(client, cuCtxSetCurrent(handle(there)));
+        call!(client, cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING));
+        first_error((0..count).map(|_| client.kernel(stream, kernel)))
+    };
+    let launched = std::thread::scope(|scope| scope.spawn(work).join().unwrap_or(CUDA_ERROR_UNKNOWN));
+    let results = [made, launched, call!(client, cuCtxDestroy_v2(context))];
+    (first_error(results.into_iter()), Vec::new())
+}
+
+/// One kernel on a list of devices, which is one, with so many blocks.
+fn on_devices(client: &Client, kernel: u64, blocks: u64) -> Done {
+    let mut list = [CUDA_LAUNCH_PARAMS {
+        function: client.function(kernel),
+        grid_dim_x: u32::try_from(blocks).unwrap_or(u32::MAX),
+        grid_dim_y: 1,
+        grid_dim_z: 1,
+        block_dim_x: 1024,
+        block_dim_y: 1,
+        block_dim_z: 1,
+        shared_mem_bytes: 0,
+        stream: null_mut(),
+        kernel_params: null_mut(),
+    }];
+    (call!(client, cuLaunchCooperativeKernelMultiDevice(list.as_mut_ptr(), 1, 0)), Vec::new())
 }
 
 /// A part of the GPU with so many SMs: the green context, the context that stands for it, the SMs it has.

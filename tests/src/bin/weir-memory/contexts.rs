@@ -20,6 +20,7 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             }
             (result, vec![number(context)])
         }
+        "stream_on" => stream_on(client, n(0)),
         "context_destroy" => (call!(client, cuCtxDestroy_v2(handle(n(0)))), Vec::new()),
         "primary_release" => (call!(client, cuDevicePrimaryCtxRelease_v2(0)), Vec::new()),
         "heap" => (call!(client, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, size(n(0)))), Vec::new()),
@@ -33,4 +34,18 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
         "module_unload" => (call!(client, cuModuleUnload(handle(n(0)))), Vec::new()),
         _ => return None,
     })
+}
+
+/// From now on the client's stream is one of this device, and of a context that is not current.
+fn stream_on(client: &mut Client, device: u64) -> Done {
+    let (mut context, mut popped, device) = (null_mut(), null_mut(), i32::try_from(device).unwrap_or(-1));
+    let made = call!(client, cuCtxCreate_v2(&raw mut context, 0, device));
+    if made != CUDA_SUCCESS {
+        return (made, Vec::new());
+    }
+    let mut stream = null_mut();
+    let result = call!(client, cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING));
+    call!(client, cuCtxPopCurrent_v2(&raw mut popped));
+    client.stream = stream;
+    (result, Vec::new())
 }

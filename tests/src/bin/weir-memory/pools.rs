@@ -12,8 +12,8 @@ use crate::Client;
 pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
     let mut pointer = 0;
     Some(match command {
-        "pool_create" => create(client, CU_MEM_HANDLE_TYPE_NONE),
-        "pool_create_shareable" => create(client, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        "pool_create" => create(client, n(0), CU_MEM_HANDLE_TYPE_NONE),
+        "pool_create_shareable" => create(client, 0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
         "pool_export" => {
             let mut data = [0u64; 8];
             (call!(client, cuMemPoolExportPointer(data.as_mut_ptr().cast(), n(0))), data.to_vec())
@@ -66,11 +66,15 @@ fn of(client: &Client, number: u64) -> CUmemoryPool {
     pool
 }
 
-fn create(client: &Client, handle_types: CUmemAllocationHandleType) -> Done {
+/// A pool on this device.
+fn create(client: &Client, device: u64, handle_types: CUmemAllocationHandleType) -> Done {
     let properties = CUmemPoolProps {
         alloc_type: CU_MEM_ALLOCATION_TYPE_PINNED,
         handle_types,
-        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        location: CUmemLocation {
+            kind: CU_MEM_LOCATION_TYPE_DEVICE,
+            id: i32::try_from(device).unwrap_or(-1),
+        },
         win32_security_attributes: null_mut(),
         max_size: 0,
         usage: 0,

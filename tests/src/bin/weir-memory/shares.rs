@@ -26,13 +26,21 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (call!(client, cuIpcOpenMemHandle_v2(&raw mut address, ticket, 1)), vec![address])
         }
         "ipc_close" => (call!(client, cuIpcCloseMemHandle(n(0))), Vec::new()),
-        "create" => create(client, n(0)),
+        "create" => create(client, n(0), CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 }),
+        "create_at" => {
+            let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            create(client, n(0), CUmemLocation { kind: small(n(1)), id: small(n(2)).cast_signed() })
+        }
         "export" => {
             let (mut file, kind) = (0i32, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
             let result = call!(client, cuMemExportToShareableHandle((&raw mut file).cast(), n(0), kind, 0));
             (result, vec![u64::from(file.unsigned_abs())])
         }
         "import" => import(client, n(0), n(1)),
+        "hold" => match descriptor(n(0), n(1)) {
+            Some(file) => (CUDA_SUCCESS, vec![file]),
+            None => (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()),
+        },
         "multicast" => {
             let prop = CUmulticastObjectProp { num_devices: 1, size: size(n(0)), handle_types: 0, flags: 0 };
             let mut object = 0;
@@ -56,11 +64,11 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
 }
 
 /// Physical memory that can be given out.
-fn create(client: &Client, bytes: u64) -> Done {
+fn create(client: &Client, bytes: u64, location: CUmemLocation) -> Done {
     let properties = CUmemAllocationProp {
         kind: CU_MEM_ALLOCATION_TYPE_PINNED,
         requested_handle_types: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        location,
         win32_handle_meta_data: null_mut(),
         compression_type: 0,
         gpu_direct_rdma_capable: 0,
@@ -92,12 +100,16 @@ fn external(client: &Client, bytes: u64) -> Done {
     (call!(client, cuImportExternalMemory(&raw mut memory, (&raw const desc).cast())), vec![number(memory)])
 }
 
-/// Imports what another process has exported: its descriptor, which programs would send over a socket.
-fn import(client: &Client, pid: u64, file: u64) -> Done {
+/// A descriptor of what a process has exported, which programs would send over a socket.
+fn descriptor(pid: u64, file: u64) -> Option<u64> {
     let path = format!("/proc/{pid}/fd/{file}");
     let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
-    let Ok(file) = opened.map(IntoRawFd::into_raw_fd) else { return (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()) };
+    opened.ok().map(|file| u64::from(file.into_raw_fd().unsigned_abs()))
+}
+
+/// Imports what a process has exported.
+fn import(client: &Client, pid: u64, file: u64) -> Done {
+    let Some(file) = descriptor(pid, file) else { return (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()) };
     let (mut physical, kind) = (0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    let os_handle = handle(u64::from(file.unsigned_abs()));
-    (call!(client, cuMemImportFromShareableHandle(&raw mut physical, os_handle, kind)), vec![physical])
+    (call!(client, cuMemImportFromShareableHandle(&raw mut physical, handle(file), kind)), vec![physical])
 }

@@ -61,6 +61,7 @@ pub fn all(sweep: &mut Sweep) {
     rectangles(sweep, places);
     boxes(sweep, places);
     batches(sweep, places);
+    lists_of_boxes(sweep, places);
     sets(sweep, places);
     set_rows(sweep, places);
     call!(sweep, cuArrayDestroy(places.array));
@@ -207,6 +208,56 @@ fn batches(sweep: &mut Sweep, places: Places) {
     call!(sweep, cuMemcpyBatchAsync_ptsz(to, from, bytes, 3, attributes, first_of, 1, failed, stream));
     call!(sweep, cuMemcpyBatchAsync_v2(to, from, bytes, 3, attributes, first_of, 1, stream));
     call!(sweep, cuMemcpyBatchAsync_v2_ptsz(to, from, bytes, 3, attributes, first_of, 1, stream));
+}
+
+/// `CUmemcpy3DOperand`: a pointer (1) or an array (2).
+#[repr(C)]
+struct Operand {
+    kind: u32,
+    place: u64,
+    words: [u64; 3],
+}
+
+/// `CUDA_MEMCPY3D_BATCH_OP`: an extent in elements.
+#[repr(C)]
+struct Solid {
+    from: Operand,
+    to: Operand,
+    extent: [usize; 3],
+    order_and_flags: [u32; 2],
+}
+
+fn lists_of_boxes(sweep: &mut Sweep, places: Places) {
+    let Places { stream, to, host, .. } = places;
+    let mut wide = null_mut();
+    let format = CU_AD_FORMAT_UNSIGNED_INT32; // four bytes an element
+    let shape = CUDA_ARRAY_DESCRIPTOR { width: 1_024, height: 8, format, num_channels: 1 };
+    call!(sweep, cuArrayCreate_v2(&raw mut wide, &raw const shape));
+    let pointer = |place| Operand { kind: 1, place, words: [0; 3] };
+    let (host, array) = (host.expose_provenance() as u64, wide.expose_provenance() as u64);
+    let array = || Operand { kind: 2, place: array, words: [16, 2, 0] };
+    let solid = |from, to, extent| Solid { from, to, extent, order_and_flags: [3, 0] };
+    let mut list = [
+        solid(pointer(host), pointer(to), [60, 5, 2]),
+        solid(pointer(to), pointer(host), [70, 5, 2]),
+        solid(pointer(host), array(), [100, 3, 1]),
+    ];
+    for _ in 0..4 {
+        note(sweep, "host_to_device", 600);
+        note(sweep, "device_to_host", 700);
+        note(sweep, "host_to_device", 1_200);
+    }
+    let (list, mut failed) = (list.as_mut_ptr().cast(), 0);
+    let failed = &raw mut failed;
+    let results = [
+        call!(sweep, cuMemcpy3DBatchAsync(3, list, failed, 0, stream)),
+        call!(sweep, cuMemcpy3DBatchAsync_ptsz(3, list, failed, 0, stream)),
+        call!(sweep, cuMemcpy3DBatchAsync_v2(3, list, 0, stream)),
+        call!(sweep, cuMemcpy3DBatchAsync_v2_ptsz(3, list, 0, stream)),
+    ];
+    assert!(results.iter().all(|result| *result == CUDA_SUCCESS), "{results:?}");
+    call!(sweep, cuStreamSynchronize(stream));
+    call!(sweep, cuArrayDestroy(wide));
 }
 
 fn sets(sweep: &mut Sweep, places: Places) {

@@ -1,13 +1,13 @@
-//! Many copies by one call (`cuMemcpyBatchAsync`): all are checked before the first one is given to the stream.
+//! Many copies by one call (`cuMemcpyBatchAsync`, `cuMemcpy3DBatchAsync`): all are checked before the first one is given to the stream.
 
 use std::ffi::*;
 
 use weir_abi::types::*;
 
-use super::Copy;
+use super::{Copy, Place, strided};
 use crate::api::Driver;
 use crate::edge::{Answer, list, put_optional};
-use crate::stream;
+use crate::{array, stream};
 
 /// `CUmemcpyAttributes`: how the copies from one index on are to be made.
 #[derive(Clone, Copy)]
@@ -22,6 +22,97 @@ struct Attributes {
 }
 
 const _: () = assert!(size_of::<Attributes>() == 24);
+
+/// One end of a box: `CUmemcpy3DOperand`. What the words mean depends on the kind.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Operand {
+    kind: c_uint, // 1: a pointer, 2: an array
+    handle: u64,
+    words: [usize; 3], // elements of a row, rows of a layer and a hint; or the offset in elements and rows
+}
+
+/// A box to copy, its extent in elements: `CUDA_MEMCPY3D_BATCH_OP`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Solid {
+    from: Operand,
+    to: Operand,
+    extent: [usize; 3],
+    source_order: c_uint,
+    _flags: c_uint,
+}
+
+const _: () = assert!(size_of::<Operand>() == 40 && size_of::<Solid>() == 112);
+
+impl Operand {
+    fn array(&self) -> CUarray {
+        std::ptr::with_exposed_provenance_mut(usize::try_from(self.handle).unwrap_or(0))
+    }
+
+    /// Bytes of an element; a pointer takes the other end's, or has bytes.
+    fn element_bytes(&self) -> Answer<Option<usize>> {
+        if self.kind == 2 { Ok(Some(array::of(self.array())?.element_bytes())) } else { Ok(None) }
+    }
+
+    fn place(&self, element: usize) -> Answer<Place> {
+        let (host, [x, y, z]) = (std::ptr::null_mut(), self.words);
+        Ok(match self.kind {
+            1 => Place {
+                kind: CU_MEMORYTYPE_UNIFIED,
+                host,
+                device: self.handle,
+                array: std::ptr::null_mut(),
+                pitch: [x.saturating_mul(element), y],
+                offset: [0; 3],
+            },
+            2 => Place {
+                kind: CU_MEMORYTYPE_ARRAY,
+                host,
+                device: 0,
+                array: self.array(),
+                pitch: [0; 2],
+                offset: [x.saturating_mul(element), y, z],
+            },
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        })
+    }
+}
+
+impl Solid {
+    fn copy(&self) -> Answer<Copy> {
+        if self.extent.contains(&0) || !(1..=3).contains(&self.source_order) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let elements = [self.from.element_bytes()?, self.to.element_bytes()?];
+        let element = elements.into_iter().flatten().next().unwrap_or(1);
+        if elements.into_iter().flatten().any(|other| other != element) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let [width, height, depth] = self.extent;
+        let width = width.checked_mul(element).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let side = |end: &Operand| strided(&end.place(element)?, [width, height, depth]);
+        Ok(Copy { to: side(&self.to)?, from: side(&self.from)?, width, height, depth })
+    }
+}
+
+/// All boxes of a call.
+fn solids(
+    count: usize,
+    boxes: *mut c_void,
+    failed: *mut usize,
+    flags: c_ulonglong,
+    stream: CUstream,
+) -> Answer {
+    put_optional(failed, usize::MAX);
+    if count == 0 || flags != 0 || stream::of(stream)?.is_legacy() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let boxes = list(boxes.cast_const().cast::<Solid>(), count)?.iter().enumerate();
+    let copies: Result<Vec<Copy>, _> =
+        boxes.map(|(at, solid)| solid.copy().inspect_err(|_| put_optional(failed, at))).collect();
+    copies?.into_iter().try_for_each(|copy| copy.later(stream))
+}
 
 /// The arrays of a call.
 struct Batch {
@@ -96,5 +187,23 @@ impl Driver {
         stream: CUstream,
     ) -> Answer {
         Batch { to, from, bytes, count, attributes, first_of, kinds }.give_to(stream, std::ptr::null_mut())
+    }
+    pub fn cuMemcpy3DBatchAsync(
+        count: usize,
+        boxes: *mut c_void,
+        failed: *mut usize,
+        flags: c_ulonglong,
+        stream: CUstream,
+    ) -> Answer {
+        solids(count, boxes, failed, flags, stream)
+    }
+
+    pub fn cuMemcpy3DBatchAsync_v2(
+        count: usize,
+        boxes: *mut c_void,
+        flags: c_ulonglong,
+        stream: CUstream,
+    ) -> Answer {
+        solids(count, boxes, std::ptr::null_mut(), flags, stream)
     }
 }

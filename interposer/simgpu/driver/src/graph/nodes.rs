@@ -70,6 +70,11 @@ pub fn copy(node: &CUDA_MEMCPY3D) -> Answer<Work> {
     Copy::from_3d(node).map(Work::Copy)
 }
 
+/// The description of a copy node.
+pub fn describe_copy(work: &Work) -> Option<CUDA_MEMCPY3D> {
+    if let Work::Copy(copy) = work { Some(copy.to_3d()) } else { None }
+}
+
 /// A memset node.
 pub fn fill(node: &CUDA_MEMSET_NODE_PARAMS) -> Answer<Work> {
     Fill::from_node(node).map(Work::Fill)

@@ -65,6 +65,10 @@ impl Driver {
         })
     }
 
+    pub fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, out: *mut CUDA_MEMCPY3D) -> Answer {
+        read(node, out, nodes::describe_copy)
+    }
+
     pub fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMCPY3D) -> Answer {
         write(node, nodes::copy(&get(params)?)?)
     }
