@@ -116,6 +116,12 @@ fn a_graph_that_was_changed_is_counted_as_it_is_now() {
     story.does(&format!("set_fill {exec} {} {device} {}", nodes[3], 2 * MIB));
     let changed = [(1, MIB), (1, 2 * MIB), (1, MIB), (1, 2 * MIB)];
     assert_eq!(story.copies(exec, 1), changed, "other sizes");
+    story.does(&format!("set_copy_node {exec} {} {device} {host} {}", nodes[0], 3 * MIB));
+    story.does(&format!("set_fill_node {exec} {} {device} {MIB}", nodes[3]));
+    let by_kind = [(1, 3 * MIB), changed[1], changed[2], (1, MIB)];
+    assert_eq!(story.copies(exec, 1), by_kind, "by the calls for nodes of one kind");
+    story.does(&format!("set_copy {exec} {} {device} {host} {MIB}", nodes[0]));
+    story.does(&format!("set_fill {exec} {} {device} {}", nodes[3], 2 * MIB));
     story.does(&format!("enable {exec} {} 0", nodes[0]));
     assert_eq!(story.copies(exec, 1), [(0, 0), changed[1], changed[2], changed[3]], "a node less");
     let (other, _) = story.graph(2 * MIB);

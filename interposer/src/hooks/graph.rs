@@ -162,17 +162,40 @@ pub fn set_any(
         }
         // SAFETY: the kind says that this member is set.
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMCPY => unsafe {
-            set_copy(exec, node, What::Solid(&raw const params.node.memcpy.copy_params), call)
+            set_memcpy(exec, node, &raw const params.node.memcpy.copy_params, call)
         },
         // SAFETY: the kind says that this member is set.
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMSET => unsafe {
-            set_copy(exec, node, What::of_fill_node(&params.node.memset.memset), call)
+            set_memset(exec, node, &raw const params.node.memset.memset, call)
         },
         _ => changed(exec, call),
     }
 }
 
-/// A copy or memset node of an executable graph got other parameters.
+/// A copy node of an executable graph got other parameters.
+pub fn set_memcpy(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: *const CUDA_MEMCPY3D,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    set_copy(exec, node, What::Solid(params), call)
+}
+
+/// A memset node of an executable graph got other parameters.
+pub fn set_memset(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: *const CUDA_MEMSET_NODE_PARAMS,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    // SAFETY: the caller passes parameters or null; the driver reads the same fields.
+    match unsafe { params.as_ref() } {
+        Some(params) => set_copy(exec, node, What::of_fill_node(params), call),
+        None => call(),
+    }
+}
+
 fn set_copy(exec: CUgraphExec, node: CUgraphNode, what: What, call: impl FnOnce() -> CUresult) -> CUresult {
     after_success(call, |client| {
         let amounts = what.amounts(client.gpus.len() > 1);

@@ -46,12 +46,12 @@ driver_hooks! {
     /// A node that is disabled costs nothing.
     fn cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint)
         = |call| graph::enable(exec, node, enabled != 0, call);
-    /// A graph that is split is so no longer.
+    /// Counts what the node copies from now on.
     fn cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext)
-        = |call| graph::changed(exec, call);
-    /// A graph that is split is so no longer.
+        = |call| graph::set_memcpy(exec, node, params, call);
+    /// As above.
     fn cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
-        context: CUcontext) = |call| graph::changed(exec, call);
+        context: CUcontext) = |call| graph::set_memset(exec, node, params, call);
     /// A graph that is split is so no longer.
     fn cuGraphExecHostNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS)
         = |call| graph::changed(exec, call);

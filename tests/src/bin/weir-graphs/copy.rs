@@ -59,6 +59,22 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             params.kind = CU_GRAPH_NODE_TYPE_MEMSET;
             params.node.memset.memset = fill(n(2), n(3));
         }),
+        "set_copy_node" => {
+            let (params, context) = (copy(n(2), n(3), n(4)), client.context);
+            let (exec, node) = (handle(n(0)), handle(n(1)));
+            (
+                call!(client, cuGraphExecMemcpyNodeSetParams(exec, node, &raw const params, context)),
+                Vec::new(),
+            )
+        }
+        "set_fill_node" => {
+            let (params, context) = (fill(n(2), n(3)), client.context);
+            let (exec, node) = (handle(n(0)), handle(n(1)));
+            (
+                call!(client, cuGraphExecMemsetNodeSetParams(exec, node, &raw const params, context)),
+                Vec::new(),
+            )
+        }
         "copy" => (call!(client, cuMemcpyAsync(n(1), n(2), size(n(3)), handle(n(0)))), Vec::new()),
         "capture_copy" => capture(client, n(0), n(1), n(2), size(n(3))),
         _ => return None,
