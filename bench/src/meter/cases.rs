@@ -25,9 +25,9 @@ pub enum Rhythm {
     Steps,
     /// After each launch.
     Sparse,
-    /// As `Backlogged`, with the mix as one CUDA graph.
+    /// As `Backlogged`, with the mix as one CUDA graph, captured after it has run a few times.
     Graph,
-    /// As `Graph`, with the graph twice inside of another.
+    /// As `Graph`, with the graph twice inside of another, and never run before. So are the following.
     ChildGraphs,
     /// As `Graph`, which takes turns between the mix and the mix without its last kernel, given by `cuGraphExecUpdate`.
     UpdatedGraph,

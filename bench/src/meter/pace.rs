@@ -21,6 +21,9 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// Most work that a program queues before it waits, in microseconds.
 const AHEAD_US: f64 = 200_000.0;
 
+/// Turns of its mix that a program has taken before it captures one: PyTorch's documentation of CUDA graphs wants three.
+const WARM_UP: usize = 3;
+
 /// SMs of half the simulated GPU.
 const HALF: u32 = 54;
 
@@ -81,7 +84,10 @@ impl Program {
         let (graphs, first) = (Graphs::open()?, self.streams[0]);
         let whole = || graphs.capture(first, || self.launch_all(first));
         match self.case.rhythm {
-            Rhythm::Graph => self.graph = Some(graphs.instantiate(whole()?)?),
+            Rhythm::Graph => {
+                self.warm_up()?;
+                self.graph = Some(graphs.instantiate(whole()?)?);
+            }
             Rhythm::ChildGraphs => {
                 self.graph = Some(graphs.instantiate(graphs.around([whole()?, whole()?])?)?);
                 self.turn_us *= 2.0;
@@ -97,6 +103,15 @@ impl Program {
             }
             Rhythm::Green => self.streams = vec![graphs.green_stream(HALF)?],
             Rhythm::Backlogged | Rhythm::Steps | Rhythm::Sparse => {}
+        }
+        Ok(())
+    }
+
+    /// The mix, a few times.
+    fn warm_up(&self) -> Result<(), ClientError> {
+        for _ in 0..WARM_UP {
+            self.launch_all(self.streams[0])?;
+            self.driver.synchronize()?;
         }
         Ok(())
     }

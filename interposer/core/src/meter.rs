@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use weir_protocol::pages::Held;
 
-use crate::overlap::{Recent, Weight};
+use crate::overlap::{Moments, Recent, Weight};
 
 /// Intervals kept apart. Older ones than these are forgotten.
 const INTERVALS: usize = 64;
@@ -23,7 +23,7 @@ pub struct Meter {
     busy: Intervals,        // stretches that were measured
     guessed: Intervals,     // stretches that were not, while nothing is known of how streams share
     guessed_until: f64,     // stretches that could not be measured lie before this
-    held: [f64; 4],         // time covered, of all streams, weighted and squared, since they were last taken
+    held: [f64; 5],         // time covered, of all streams, and by weight, since they were last taken
     recent: Recent,         // the same, fading
     stretching: (f64, f64), // what launches took while others' ran at once, fading, and what was charged for them
     measured: bool,         // anything, for certain
@@ -121,15 +121,13 @@ impl Meter {
         (guess + new, part == 0.0)
     }
 
-    /// A stretch of launches kept its stream busy for `busy` ns, of which no other stretch had covered `covered`. They weigh
-    /// this much, and this much squared; launches of which nothing is known weigh as the others. Returns the weight of
-    /// all streams together.
-    pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<(f64, f64)>) -> Weight {
-        let (mean, square) = weight.unwrap_or_else(|| self.recent.of_one());
-        let (weighted, squared) = (busy * mean, busy * square);
-        self.recent.add(covered, busy, weighted, squared);
-        let held = &mut self.held;
-        for (sum, more) in held.iter_mut().zip([covered, busy, weighted, squared]) {
+    /// A stretch of launches of this weight kept its stream busy for `busy` ns, of which no other stretch had covered
+    /// `covered`; launches of which nothing is known weigh as the others. Returns the weight of all streams together.
+    pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<Moments>) -> Weight {
+        let sums = weight.unwrap_or_else(|| self.recent.of_one()).map(|weight| weight * busy);
+        self.recent.add(covered, busy, sums);
+        let [weighted, squared, cubed] = sums;
+        for (sum, more) in self.held.iter_mut().zip([covered, busy, weighted, squared, cubed]) {
             *sum += more;
         }
         self.recent.of_all()
@@ -137,7 +135,7 @@ impl Meter {
 
     /// What weighs on the GPU beside one of the process's streams: its other streams.
     pub fn beside_one(&self) -> f64 {
-        (self.recent.of_all().mean - self.recent.of_one().0).max(0.0)
+        (self.recent.of_all().mean - self.recent.of_one()[0]).max(0.0)
     }
 
     /// Launches for which `charged` was charged took `most`, give or take `doubt`, while tenants' kernels ran at once:
@@ -163,9 +161,9 @@ impl Meter {
             clippy::cast_sign_loss,
             reason = "times; a float beyond the range saturates"
         )]
-        let [busy_ns, streams_ns, weighted_ns, squared_ns] =
+        let [busy_ns, streams_ns, weighted_ns, squared_ns, cubed_ns] =
             std::mem::take(&mut self.held).map(|sum| sum as u64);
-        Held { busy_ns, streams_ns, weighted_ns, squared_ns }
+        Held { busy_ns, streams_ns, weighted_ns, squared_ns, cubed_ns }
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: its price, less what
@@ -240,7 +238,7 @@ mod tests {
             let from = f64::from(n) * 1e5;
             for stream in 0..2 {
                 let covered = meter.cover(from, from + 1e5);
-                meter.weigh(covered, 1e5, (stream == 0).then_some((0.2, 0.04)));
+                meter.weigh(covered, 1e5, (stream == 0).then_some([0.2, 0.04, 0.008]));
             }
         }
         let together = meter.weigh(0.0, 0.0, None);

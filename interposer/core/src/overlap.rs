@@ -19,29 +19,46 @@ const RECENT: f64 = 50e6;
 const LEAST: f64 = 0.001;
 const MOST: f64 = 128.0;
 
+/// The weight of launches on average, of its square and of its cube.
+pub type Moments = [f64; 3];
+
 /// A weight that changes from moment to moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weight {
     /// On average.
     pub mean: f64,
-    /// How much it varies.
+    /// How much it varies, ...
     pub variance: f64,
+    /// ... and by how much more upwards: the third central moment.
+    pub skew: f64,
 }
 
 impl Weight {
-    /// Of the launches of one stream.
+    /// Always the same.
     pub fn steady(mean: f64) -> Self {
-        Self { mean, variance: 0.0 }
+        Self { mean, ..Self::default() }
     }
 
+    /// Together with another that has nothing to do with it: cumulants add up.
     fn and(self, other: Self) -> Self {
-        Self { mean: self.mean + other.mean, variance: self.variance + other.variance }
+        Self {
+            mean: self.mean + other.mean,
+            variance: self.variance + other.variance,
+            skew: self.skew + other.skew,
+        }
     }
 
-    /// Two values that it has as often as each other.
-    fn both(self) -> [f64; 2] {
-        let spread = self.variance.max(0.0).sqrt();
-        [(self.mean - spread).max(LEAST), (self.mean + spread).max(LEAST)]
+    /// Two values, and how often each, that come to the same mean, variance and skew.
+    fn two_values(self) -> [(f64, f64); 2] {
+        if self.variance <= 1e-12 {
+            return [(self.mean.max(LEAST), 0.5); 2];
+        }
+        let spread = self.variance.sqrt();
+        let lean = self.skew / (2.0 * self.variance * spread);
+        let far = (1.0 + lean * lean).sqrt();
+        let often = (1.0 + lean / far) / 2.0; // the lower one
+        let value = |by: f64| (self.mean + spread * by).max(LEAST);
+        [(value(lean - far), often), (value(lean + far), 1.0 - often)]
     }
 }
 
@@ -50,27 +67,21 @@ impl Weight {
 pub struct Recent {
     busy: f64,
     streams: f64,
-    weighted: f64,
-    squared: f64,
+    sums: Moments,
 }
 
 impl Recent {
-    /// It has held it for `busy` ns more; its streams for `streams` in all, at that weight and its square.
-    pub fn add(&mut self, busy: f64, streams: f64, weighted: f64, squared: f64) {
+    /// It has held it for `busy` ns more; its streams for `streams` in all, and these are the sums of that by weight.
+    pub fn add(&mut self, busy: f64, streams: f64, sums: Moments) {
         let fade = RECENT / (RECENT + busy);
         self.busy = self.busy * fade + busy;
         self.streams = self.streams * fade + streams;
-        self.weighted = self.weighted * fade + weighted;
-        self.squared = self.squared * fade + squared;
+        self.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum = *sum * fade + more);
     }
 
-    /// The weight, and its square, of one stream's launches on average.
-    pub fn of_one(&self) -> (f64, f64) {
-        if self.streams > 0.0 {
-            (self.weighted / self.streams, self.squared / self.streams)
-        } else {
-            (1.0, 1.0)
-        }
+    /// The weight of one stream's launches.
+    pub fn of_one(&self) -> Moments {
+        if self.streams > 0.0 { self.sums.map(|sum| sum / self.streams) } else { [1.0; 3] }
     }
 
     /// The weight of all streams together, which come and go as they like.
@@ -78,8 +89,13 @@ impl Recent {
         if self.busy <= 0.0 {
             return Weight::steady(1.0);
         }
-        let (mean, streams) = ((self.weighted / self.busy).min(MOST), (self.streams / self.busy).max(1.0));
-        Weight { mean, variance: (self.squared / self.busy - mean * mean / streams).max(0.0) }
+        let streams = (self.streams / self.busy).clamp(1.0, MOST);
+        let [mean, square, cube] = self.sums.map(|sum| (sum / self.busy / streams).min(1.0)); // of one stream, or nothing
+        Weight {
+            mean: streams * mean,
+            variance: streams * (square - mean * mean).max(0.0),
+            skew: streams * (cube - 3.0 * mean * square + 2.0 * mean * mean * mean),
+        }
     }
 }
 
@@ -188,7 +204,8 @@ impl Presence {
         let streams = published(now.streams_ns, seen.streams_ns);
         let weighted = published(now.weighted_ns, seen.weighted_ns).min(streams);
         let squared = published(now.squared_ns, seen.squared_ns).min(weighted);
-        self.held.add(published(now.busy_ns, seen.busy_ns), streams, weighted, squared);
+        let cubed = published(now.cubed_ns, seen.cubed_ns).min(squared);
+        self.held.add(published(now.busy_ns, seen.busy_ns), streams, [weighted, squared, cubed]);
     }
 }
 
@@ -216,8 +233,11 @@ fn divided(own: Weight, others: Weight) -> f64 {
     if others.mean <= 0.0 {
         return 1.0;
     }
-    let each = own.both().into_iter().flat_map(|own| others.both().map(|others| own / (own + others)));
-    each.sum::<f64>() / 4.0
+    let each = own.two_values().map(|(own, often)| {
+        let beside = others.two_values().map(|(others, often)| often * own / (own + others));
+        often * (beside[0] + beside[1])
+    });
+    each[0] + each[1]
 }
 
 #[cfg(test)]
@@ -247,7 +267,7 @@ mod tests {
             let is_busy = at_us % 1_000 < busy_us;
             let weighted_ns = busy_ns / 1_000 * weight_permille;
             let at = Nanos(at_us * 1_000);
-            let held = Held { busy_ns, streams_ns: busy_ns, weighted_ns, squared_ns: weighted_ns };
+            let held = Held { busy_ns, streams_ns: busy_ns, weighted_ns, ..Held::default() };
             presence.look(Occupancy { held, is_busy }, before, at);
             let lately = presence.over((before, at));
             if at_us > 100_000 {
@@ -284,9 +304,10 @@ mod tests {
 
     #[test]
     fn weights_that_vary_are_divided_moment_by_moment() {
-        let varied = Weight { mean: 0.5, variance: 0.16 };
-        let exact = (0.9 / 1.9 + 0.1 / 1.1) / 2.0;
-        let got = part(varied, &[neighbour(1.0, 1.0)]);
+        let mut held = Recent::default();
+        held.add(8.0, 8.0, [7.0 + 0.1, 7.0 + 0.01, 7.0 + 0.001]); // seven eighths of the time 1, else 0.1
+        let exact = 7.0 / 8.0 * 0.01 / 1.01 + 1.0 / 8.0 * 0.01 / 0.11;
+        let got = part(Weight::steady(0.01), &[Beside { part: 1.0, weight: held.of_all() }]);
         assert!((got - exact).abs() < 1e-9, "{got}, {exact}");
     }
 

@@ -292,7 +292,7 @@ impl GraphPrices {
             told_ns: before.told_ns,
             ..Nodes::default()
         };
-        let (mean, square) = walk.weight();
+        let weight = walk.weight();
         walk.kernels.into_iter().for_each(|(node, kernel)| nodes.put(node, kernel));
         walk.copies.into_iter().for_each(|(node, copying)| nodes.put_copy(node, copying));
         copies::tell(key, &nodes.copied);
@@ -302,7 +302,7 @@ impl GraphPrices {
         } else {
             nodes.tell(client, key);
         }
-        client.book.graph(key).weigh_parts(mean, square);
+        client.book.graph(key).weigh(weight);
         execs.insert(key, nodes);
         walk.kinds
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use weir_abi::types::*;
+use weir_core::overlap::Moments;
 use weir_core::price::{Estimate, Signature};
 
 use super::copy_pieces::What;
@@ -105,8 +106,7 @@ pub struct Walk<'a> {
     pub kinds: Kinds,
     /// Whether a kernel waits for other ranks.
     pub collective: bool,
-    weighted_ns: f64,
-    squared_ns: f64,
+    weighted_ns: Moments,
     widest: f64,
     guessed: bool,
 }
@@ -146,8 +146,7 @@ impl<'a> Walk<'a> {
             memory: Needs::default(),
             kinds: Kinds::default(),
             collective: false,
-            weighted_ns: 0.0,
-            squared_ns: 0.0,
+            weighted_ns: Moments::default(),
             widest: 0.0,
             guessed: false,
         }
@@ -171,10 +170,12 @@ impl<'a> Walk<'a> {
                 if let Some(estimate) = kernel.estimate(self.client) {
                     let ns = estimate.price().unsigned_abs();
                     self.kernels.insert(name, Kernel { ns, within });
-                    let (mean, square) = estimate.weight();
-                    self.weighted_ns += ns as f64 * mean;
-                    self.squared_ns += ns as f64 * square;
-                    self.widest = self.widest.max(mean);
+                    let weight = estimate.weight();
+                    self.weighted_ns
+                        .iter_mut()
+                        .zip(weight)
+                        .for_each(|(sum, weight)| *sum += ns as f64 * weight);
+                    self.widest = self.widest.max(weight[0]);
                     self.guessed |= !estimate.is_learnt();
                     self.collective |= kernel.is_collective(self.client);
                 }
@@ -215,12 +216,14 @@ impl<'a> Walk<'a> {
         self.copies.insert(name, Copying { amounts, within });
     }
 
-    /// Part of the GPU that the kernels hold, each for as long as it takes, and its square; where that is not known of all,
-    /// the widest's.
-    pub fn weight(&self) -> (f64, f64) {
+    /// Part of the GPU that the kernels hold, each for as long as it takes; where that is not known of all, the widest's.
+    pub fn weight(&self) -> Moments {
         match self.sum_ns() {
-            sum if sum == 0 || self.guessed => (self.widest.max(0.001), self.widest * self.widest),
-            sum => (self.weighted_ns / sum as f64, self.squared_ns / sum as f64),
+            sum if sum == 0 || self.guessed => {
+                let widest = self.widest.max(0.001);
+                [widest, widest * widest, widest * widest * widest]
+            }
+            sum => self.weighted_ns.map(|weighted| weighted / sum as f64),
         }
     }
 

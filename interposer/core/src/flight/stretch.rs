@@ -155,7 +155,7 @@ impl Stretch {
 
     /// By how much its launches are slower beside such weight: kernels that want more SMs than there are all run slower.
     fn slowed(&self, beside: f64) -> f64 {
-        self.parts.weight(beside).map_or(1.0, |(mean, _)| (mean + beside).max(1.0))
+        self.parts.weight(beside).map_or(1.0, |[mean, ..]| (mean + beside).max(1.0))
     }
 
     /// What the stretch took where their kernels and ours ran at once: what was measured is in part the neighbours' time.

@@ -8,6 +8,7 @@ use weir_protocol::price::{self, PriceRow};
 use super::{Estimate, Signature};
 use crate::gang::is_collective;
 use crate::lock::Lock;
+use crate::overlap::Moments;
 
 /// Signatures that a process keeps. A program with more (a grid that follows its input) has one price for the others.
 const CAPACITY: usize = 1 << 16;
@@ -50,12 +51,15 @@ impl Book {
         self.sms.store(sms, Ordering::Relaxed);
     }
 
-    /// Part of the GPU that so many blocks hold, in thousandths: they spread breadth-first, one on each SM (gpu-truths,
-    /// rule 12). What a kernel takes of the memory's bandwidth is not known here.
-    fn weight(&self, blocks: u64) -> u32 {
-        match u64::from(self.sms.load(Ordering::Relaxed)) {
-            0 => 1_000,
-            sms => u32::try_from(blocks.saturating_mul(1_000) / sms).unwrap_or(u32::MAX),
+    /// Part of the GPU that so many blocks hold: they spread breadth-first, one on each SM (gpu-truths, rule 12). What a
+    /// kernel takes of the memory's bandwidth is not known here.
+    fn weight(&self, blocks: u64) -> Moments {
+        match self.sms.load(Ordering::Relaxed) {
+            0 => [1.0; 3],
+            sms => {
+                let part = (blocks as f64 / f64::from(sms)).clamp(0.001, 1.0);
+                [part, part * part, part * part * part]
+            }
         }
     }
 

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::Bounds;
+use crate::overlap::Moments;
 
 /// Measurements after which an estimate counts as learnt.
 const LEARNT: u32 = 3;
@@ -20,6 +21,9 @@ const UNKNOWN_NS: f64 = 1e9;
 
 /// Standard deviation of a price from the operator's table, as a part of it.
 const TOLD: f64 = 0.05;
+
+/// Standard deviation of a price that stands on bounds, as a part of it.
+const BOUNDED: f64 = 0.5;
 
 /// Standard deviation of a rough guess, as a part of it.
 const ROUGH: f64 = 20.0;
@@ -57,8 +61,7 @@ pub struct Estimate {
     variance: AtomicU64, // bits of an `f64`, ns squared
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
-    weight_permille: AtomicU32, // part of the GPU that a launch holds ...
-    square_ppm: AtomicU32, // ... and its square, which for a graph of several kernels is more than that of the mean
+    weight_ppm: [AtomicU32; 3], // part of the GPU that a launch holds; of a graph, what its kernels come to
     guess_ns: AtomicU64,
     owed: AtomicU32,           // launches charged by guess that no stretch could measure
     owed_ns: AtomicU64,        // and what they were charged
@@ -91,8 +94,7 @@ impl Estimate {
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
-            weight_permille: AtomicU32::new(1_000),
-            square_ppm: AtomicU32::new(1_000_000),
+            weight_ppm: [const { AtomicU32::new(1_000_000) }; 3],
             guess_ns: AtomicU64::new(price_ns),
             owed: AtomicU32::new(0),
             owed_ns: AtomicU64::new(0),
@@ -178,29 +180,21 @@ impl Estimate {
         self.known() != Known::Nothing
     }
 
-    /// A launch holds this part of the GPU on average, 1 being all of it, and this much squared.
+    /// A launch holds this part of the GPU, 1 being all of it.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a float beyond the range saturates"
     )]
-    pub fn weigh_parts(&self, mean: f64, square: f64) {
-        self.weigh((mean * 1e3) as u32);
-        let least = self.weight().0 * self.weight().0;
-        self.square_ppm.store((square.clamp(least, 1.0) * 1e6) as u32, Ordering::Relaxed);
+    pub fn weigh(&self, weight: Moments) {
+        for (word, weight) in self.weight_ppm.iter().zip(weight) {
+            word.store((weight.clamp(1e-6, 1.0) * 1e6 + 0.5) as u32, Ordering::Relaxed);
+        }
     }
 
-    /// A launch holds this part of the GPU, in thousandths.
-    pub fn weigh(&self, permille: u32) {
-        let permille = permille.clamp(1, 1_000);
-        self.weight_permille.store(permille, Ordering::Relaxed);
-        self.square_ppm.store(permille * permille, Ordering::Relaxed);
-    }
-
-    /// Part of the GPU that a launch holds on average, 1 being all of it, and the same squared.
-    pub fn weight(&self) -> (f64, f64) {
-        let read = |word: &AtomicU32| f64::from(word.load(Ordering::Relaxed));
-        (read(&self.weight_permille) / 1e3, read(&self.square_ppm) / 1e6)
+    /// Part of the GPU that a launch holds, 1 being all of it.
+    pub fn weight(&self) -> Moments {
+        std::array::from_fn(|n| f64::from(self.weight_ppm[n].load(Ordering::Relaxed)) / 1e6)
     }
 
     /// Mean, in nanoseconds.
@@ -228,10 +222,11 @@ impl Estimate {
         }
         let Some(bounds) = self.bounds() else { return 0.0 };
         let price = bounds.add(whole(ns), how != Bound::AtOnce).max(1);
-        // What was measured, if only once, counts for more; else the first measurement replaces it.
+        // What was measured, if only once, counts for more. A first measurement of several signatures is shared out by
+        // what is known of each.
         let (price, variance) = match self.is_measured() {
             true => (self.mean(), self.variance()),
-            false => (price as f64, UNKNOWN_NS * UNKNOWN_NS),
+            false => (price as f64, BOUNDED * BOUNDED * price as f64 * price as f64),
         };
         self.set(price, variance);
         if self.known() == Known::Nothing { 0.0 } else { self.make_good(price) }

@@ -7,6 +7,7 @@
 //! and need not be: their sum is right.
 
 use super::{Bound, Estimate, Known};
+use crate::overlap::Moments;
 
 /// Signatures told apart in one stretch. A stretch with more teaches nothing.
 pub const PARTS: usize = 128;
@@ -72,22 +73,19 @@ impl Parts {
         self.0.iter().any(|part| part.restarts != part.estimate.restarts())
     }
 
-    /// Part of the GPU that the launches hold, each for as long as it takes where others weigh `beside` them, and the
-    /// square of that part; `None` if nothing is known of them. Beside others a launch that holds much takes longer by
-    /// more than one that holds little: kernels that want more SMs than there are all run slower.
-    pub fn weight(&self, beside: f64) -> Option<(f64, f64)> {
-        let (mut time, mut held, mut squared) = (0.0, 0.0, 0.0);
+    /// Part of the GPU that the launches hold, each for as long as it takes where others weigh `beside` them; `None` if
+    /// nothing is known of them. Beside others a launch that holds much takes longer by more than one that holds little:
+    /// kernels that want more SMs than there are all run slower.
+    pub fn weight(&self, beside: f64) -> Option<Moments> {
+        let (mut time, mut sums) = (0.0, Moments::default());
         for part in &self.0 {
-            let (mean, square) = part.estimate.weight();
-            let together = mean + beside;
-            // What a graph's own kernels are stretched by, each by its weight.
-            let stretched = if together > 1.0 { (square + beside * mean) / together } else { mean };
-            let takes = f64::from(part.count) * part.estimate.mean() * together.max(1.0);
+            let weight = part.estimate.weight();
+            let takes = f64::from(part.count) * part.estimate.mean() * (weight[0] + beside).max(1.0);
             time += takes;
-            held += takes * stretched;
-            squared += takes * (stretched * stretched + (square - mean * mean).max(0.0));
+            let stretched = stretched(weight, beside);
+            sums.iter_mut().zip(stretched).for_each(|(sum, weight)| *sum += takes * weight);
         }
-        (time > 0.0).then(|| (held / time, squared / time))
+        (time > 0.0).then(|| sums.map(|sum| sum / time))
     }
 
     /// Whether something is known of every launch, and of any.
@@ -131,6 +129,16 @@ impl Parts {
         };
         self.0.iter().map(correct).sum()
     }
+}
+
+/// The weight of a graph of several kernels, where each is stretched by as much as it holds.
+fn stretched([mean, square, cube]: Moments, beside: f64) -> Moments {
+    let together = mean + beside;
+    if together <= 1.0 || square <= mean * mean {
+        return [mean, square, cube];
+    }
+    let squares = (cube + beside * square) / together;
+    [(square + beside * mean) / together, squares, cube * squares / square]
 }
 
 #[cfg(test)]
@@ -212,10 +220,10 @@ mod tests {
     #[test]
     fn launches_weigh_by_the_time_that_they_take() {
         let (narrow, wide) = (guess(), guess());
-        narrow.weigh(100);
-        let (mean, square) = stretch(&[(narrow, 3), (wide, 1)]).weight(0.0).unwrap();
+        narrow.weigh([0.1, 0.01, 0.001]);
+        let [mean, square, _] = stretch(&[(narrow, 3), (wide, 1)]).weight(0.0).unwrap();
         assert!((mean - 0.325).abs() < 1e-9 && (square - 0.2575).abs() < 1e-9, "{mean}, {square}");
-        let (mean, _) = stretch(&[(narrow, 3), (wide, 1)]).weight(1.0).unwrap();
+        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)]).weight(1.0).unwrap();
         assert!((mean - (3.3 * 0.1 + 2.0) / 5.3).abs() < 1e-9, "beside one that fills the GPU: {mean}");
         assert_eq!(stretch(&[]).weight(0.0), None);
     }

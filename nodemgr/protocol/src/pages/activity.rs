@@ -23,7 +23,8 @@ struct Activity {
     streams_ns: AtomicU64,
     weighted_ns: AtomicU64,
     squared_ns: AtomicU64,
-    _reserved: [u64; 3],
+    cubed_ns: AtomicU64,
+    _reserved: [u64; 2],
 }
 
 /// How much of the GPU a tenant, or one process of it, has held so far. Under MPS, where tenants overlap, a nanosecond is
@@ -35,10 +36,12 @@ pub struct Held {
     pub busy_ns: u64,
     /// The sum of the times in which each of its streams had one, ns.
     pub streams_ns: u64,
-    /// The same, each nanosecond times the kernel's weight ...
+    /// The same, each nanosecond times the kernel's weight, ...
     pub weighted_ns: u64,
-    /// ... and times its square.
+    /// ... times its square, ...
     pub squared_ns: u64,
+    /// ... and times its cube.
+    pub cubed_ns: u64,
 }
 
 /// What a tenant, or one process of it, says of itself.
@@ -108,6 +111,7 @@ impl ActivityPage {
     pub fn occupied(&self, slot: usize, more: &Held) {
         let Some(slot) = self.slots.get(slot) else { return };
         // Relaxed: sums that a neighbour reads now and then; one may be a moment ahead of the others.
+        slot.cubed_ns.fetch_add(more.cubed_ns, Ordering::Relaxed);
         slot.squared_ns.fetch_add(more.squared_ns, Ordering::Relaxed);
         slot.weighted_ns.fetch_add(more.weighted_ns, Ordering::Relaxed);
         slot.streams_ns.fetch_add(more.streams_ns, Ordering::Relaxed);
@@ -124,6 +128,7 @@ impl ActivityPage {
                 streams_ns: sum.held.streams_ns.wrapping_add(read(&slot.streams_ns)),
                 weighted_ns: sum.held.weighted_ns.wrapping_add(read(&slot.weighted_ns)),
                 squared_ns: sum.held.squared_ns.wrapping_add(read(&slot.squared_ns)),
+                cubed_ns: sum.held.cubed_ns.wrapping_add(read(&slot.cubed_ns)),
             },
             is_busy: sum.is_busy || read(&slot.word) % 2 == 1,
         })
