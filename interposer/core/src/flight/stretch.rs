@@ -178,7 +178,8 @@ impl Stretch {
         let time = (moment(to - busy + clock), moment(to + clock));
         let beside = driver.beside(time) + sms.beside_one();
         let part = driver.part(sms.weigh(took, on_sms, self.parts.weight(beside)), time);
-        bill.took = took * part + self.parts.bound(most / self.slowed(beside), Bound::AtOnce);
+        let how = if most - surely < 0.05 * most { Bound::AtOnce } else { Bound::Waited };
+        bill.took = took * part + self.parts.bound(most / self.slowed(beside), how);
         (bill, Spent { busy, on_sms, waited: busy })
     }
 

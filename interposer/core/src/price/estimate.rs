@@ -16,6 +16,10 @@ use crate::overlap::Moments;
 /// Measurements after which an estimate counts as learnt.
 const LEARNT: u32 = 3;
 
+/// So many launches of a signature have to go by without one that was measured by itself before its price is made from
+/// mixed stretches.
+const FRESH: u32 = 32;
+
 /// Standard deviation of a guess, in nanoseconds: nothing is known.
 const UNKNOWN_NS: f64 = 1e9;
 
@@ -30,6 +34,13 @@ const ROUGH: f64 = 20.0;
 
 /// By how much a price may drift from one measurement to the next, as a part of it.
 const DRIFT: f64 = 0.005;
+
+/// Launches are taken to vary by this part of what they take until it is seen how they do.
+const SPREAD: f64 = 0.3;
+
+/// Errors count for so many measurements; and so much of what they have in common is taken for a change of the price.
+const ERRORS: f64 = 16.0;
+const CHANGE: f64 = 0.3;
 
 /// What a price stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +70,7 @@ pub struct Estimate {
     price_ns: AtomicI64, // negative: not learnt yet, or a collective's, which always goes the long way
     mean_ns: AtomicU64,  // bits of an `f64`
     variance: AtomicU64, // bits of an `f64`, ns squared
+    errors: [AtomicU64; 2], // bits of `f64`: mean and mean square of the last errors, relative
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
     weight_ppm: [AtomicU32; 3], // part of the GPU that a launch holds; of a graph, what its kernels come to
@@ -92,6 +104,7 @@ impl Estimate {
             price_ns: AtomicI64::new(signed(price_ns, measured >= LEARNT)),
             mean_ns: AtomicU64::new((price_ns as f64).to_bits()),
             variance: AtomicU64::new((deviation_ns * deviation_ns).to_bits()),
+            errors: [AtomicU64::new(0), AtomicU64::new((SPREAD * SPREAD).to_bits())],
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
             weight_ppm: [const { AtomicU32::new(1_000_000) }; 3],
@@ -121,6 +134,8 @@ impl Estimate {
         self.restarts.fetch_add(1, Ordering::Relaxed);
         self.measured.store(new.measured.into_inner(), Ordering::Relaxed);
         self.launches.store(0, Ordering::Relaxed);
+        self.errors[0].store(0, Ordering::Relaxed);
+        self.errors[1].store((SPREAD * SPREAD).to_bits(), Ordering::Relaxed);
         self.owed.store(0, Ordering::Relaxed);
         self.owed_ns.store(0, Ordering::Relaxed);
         self.guess_ns.store(price_ns, Ordering::Relaxed);
@@ -168,6 +183,12 @@ impl Estimate {
             LEARNT.. => Known::Bounds,
             _ => Known::Nothing,
         }
+    }
+
+    /// Whether nothing is known of it so far, but launches of it are being measured by themselves.
+    pub(super) fn is_fresh(&self) -> bool {
+        let measured = self.measured.load(Ordering::Relaxed) > 0 || self.bounds().is_some();
+        !measured && (1..FRESH).contains(&self.launches.load(Ordering::Relaxed))
     }
 
     /// Whether anything was ever measured.
@@ -246,20 +267,39 @@ impl Estimate {
         }
     }
 
+    /// How much its launches vary by themselves: relative variance.
+    pub(super) fn spread(&self) -> f64 {
+        let [common, square] = self.errors();
+        (square - common * common).max(0.0)
+    }
+
+    /// A measurement was off by so much, relative to what its launches take, with this `part` in it.
+    pub(super) fn err(&self, error: f64, part: f64) {
+        let (by, before) = (part / ERRORS, self.errors());
+        for (word, (before, now)) in self.errors.iter().zip(before.into_iter().zip([error, error * error])) {
+            word.store((before + by * (now - before)).to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    fn errors(&self) -> [f64; 2] {
+        std::array::from_fn(|n| f64::from_bits(self.errors[n].load(Ordering::Relaxed)))
+    }
+
     /// What is to be charged for launches that were charged by guess, now that one is known to take `ns`.
     fn make_good(&self, ns: f64) -> f64 {
         let (owed, charged) = (self.owed.swap(0, Ordering::Relaxed), self.owed_ns.swap(0, Ordering::Relaxed));
         f64::from(owed) * ns - charged as f64
     }
 
-    /// Takes in what a measurement said about it. The first one also says what is to be charged for the launches that
+    /// Takes in what a measurement, of which this was a `share`, said about it. The first one also says what is to be charged for the launches that
     /// were charged by guess.
-    pub(super) fn correct(&self, mean: f64, variance: f64) -> f64 {
+    pub(super) fn correct(&self, mean: f64, variance: f64, share: f64) -> f64 {
         let mean = if mean.is_finite() { mean.max(1.0) } else { return 0.0 };
-        let drift = DRIFT * mean;
+        let [common, _] = self.errors();
+        let drift = (DRIFT + CHANGE * common.abs()) * mean;
         // Saturating in effect: after 2^32 measurements it is measured anew for three launches.
         self.measured.fetch_add(1, Ordering::Relaxed);
-        self.set(mean, variance.max(0.0) + drift * drift);
+        self.set(mean, variance.max(0.0) + share * drift * drift);
         self.make_good(mean)
     }
 
@@ -308,7 +348,7 @@ mod tests {
         assert!(!estimate.wants_bracket(), "the first launch may load code");
         for _ in 0..LEARNT {
             assert!(estimate.wants_bracket());
-            estimate.correct(400.0, 1.0);
+            estimate.correct(400.0, 1.0, 1.0);
         }
         assert!(estimate.is_learnt() && !estimate.wants_bracket());
     }
@@ -320,7 +360,7 @@ mod tests {
         assert_eq!(owed, 0.0, "nobody was charged by guess");
         estimate.bound(2_000_000.0, Bound::Waited);
         assert_eq!((estimate.price(), estimate.known()), (666, Known::Bounds));
-        estimate.correct(800.0, 1.0);
+        estimate.correct(800.0, 1.0, 1.0);
         estimate.bound(5.0, Bound::Most);
         assert_eq!(estimate.price(), 800, "what was measured counts for more");
     }
@@ -329,7 +369,7 @@ mod tests {
     fn a_collective_is_learnt_but_never_leaves_the_long_way() {
         let estimate = Estimate::told(5_000);
         estimate.set_collective(true);
-        estimate.correct(400.0, 1.0);
+        estimate.correct(400.0, 1.0, 1.0);
         assert_eq!((estimate.price(), estimate.is_learnt(), estimate.learnt_price()), (400, true, None));
         estimate.set_collective(false);
         assert_eq!(estimate.learnt_price(), Some(400), "the handle stands for another kernel now");
@@ -340,9 +380,9 @@ mod tests {
         assert!(Estimate::guess(u64::MAX).price() >= 1);
         assert_eq!(Estimate::guess(0).price(), 1);
         let estimate = Estimate::guess(7);
-        estimate.correct(f64::NAN, 1.0);
+        estimate.correct(f64::NAN, 1.0, 1.0);
         assert_eq!(estimate.price(), 7);
-        estimate.correct(-5.0, 1.0);
+        estimate.correct(-5.0, 1.0, 1.0);
         assert_eq!(estimate.price(), 1);
     }
 }

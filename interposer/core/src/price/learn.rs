@@ -18,6 +18,10 @@ const RESOLUTION_NS: f64 = 300.0;
 /// ... and the launches' own variation, as a part of the whole.
 const VARIATION: f64 = 0.02;
 
+/// A price that has no more than this part in what is unknown of a stretch stays as it is: without covariances what varies
+/// in the others would move it to and fro.
+const KNOWN: f64 = 0.05;
+
 /// The launches of a stretch: each signature's estimate and how many launches it had.
 #[derive(Debug, Default)]
 pub struct Parts(Vec<Part>);
@@ -68,6 +72,11 @@ impl Parts {
         }
     }
 
+    /// Whether one of several signatures would get all that is off, only because nothing is known of it yet.
+    fn would_guess(&self) -> bool {
+        self.0.len() > 1 && self.0.iter().any(|part| part.estimate.is_fresh())
+    }
+
     /// Whether one of the estimates has started afresh since: what it stands for was changed.
     fn is_stale(&self) -> bool {
         self.0.iter().any(|part| part.restarts != part.estimate.restarts())
@@ -110,24 +119,39 @@ impl Parts {
     /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`. Returns what is to be charged
     /// for earlier launches that were charged by guess.
     pub fn learn(&self, measured_ns: f64, slack_ns: f64) -> f64 {
-        if self.is_stale() {
+        if self.is_stale() || self.would_guess() {
             return 0.0;
         }
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
         let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
-        let of_parts = self.0.iter().map(|part| {
-            let count = f64::from(part.count);
-            count * count * part.estimate.variance()
-        });
-        let spread = of_parts.sum::<f64>() + noise * noise;
+        let squares: f64 = self.0.iter().map(Part::square).sum();
+        let spread: f64 = self.0.iter().map(|part| part.square() * part.estimate.spread()).sum();
+        let unknown: f64 = self.0.iter().map(|part| part.count().powi(2) * part.estimate.variance()).sum();
+        let all = unknown + spread + noise * noise;
         let error = measured_ns - self.sum();
-        let correct = |Part { estimate, count, .. }: &Part| {
-            let variance = estimate.variance();
-            let gain = f64::from(*count) * variance / spread;
-            let left = variance * (1.0 - gain * f64::from(*count));
-            estimate.correct(estimate.mean() + gain * error, left)
+        let correct = |part: &Part| {
+            let (estimate, variance) = (part.estimate, part.estimate.variance());
+            let known = part.count().powi(2) * variance < KNOWN * unknown;
+            let gain = if known { 0.0 } else { part.count() * variance / all };
+            let left = variance * (1.0 - gain * part.count());
+            let share = if squares > 0.0 { part.square() / squares } else { 0.0 };
+            if share > 0.0 && estimate.is_measured() {
+                estimate.err(error / squares.sqrt(), share);
+            }
+            estimate.correct(estimate.mean() + gain * error, left, share)
         };
         self.0.iter().map(correct).sum()
+    }
+}
+
+impl Part {
+    fn count(&self) -> f64 {
+        f64::from(self.count)
+    }
+
+    /// What its launches would add to the variance of the stretch if each varied by as much as it takes.
+    fn square(&self) -> f64 {
+        self.count() * self.estimate.mean().powi(2)
     }
 }
 
@@ -205,6 +229,24 @@ mod tests {
             stretch(&[(estimate, 1)]).learn(truth, 0.0);
         }
         assert!((charged / took - 1.0).abs() < 0.02, "charged {charged}, took {took}");
+    }
+
+    #[test]
+    fn a_kernel_that_varies_does_not_drag_along_a_steady_one_that_always_comes_with_it() {
+        let (varied, steady) = (guess(), guess());
+        let mut seed = 5;
+        let mut random = || 20_000.0 * 10f64.powf(noise(&mut seed));
+        (0..3).for_each(|_| {
+            stretch(&[(varied, 1)]).learn(random(), 0.0);
+            stretch(&[(steady, 1)]).learn(5_000.0, 0.0);
+        });
+        for _ in 0..3_000 {
+            let took: f64 = (0..10).map(|_| random() + 5_000.0).sum();
+            stretch(&[(varied, 10), (steady, 10)]).learn(took, 0.0);
+            assert!((steady.mean() - 5_000.0).abs() < 1_000.0, "{}", steady.mean());
+        }
+        let off = varied.mean() / (180_000.0 / 10f64.ln()) - 1.0;
+        assert!(off.abs() < 0.1, "{off}");
     }
 
     #[test]
