@@ -18,6 +18,9 @@ const RESOLUTION_NS: f64 = 300.0;
 /// ... and the launches' own variation, as a part of the whole.
 const VARIATION: f64 = 0.02;
 
+/// An error counts as no more than so many standard deviations: a host that was held up once is no news of a kernel.
+const FAR: f64 = 2.0;
+
 /// A price that has no more than this part in what is unknown of a stretch stays as it is: without covariances what varies
 /// in the others would move it to and fro.
 const KNOWN: f64 = 0.05;
@@ -128,11 +131,14 @@ impl Parts {
         let spread: f64 = self.0.iter().map(|part| part.square() * part.estimate.spread()).sum();
         let unknown: f64 = self.0.iter().map(|part| part.count().powi(2) * part.estimate.variance()).sum();
         let all = unknown + spread + noise * noise;
-        let error = measured_ns - self.sum();
+        let far = FAR * all.sqrt();
+        let error = (measured_ns - self.sum()).clamp(-far, far);
         let correct = |part: &Part| {
             let (estimate, variance) = (part.estimate, part.estimate.variance());
-            let known = part.count().powi(2) * variance < KNOWN * unknown;
-            let gain = if known { 0.0 } else { part.count() * variance / all };
+            if part.count().powi(2) * variance < KNOWN * unknown {
+                return 0.0;
+            }
+            let gain = part.count() * variance / all;
             let left = variance * (1.0 - gain * part.count());
             let share = if squares > 0.0 { part.square() / squares } else { 0.0 };
             if share > 0.0 && estimate.is_measured() {
