@@ -51,6 +51,16 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             );
             (result, vec![number(node)])
         }
+        "copy" => (call!(client, cuMemcpyAsync(n(1), n(2), size(n(3)), handle(n(0)))), Vec::new()),
+        "capture_copy" => capture(client, n(0), n(1), n(2), size(n(3))),
+        _ => return change(client, command, numbers),
+    })
+}
+
+/// One command that changes a node of an executable graph.
+fn change(client: &Client, command: &str, numbers: &[u64]) -> Option<Done> {
+    let n = |at: usize| numbers.get(at).copied().unwrap_or(0);
+    Some(match command {
         "set_copy" => set(client, n(0), n(1), |params| {
             params.kind = CU_GRAPH_NODE_TYPE_MEMCPY;
             params.node.memcpy.copy_params = copy(n(2), n(3), n(4));
@@ -75,8 +85,6 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
                 Vec::new(),
             )
         }
-        "copy" => (call!(client, cuMemcpyAsync(n(1), n(2), size(n(3)), handle(n(0)))), Vec::new()),
-        "capture_copy" => capture(client, n(0), n(1), n(2), size(n(3))),
         _ => return None,
     })
 }
