@@ -192,7 +192,7 @@ pub fn set_memset(
     // SAFETY: the caller passes parameters or null; the driver reads the same fields.
     match unsafe { params.as_ref() } {
         Some(params) => set_copy(exec, node, What::of_fill_node(params), call),
-        None => call(),
+        None => changed(exec, call),
     }
 }
 
