@@ -93,17 +93,24 @@ impl Meter {
         self.busy.cover(from, to)
     }
 
-    /// A stretch began with a switch of the GPU: it took `most` in all, `expected` by its launches' prices. Returns what
-    /// the switch took: on average as much as the last ones, so that what varies is the launches.
+    /// A stretch of the only stream began with a switch of the GPU: it took `most` in all, `expected` by its launches'
+    /// prices. Returns what the switch took: on average as much as the last ones, so that what varies is the launches.
     pub fn switched(&mut self, most: f64, expected: f64) -> f64 {
         let (mean, of) = self.switch;
         let of = (of + 1.0).min(SWITCHES);
-        self.switch = ((mean + (most - expected - mean) / of).max(0.0), of);
+        let took = most - expected * self.shared();
+        self.switch = ((mean + (took - mean) / of).max(0.0), of);
         self.switch.0.min(most)
     }
 
+    /// What launches take of what they should: where streams share the GPU less, and what prices are off by.
+    fn shared(&self) -> f64 {
+        let (took, of) = self.sharing;
+        if of > 0.0 { took / of } else { 1.0 }
+    }
+
     /// Whether part of this time was another stretch's that could not be measured.
-    pub fn is_guessed(&self, from: f64, to: f64) -> bool {
+    fn is_guessed(&self, from: f64, to: f64) -> bool {
         from + ROUNDING < self.guessed_until && to > from
     }
 
@@ -183,7 +190,7 @@ impl Meter {
         if let Price::Learnt(ns) = price
             && self.sharing.1 > 0.0
         {
-            return ns * part * self.sharing.0 / self.sharing.1;
+            return ns * part * self.shared();
         }
         let new = self.guessed.cover(from, to);
         match price {

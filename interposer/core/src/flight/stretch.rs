@@ -112,10 +112,8 @@ impl Stretch {
                 let busy = self.copied(prices).clamp(surely, most);
                 return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
             }
-            Company::Before
-                if learnt && doubt < PROMPT_NS && copied == 0.0 && !sms.is_guessed(to - most, to) =>
-            {
-                bill.switch = sms.switched(most, self.charged);
+            Company::Before if learnt && self.by_itself && doubt < PROMPT_NS && copied == 0.0 => {
+                bill.switch = sms.switched(most, self.parts.sum());
                 let on_sms = most - bill.switch;
                 (bill.took, bill.measured) = sms.measure(to - on_sms, to, self.price(sms));
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
