@@ -115,7 +115,8 @@ impl Stretch {
             Company::Before if learnt && self.by_itself && doubt < PROMPT_NS && copied == 0.0 => {
                 bill.switch = sms.switched(most, self.parts.sum());
                 let on_sms = most - bill.switch;
-                (bill.took, bill.measured) = sms.measure(to - on_sms, to, self.price(sms));
+                // Not `measure`: what streams share, by which the switch is told, shall not be learnt from what is left.
+                (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
             Company::InTurns | Company::Before if !self.is_whole(most, doubt, self.price(sms)) => {
