@@ -235,7 +235,7 @@ impl Session {
     /// Notes a hang, and goes on with new processes.
     fn hangs(&mut self, number: usize) -> io::Result<()> {
         let tenant = &self.tenants[number];
-        self.outcome.hangs.push(failure(tenant, tenant.threads()));
+        self.outcome.hangs.push(failure(tenant, tenant.report(&self.rig)?));
         self.restart(number)
     }
 

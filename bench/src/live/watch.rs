@@ -7,12 +7,16 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use weir_protocol::units::Bytes;
+use weir_simgpu_link::books::Context;
 
 use super::player::MEETING_BYTES;
 use crate::rig::{Control, Rig, true_use};
 
 /// A program none of whose threads comes further for this long hangs.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Two looks at the books are so far apart: many time slices.
+const BETWEEN_BOOKS: Duration = Duration::from_millis(200);
 
 /// Request and limit of each tenant, in percent.
 pub const SHARE: u16 = 10;
@@ -224,20 +228,40 @@ impl Tenant {
         before == self.before
     }
 
-    /// What every thread of its processes does in the kernel, for the report of a hang.
-    pub fn threads(&self) -> String {
-        let of = |pid: u32| {
-            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-            let about = |path: &Path| {
-                let read = |what: &str| {
-                    std::fs::read_to_string(path.join(what)).unwrap_or_default().trim().to_owned()
-                };
-                format!("  {pid} {}: {} {}\n", read("comm"), read("wchan"), read("syscall"))
-            };
-            tasks.map(|task| about(&task.path())).collect::<String>()
-        };
-        self.players.iter().map(|player| of(player.id())).collect()
+    /// What every thread of its processes does in the kernel, and what the GPU has of them, for the report of a hang.
+    pub fn report(&self, rig: &Rig) -> io::Result<String> {
+        let threads: String = self.players.iter().map(|player| threads(player.id())).collect();
+        let mut on_gpu = String::new();
+        // Twice: does the GPU turn to it at all?
+        for _ in 0..2 {
+            let books = rig.books()?;
+            for player in &self.players {
+                let pid = player.id().cast_signed();
+                let clients =
+                    books.gpus.iter().flat_map(|gpu| &gpu.clients).filter(|client| client.pid == pid);
+                for context in clients.flat_map(|client| &client.contexts) {
+                    let Context { queued, switches, launches, true_use_ns, .. } = context;
+                    let at = books.now_ns / 1_000_000;
+                    on_gpu += &format!(
+                        "  {pid} at {at} ms: {queued} commands queued, {launches} kernels done, used {true_use_ns} ns, {switches} switches\n"
+                    );
+                }
+            }
+            std::thread::sleep(BETWEEN_BOOKS);
+        }
+        Ok(threads + &on_gpu)
     }
+}
+
+/// What every thread of a process does in the kernel.
+fn threads(pid: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let about = |path: &Path| {
+        let read =
+            |what: &str| std::fs::read_to_string(path.join(what)).unwrap_or_default().trim().to_owned();
+        format!("  {pid} {}: {} {}\n", read("comm"), read("wchan"), read("syscall"))
+    };
+    tasks.map(|task| about(&task.path())).collect()
 }
 
 impl Drop for Tenant {
