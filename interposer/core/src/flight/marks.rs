@@ -196,34 +196,9 @@ impl Marks {
         let before = self.chains[book].filter(|chain| chain.stream == stream);
         let never_idle = self.under_way.iter().rfind(|mark| mark.book == book).map(|mark| mark.event);
         let never_idle = never_idle.is_some_and(|last| !driver.reached(last));
-        let stretch = before.filter(|chain| value.total() > chain.value.total()).map(|chain| {
-            let charged = value.work.saturating_sub(chain.value.work);
-            let mut parts = self.spare_parts.pop().unwrap_or_default();
-            if charged > 0 {
-                driver.launches(stream, charged, &mut parts);
-            }
-            if chain.stood || charged == 0 {
-                parts.clear();
-            }
-            Stretch {
-                charged: charged as f64,
-                communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
-                copies: value.copies.since(&chain.value.copies),
-                stood: chain.stood,
-                elsewhere: chain.elsewhere,
-                by_itself: false,
-                slack: if never_idle {
-                    0.0
-                } else {
-                    recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64
-                },
-                late: (
-                    chain.launched_at.since(chain.recorded_by).0 as f64,
-                    chain.launched_at.since(chain.recorded_from).0 as f64,
-                ),
-                parts,
-            }
-        });
+        let stretch = before
+            .filter(|chain| value.total() > chain.value.total())
+            .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by), driver));
         self.chains[book] = Some(Chain {
             stream,
             value,
@@ -238,6 +213,39 @@ impl Marks {
         });
         let quiet = driver.neighbours();
         self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, quiet });
+    }
+
+    /// The launches since the last mark of a stream, which was `never_idle` until the next one, and that one was put.
+    fn stretch_since(
+        &mut self,
+        chain: &Chain,
+        value: &Value,
+        (never_idle, recorded_by): (bool, Nanos),
+        driver: &mut impl Driver,
+    ) -> Stretch {
+        let charged = value.work.saturating_sub(chain.value.work);
+        let mut parts = self.spare_parts.pop().unwrap_or_default();
+        if charged > 0 {
+            driver.launches(chain.stream, charged, &mut parts);
+        }
+        if chain.stood || charged == 0 {
+            parts.clear();
+        }
+        let may_have_idled = recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64;
+        Stretch {
+            charged: charged as f64,
+            communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
+            copies: value.copies.since(&chain.value.copies),
+            stood: chain.stood,
+            elsewhere: chain.elsewhere,
+            by_itself: false,
+            slack: if never_idle { 0.0 } else { may_have_idled },
+            late: (
+                chain.launched_at.since(chain.recorded_by).0 as f64,
+                chain.launched_at.since(chain.recorded_from).0 as f64,
+            ),
+            parts,
+        }
     }
 
     /// Work stands still: nothing is learnt from what is under way now.
