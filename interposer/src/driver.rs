@@ -1,7 +1,7 @@
 //! The real driver's functions that we call ourselves, each looked up once.
 //!
 //! Every one of them answers `CUDA_ERROR_NOT_FOUND` if the driver lacks it. None waits for the GPU, none works on
-//! the legacy stream except behind a launch of the application's own there. [`Relaxed`] wraps those that could break a
+//! the legacy stream where that could make others wait for each other (`joins.rs`). [`Relaxed`] wraps those that could break a
 //! capture elsewhere.
 
 use std::ffi::{c_char, c_float, c_int, c_uint, c_ulonglong, c_void};
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::flight::Place;
+
+use crate::joins;
 
 macro_rules! driver_calls {
     ($($(#[$doc:meta])* fn $name:ident = $symbol:ident($($arg:ident: $kind:ty),*);)*) => {
@@ -76,6 +78,8 @@ driver_calls! {
     fn write_word = cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
     /// Lets the GPU write a word; the null stream means the thread's own.
     fn write_word_per_thread = cuStreamWriteValue64_v2_ptsz(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
+    /// What a stream was made with.
+    fn stream_flags = cuStreamGetFlags(stream: CUstream, flags: *mut c_uint);
     /// Whether a stream captures.
     fn stream_is_capturing = cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
     /// Whether a stream captures; the null stream means the thread's own.
@@ -160,6 +164,12 @@ pub fn handle(number: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(number as usize)
 }
 
+/// What a stream was made with; not for default streams.
+pub fn flags(stream: CUstream) -> Option<c_uint> {
+    let mut flags = 0;
+    (stream_flags(stream, &raw mut flags) == CUDA_SUCCESS).then_some(flags)
+}
+
 /// The null stream means either the legacy or the thread's own stream, depending on the symbol it came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NullStream {
@@ -221,6 +231,7 @@ impl Stream {
     /// Where marks behind its work may be put. A mark in the legacy default stream would join all others, one in a
     /// thread's own default stream only that thread can put: both get theirs right behind their own launches.
     pub fn place(self) -> Place {
+        joins::used(self);
         if self.is_default() { Place::NOWHERE } else { Place(self.handle.addr() as u64) }
     }
 

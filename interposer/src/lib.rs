@@ -35,6 +35,7 @@ mod gang;
 mod guard;
 mod hint;
 mod hooks;
+mod joins;
 mod link;
 mod nvml;
 #[cfg(all(feature = "proxy", not(test)))]

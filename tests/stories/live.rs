@@ -89,6 +89,16 @@ fn two_processes_that_spin_for_each_other_meet() {
 }
 
 #[test]
+fn a_mark_behind_an_older_launch_does_not_wait_for_the_parked_legacy_stream() {
+    directed_program_ends(8);
+}
+
+#[test]
+fn a_mark_in_the_legacy_stream_does_not_wait_for_a_parked_blocking_one() {
+    directed_program_ends(9);
+}
+
+#[test]
 fn random_programs_end() {
     assert!(nothing_hangs(&["--programs", "150", "--seed", "1000"]) >= 150);
 }

@@ -1,4 +1,5 @@
-//! One program for each way in which a gate can deadlock (gpu-truths, rule 8), and two for what must not wait at all.
+//! One program for each way in which a gate can deadlock (gpu-truths, rule 8), two for what must not wait at all, and two for
+//! marks that would join streams.
 
 use super::generate::LONG;
 use super::program::{Counts, Kind, Op, Program, Reach, Stream};
@@ -6,8 +7,11 @@ use super::program::{Counts, Kind, Op, Program, Reach, Stream};
 /// A short kernel.
 const SHORT: usize = 2;
 
+/// One of half a millisecond.
+const HALF: usize = 3;
+
 /// How many there are; they have the first seeds.
-pub const COUNT: u64 = 8;
+pub const COUNT: u64 = 10;
 
 /// Work that puts the tenant into debt: what follows is held back at the gate.
 const DEBT: [Op; 5] = [
@@ -53,21 +57,46 @@ pub fn program(number: u64) -> Program {
         ),
         // A host function launches, on a thread of the driver's.
         6 => (vec![launch(0), Op::HostLaunch { stream: 0, kernel: SHORT }], vec![launch(1)]),
+        // An older launch is waited for while the legacy stream is parked: a mark behind it would be, too.
+        8 => (parks(0, 3), vec![Op::Await { token: 0 }]),
+        // The same the other way round.
+        9 => (parks(3, 0), vec![Op::Await { token: 0 }]),
         // Two processes spin for each other, again and again.
         _ => (vec![launch(0)], (0..4).flat_map(|round| [launch(1), Op::Meet { stream: 1, round }]).collect()),
     };
+    // The debt first: it is the first thread's work that must be waiting when the second one comes to the gate. Where marks
+    // join streams it comes last, since nothing that is held back goes without one.
+    let joins = matches!(number, 8 | 9);
+    let second = if joins { [second, DEBT.to_vec()].concat() } else { [DEBT.to_vec(), second].concat() };
     let owned = |thread: usize| move |op: Op| (thread, op);
-    // The debt first: it is the first thread's work that must be waiting when the second one comes to the gate.
-    let steps = DEBT.into_iter().map(owned(1)).chain(first.into_iter().map(owned(0)));
-    let steps = steps.chain(second.into_iter().map(owned(1))).collect();
+    let steps = first.into_iter().map(owned(0)).chain(second.into_iter().map(owned(1))).collect();
     let stream = |owner| Stream { kind: Kind::NonBlocking, owner };
+    let (mut first_stream, blocking) = (stream(0), Stream { kind: Kind::Blocking, owner: 0 });
+    if joins {
+        first_stream.kind = Kind::Legacy;
+    }
     Program {
         seed: number,
-        streams: vec![stream(0), stream(1), stream(1)],
+        streams: vec![first_stream, stream(1), stream(1), blocking],
         reach: Reach::ThreadLocal,
         steps,
         counts: Counts { threads: 2, flags: 1, tokens: 1, graphs: u64_is(number, 5), meetings: 4, events: 0 },
     }
+}
+
+/// Waits for launches in one stream, some of which have no mark yet, while the other one is parked.
+fn parks(parked: usize, waited: usize) -> Vec<Op> {
+    let launches = [
+        vec![Op::Launch { stream: parked, kernel: SHORT }],
+        vec![Op::Launch { stream: waited, kernel: HALF }; 8],
+    ];
+    let rest = [
+        Op::WaitValue { stream: parked, flag: 0 },
+        Op::SyncStream { stream: waited },
+        Op::Set { flag: 0 },
+        Op::Give { token: 0 },
+    ];
+    [launches.concat(), rest.to_vec()].concat()
 }
 
 /// One if the program is this one.

@@ -41,7 +41,7 @@ classes! {
     Copy,
     /// Exports, imports or maps memory that has an owner already, in this or another process or on another device.
     Share,
-    /// Orders work: events, waits, flags in memory, host functions.
+    /// Orders work: streams that wait for each other, events, waits, flags in memory, host functions.
     Order,
     /// None of these: neither time nor memory of the device changes hands.
     Neutral,

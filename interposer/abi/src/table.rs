@@ -620,8 +620,8 @@ macro_rules! for_each_symbol {
             cuStreamBeginRecaptureToGraph_ptsz "cuStreamBeginRecaptureToGraph" 13030 PerThread cuStreamBeginRecaptureToGraph Capture (h_stream: CUstream, mode: CUstreamCaptureMode, h_graph: CUgraph, callback_func: *mut c_void, user_data: *mut c_void);
             cuStreamCopyAttributes "cuStreamCopyAttributes" 11000 Legacy cuStreamCopyAttributes Neutral (dst_stream: CUstream, src_stream: CUstream);
             cuStreamCopyAttributes_ptsz "cuStreamCopyAttributes" 11000 PerThread cuStreamCopyAttributes Neutral (dst: CUstream, src: CUstream);
-            cuStreamCreate "cuStreamCreate" 2000 Legacy cuStreamCreate Neutral (ph_stream: *mut CUstream, flags: c_uint);
-            cuStreamCreateWithPriority "cuStreamCreateWithPriority" 5050 Legacy cuStreamCreateWithPriority Neutral (ph_stream: *mut CUstream, flags: c_uint, priority: c_int);
+            cuStreamCreate "cuStreamCreate" 2000 Legacy cuStreamCreate Order (ph_stream: *mut CUstream, flags: c_uint);
+            cuStreamCreateWithPriority "cuStreamCreateWithPriority" 5050 Legacy cuStreamCreateWithPriority Order (ph_stream: *mut CUstream, flags: c_uint, priority: c_int);
             cuStreamDestroy "cuStreamDestroy" 2000 Legacy cuStreamDestroy Context (h_stream: CUstream);
             cuStreamDestroy_v2 "cuStreamDestroy" 4000 Legacy cuStreamDestroy_v2 Context (h_stream: CUstream);
             cuStreamEndCapture "cuStreamEndCapture" 10000 Legacy cuStreamEndCapture Capture (h_stream: CUstream, ph_graph: *mut CUgraph);

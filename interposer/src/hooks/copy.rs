@@ -29,7 +29,7 @@ use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::{CAPTURES, Client, Gpu};
 use crate::thread::{self, Current, Thread};
-use crate::{clock, stall, wait};
+use crate::{clock, joins, stall, wait};
 
 /// A copy of so much predicted time gets marks of its own, before it and behind it, if what lies before each mark is worth
 /// one: apart from launches both are measured best. At most one mark in 200 us, half a percent of the time.
@@ -50,6 +50,7 @@ pub fn later(stream: Stream, what: What, call: impl FnOnce() -> CUresult) -> CUr
 
 /// A call without a stream: it returns when its copy is done, if one side of it is the host's memory.
 pub fn now(stream: Stream, what: What, call: impl FnOnce() -> CUresult) -> CUresult {
+    joins::used(stream);
     guard(
         |client| Ok(thread::with(|thread| admit_now(client, thread, stream, what))),
         call,

@@ -23,6 +23,7 @@ use crate::clock;
 use crate::driver::Stream;
 use crate::gang;
 use crate::guard::caught;
+use crate::joins;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Inside, Thread};
 use crate::wait;
@@ -271,7 +272,7 @@ fn begin(thread: &Thread, current: &Current, stream: Stream, known: &Hit<'_>) ->
     }
     let bracketed = start_stretch(thread, current, stream, known.estimate);
     known.count();
-    bracketed
+    bracketed || !joins::is_apart(stream)
 }
 
 /// Work of the driver's own on the SMs: a memset, a copy within the device. It is charged as a launch is, but nothing waits
@@ -314,8 +315,8 @@ fn go_into_debt(current: &Current, purse: &Purse, price: i64, grant: &Grant) {
     purse.fill(lacks, price, grant.generation);
 }
 
-/// Puts a mark before a launch of which nothing is known (and says so), or before the first one on an idle stream if a
-/// stretch is due.
+/// Puts a mark before a launch of which nothing is known, or before the first one on an idle stream if a stretch is due.
+/// Says whether one belongs behind it, too: if nothing is known, or if no later call may put it.
 fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
     let flight = &current.context.flight;
     thread.book_run();

@@ -16,6 +16,7 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
+use crate::joins;
 use crate::link::{CAPTURES, Context, Gpu};
 use crate::stall;
 use crate::thread::{Current, Thread};
@@ -149,7 +150,7 @@ impl Driver for Hands<'_> {
             return self.here.record(event);
         }
         let stream = Stream::legacy(driver::handle(place.0));
-        !stream.is_capturing() && stream.record(event)
+        joins::is_apart(stream) && !stream.is_capturing() && stream.record(event)
     }
 
     fn write(&mut self, address: u64, value: u64) -> bool {

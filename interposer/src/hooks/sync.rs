@@ -11,6 +11,7 @@ use super::meter::{ANYTHING, Hands, REMAINDER, STRETCH};
 use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::{after_success, guard};
+use crate::joins;
 use crate::link::{CAPTURES, Context};
 use crate::stall;
 use crate::thread::{self, Current, Thread};
@@ -68,7 +69,7 @@ pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Str
         Some(stream) => stream.key() == last.key(),
         None => current.context.flight.knows(last.key()), // not a stream of another context
     };
-    if !covers_last {
+    if !covers_last || !joins::is_apart(last) {
         return;
     }
     let mut hands = Hands::new(thread, current, last);
@@ -125,6 +126,11 @@ pub fn event(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
             }
         },
     )
+}
+
+/// A stream comes into being.
+pub fn stream_made(flags: u32, call: impl FnOnce() -> CUresult) -> CUresult {
+    after_success(call, |_| joins::made(flags))
 }
 
 /// A stream is about to go: nothing of ours may be put there any more, whatever context is current.

@@ -30,10 +30,19 @@ pub struct Client {
     pub last_at: u64,
     /// Commands at the devices.
     pub outstanding: usize,
-    /// Commands that wait to be resumed by the client: stream slot, sequence.
-    pub stalls: Vec<(u32, u64)>,
+    /// Commands that wait to be resumed by the client.
+    pub stalls: Vec<Stall>,
     /// It is gone, or has broken the rules: drop it.
     pub gone: bool,
+}
+
+/// A command that waits to be resumed by its client; its stream may have been closed since.
+pub struct Stall {
+    pub gpu: usize,
+    pub stream: StreamId,
+    /// The stream's on the page.
+    pub slot: usize,
+    pub sequence: u64,
 }
 
 /// What a driver shares with the broker.
@@ -69,6 +78,12 @@ impl Account {
 impl Shared {
     pub fn new(page: Mapping, bell: OwnedFd) -> Self {
         Self { page, bell, streams: vec![None; STREAMS] }
+    }
+
+    /// Whether the client has said that a command may go on.
+    pub fn has_resumed(&self, stall: &Stall) -> bool {
+        // Acquire: pairs with the client's release; what the host function wrote comes before.
+        self.page.resumed[stall.slot].load(Ordering::Acquire) >= stall.sequence
     }
 }
 

@@ -1,13 +1,12 @@
 //! From rings to models: each command enters its device at the time at which the client submitted it, in order
 //! of time among all clients. So the broker's own delays do not show in the simulated GPU's time.
 
-use std::sync::atomic::Ordering;
-
 use weir_simgpu_link::page::RING;
 use weir_simgpu_link::{Command, Direction, StreamKind, Work, now_ns};
 use weir_simgpu_model as model;
 
 use crate::broker::Broker;
+use crate::client::Stall;
 
 /// Commands that one client may have at the devices: more stay in its ring, where they cost only itself.
 const MOST_OUTSTANDING: usize = 1 << 18;
@@ -67,7 +66,8 @@ impl Broker {
         if device.submit(at, stream, command.sequence, work) {
             client.outstanding += 1;
             if stalls(command.work) {
-                client.stalls.push((command.stream, command.sequence));
+                let (slot, sequence) = (command.stream as usize, command.sequence);
+                client.stalls.push(Stall { gpu, stream, slot, sequence });
             }
         }
     }
@@ -77,11 +77,9 @@ impl Broker {
         for client in self.clients.iter_mut().flatten() {
             let Some(shared) = client.shared.as_ref() else { continue };
             let gpus = &mut self.gpus;
-            client.stalls.retain(|&(slot, sequence)| {
-                let Some((gpu, stream)) = shared.streams[slot as usize] else { return false };
-                // Acquire: pairs with the client's release; what the host function wrote comes before.
-                let over = shared.page.resumed[slot as usize].load(Ordering::Acquire) >= sequence;
-                !(over && gpus[gpu].device.resume(stream, sequence))
+            client.stalls.retain(|stall| {
+                let over = shared.has_resumed(stall);
+                !(over && gpus[stall.gpu].device.resume(stall.stream, stall.sequence))
             });
         }
     }

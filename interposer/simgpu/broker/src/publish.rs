@@ -66,10 +66,7 @@ impl Broker {
         fence(Ordering::SeqCst);
         let mut wanted = None;
         for (client, shared) in pages() {
-            let resumed = |&(slot, sequence): &(u32, u64)| {
-                shared.page.resumed[slot as usize].load(Ordering::Relaxed) >= sequence
-            };
-            if shared.page.has_commands() || client.stalls.iter().any(resumed) {
+            if shared.page.has_commands() || client.stalls.iter().any(|stall| shared.has_resumed(stall)) {
                 return Some(if client.outstanding > 0 { LEAST } else { Duration::ZERO });
             }
             for (_, target) in shared.page.armed_waits() {

@@ -110,6 +110,11 @@ impl Context {
         self.parent.unwrap_or(self)
     }
 
+    /// Whether it, or what it is a part of, is there still.
+    pub fn check_alive(&'static self) -> Answer {
+        CONTEXTS.get(self.root().handle.raw()).map(drop)
+    }
+
     /// All multiprocessors of its device.
     pub fn all_sms(&self) -> u32 {
         self.parent.map_or(self.sms, |parent| parent.sms)

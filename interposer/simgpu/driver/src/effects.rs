@@ -34,7 +34,7 @@ pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
     let mut thread = locked(&stream.effects);
     let sender = match thread.take() {
         Some(sender) => sender,
-        None => start(stream.slot)?,
+        None => start(stream)?,
     };
     let place = match work {
         Work::Spin(launch, _) => session.launch(stream, launch)?,
@@ -45,11 +45,11 @@ pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
     sent.map_err(|_| CUDA_ERROR_UNKNOWN)
 }
 
-fn start(slot: u32) -> Answer<Sender<Effect>> {
+fn start(stream: &'static Stream) -> Answer<Sender<Effect>> {
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name("weir-simgpu".into());
     let before = block_signals();
-    let started = thread.spawn(move || serve(slot, &receiver));
+    let started = thread.spawn(move || serve(stream, &receiver));
     restore_signals(&before);
     started.map(|_| sender).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
 }
@@ -70,13 +70,15 @@ fn restore_signals(before: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
-/// A stream's thread: until the stream is destroyed or the broker is gone.
-fn serve(slot: u32, effects: &Receiver<Effect>) {
+/// A stream's thread: until the stream is destroyed and empty, its context is, or the broker is gone.
+fn serve(stream: &Stream, effects: &Receiver<Effect>) {
+    let alive = || stream.context.check_alive().is_ok();
     for Effect { place, work } in effects {
         let done = session::current().and_then(|session| {
-            session.wait(slot, place - 1)?;
-            perform(&work);
-            session.resume(slot, place)
+            session.wait(stream.slot, place - 1)?;
+            stream.context.check_alive()?;
+            perform(&work, alive);
+            session.resume(stream.slot, place)
         });
         if done.is_err() {
             return;
@@ -84,24 +86,24 @@ fn serve(slot: u32, effects: &Receiver<Effect>) {
     }
 }
 
-fn perform(work: &Work) {
+fn perform(work: &Work, alive: impl Fn() -> bool) {
     match work {
         // SAFETY: the client passed the function and its argument to be called like this.
         Work::Host { function, data } => unsafe { function(*data) },
         // SAFETY: as above.
         Work::Callback { callback, stream, data } => unsafe { callback(*stream, CUDA_SUCCESS, *data) },
-        Work::Spin(_, word) => on_word(word),
-        Work::Memory(operations) => operations.iter().for_each(on_word),
+        Work::Spin(_, word) => on_word(word, &alive),
+        Work::Memory(operations) => operations.iter().for_each(|operation| on_word(operation, &alive)),
         _ => {}
     }
 }
 
-/// Writes a word, or looks at it until it is as asked for.
-fn on_word(operation: &MemoryOperation) {
+/// Writes a word, or looks at it until it is as asked for, or the context is gone.
+fn on_word(operation: &MemoryOperation, alive: &impl Fn() -> bool) {
     match *operation {
         MemoryOperation::Write { address, value, wide } => write(address, value, wide),
         MemoryOperation::Wait { address, value, flags, wide } => {
-            while !holds(read(address, wide), value, flags, wide) && session::current().is_ok() {
+            while alive() && !holds(read(address, wide), value, flags, wide) {
                 std::thread::sleep(LOOK);
             }
         }

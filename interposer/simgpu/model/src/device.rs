@@ -170,10 +170,11 @@ impl Device {
         ContextId(self.contexts.len() - 1)
     }
 
-    /// Ends a context at once: running kernels too. Its books go with it, so read them before.
+    /// Ends a context at once: running kernels too, and what it holds is over. Its books go with it, so read them before.
     pub fn destroy_context(&mut self, context: ContextId) {
         let Some(gone) = self.contexts.get_mut(context.0).and_then(Option::take) else { return };
         for stream in gone.streams {
+            self.give_up(stream);
             self.remove_stream(stream);
         }
         self.resident.retain(|kernel| kernel.context != context.0);
@@ -230,6 +231,16 @@ impl Device {
             owner.legacy = owner.legacy.filter(|legacy| *legacy != id);
         }
         self.remove_stream(id);
+    }
+
+    /// Whoever waits for a command of this stream waits no longer.
+    fn give_up(&mut self, id: StreamId) {
+        let at = self.now;
+        let Some(stream) = lookup(&self.streams, id) else { return };
+        let arriving = self.arrivals.iter().filter(|arrival| arrival.stream == id);
+        let held = stream.queue.iter().chain(arriving.map(|arrival| &arrival.queued));
+        let over = held.map(|command| Completion::Done { tag: stream.tag, sequence: command.sequence, at });
+        self.completions.extend(over);
     }
 
     fn remove_stream(&mut self, id: StreamId) {

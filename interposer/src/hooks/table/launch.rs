@@ -89,6 +89,11 @@ driver_hooks! {
     /// As above; the null stream is the thread's own.
     fn cuEventRecordWithFlags_ptsz(event: CUevent, stream: CUstream, flags: c_uint)
         = |call| sync::record(event, Stream::per_thread(stream), call);
+    /// Notes whether the stream waits for the legacy default stream.
+    fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) = |call| sync::stream_made(flags, call);
+    /// Notes whether the stream waits for the legacy default stream.
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int)
+        = |call| sync::stream_made(flags, call);
     /// The stream is no place for marks any more.
     fn cuStreamDestroy_v2(stream: CUstream) = |call| sync::stream_gone(stream, call);
     /// The stream is no place for marks any more.

@@ -1,6 +1,6 @@
 //! How honest clients share the GPUs.
 
-use weir_simgpu_link::{Refusal, SessionError, Work};
+use weir_simgpu_link::{Refusal, Session, SessionError, StreamKind, Work};
 
 use crate::harness::{Broker, kernel, stream};
 
@@ -72,4 +72,44 @@ fn a_host_function_holds_its_stream_until_it_is_resumed() {
     let after = session.push(stream, kernel(1_000)).unwrap();
     session.resume(stream, host).unwrap();
     session.wait_completed(stream, after).unwrap();
+}
+
+#[test]
+fn a_closed_stream_still_does_what_it_holds_and_keeps_its_slot_until_then() {
+    let broker = Broker::start("");
+    let session = broker.client();
+    let context = session.create_context(0).unwrap();
+    let open = |kind| session.open_stream(context, kind, 0).unwrap();
+    let (closed, legacy) = (open(StreamKind::Blocking), open(StreamKind::Legacy));
+    let host = session.push(closed, Work::Host).unwrap();
+    session.close_stream(closed).unwrap();
+    assert_ne!(open(StreamKind::Blocking), closed);
+    let after = session.push(legacy, kernel(1_000)).unwrap();
+    session.wait_completed(open_and_run(&session, context), 1).unwrap();
+    assert!(session.completed(legacy).unwrap() < after, "the legacy stream waits for the closed one");
+    session.resume(closed, host).unwrap();
+    session.wait_completed(legacy, after).unwrap();
+    assert_eq!(open(StreamKind::Blocking), closed, "its slot is free again");
+}
+
+/// A stream that takes no notice of others, with one kernel.
+fn open_and_run(session: &Session, context: u32) -> u32 {
+    let stream = session.open_stream(context, StreamKind::NonBlocking, 0).unwrap();
+    session.push(stream, kernel(1_000)).unwrap();
+    stream
+}
+
+#[test]
+fn what_a_context_held_is_over_with_it() {
+    let broker = Broker::start("");
+    let session = broker.client();
+    let context = session.create_context(0).unwrap();
+    let stream = session.open_stream(context, StreamKind::Blocking, 0).unwrap();
+    session.push(stream, Work::Host).unwrap();
+    let last = session.push(stream, kernel(1_000)).unwrap();
+    session.close_stream(stream).unwrap();
+    session.destroy_context(context).unwrap();
+    session.wait_completed(stream, last).unwrap();
+    let context = session.create_context(0).unwrap();
+    assert_eq!(session.open_stream(context, StreamKind::Blocking, 0).unwrap(), stream);
 }

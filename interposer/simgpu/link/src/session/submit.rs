@@ -14,6 +14,8 @@ pub(super) struct Producer {
     /// Sequence number of the last command.
     submitted: Vec<u64>,
     free: Vec<u32>,
+    /// Closed ones that hold commands still: used again once those are done.
+    closing: Vec<u32>,
     /// Where each event slot was last recorded: record number, stream, sequence.
     records: Vec<(u32, u32, u64)>,
 }
@@ -21,7 +23,7 @@ pub(super) struct Producer {
 impl Producer {
     pub fn new() -> Self {
         let free = (0..STREAMS as u32).rev().collect();
-        Self { submitted: vec![0; STREAMS], free, records: Vec::new() }
+        Self { submitted: vec![0; STREAMS], free, closing: Vec::new(), records: Vec::new() }
     }
 
     /// Where an event slot was last recorded: record number, stream, sequence.
@@ -48,18 +50,24 @@ impl Session {
     /// [`SessionError::Streams`].
     pub fn open_stream(&self, context: u32, kind: StreamKind, priority: i32) -> Result<u32, SessionError> {
         let shared = self.shared()?;
-        let slot = locked(&shared.producer).free.pop().ok_or(SessionError::Streams)?;
+        let slot = {
+            let mut producer = locked(&shared.producer);
+            let Producer { submitted, free, closing, .. } = &mut *producer;
+            let done = |slot: &mut u32| self.completed_in(shared, *slot) >= submitted[*slot as usize];
+            free.extend(closing.extract_if(.., done));
+            free.pop().ok_or(SessionError::Streams)?
+        };
         self.push(slot, Work::Open { context, kind, priority })?;
         Ok(slot)
     }
 
-    /// Ends a stream; what it holds is still done.
+    /// Ends a stream; what it holds is still done, and its slot is used again after that.
     ///
     /// # Errors
     /// [`SessionError::Lost`].
     pub fn close_stream(&self, stream: u32) -> Result<(), SessionError> {
         self.push(stream, Work::Close)?;
-        locked(&self.shared()?.producer).free.push(stream);
+        locked(&self.shared()?.producer).closing.push(stream);
         Ok(())
     }
 
