@@ -8,6 +8,7 @@
 //! knows stands in the [`Observation`], so the node manager and the policy simulator run the same code. Shares
 //! are in thousandths of a GPU, rates in millionths, times in nanoseconds.
 //!
+//! Each GPU has a policy of its own, so that an emergency on one throttles nobody on another (papers 1.5, weakness 2).
 //! A new policy is one file and one row in [`POLICIES`]; `static_shares` is the template.
 
 mod grants;
@@ -15,15 +16,24 @@ mod observation;
 mod static_shares;
 
 pub use grants::{Beside, grant};
-pub use observation::{Class, Observation, Sample};
+pub use observation::{Class, Mode, Observation, Sample, Signals, Slo, Work};
 pub use static_shares::StaticShares;
 use weir_protocol::pages::Grant;
 
-/// Turns what was seen into what is granted.
+/// What one tenant gets, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What it is granted.
+    pub grant: Grant,
+    /// The policy's state for it, as people see it: `STEADY`, `EMERGENCY`, `FILL`.
+    pub state: &'static str,
+}
+
+/// Turns what was seen into what is granted. One for each GPU.
 pub trait Policy: Send {
-    /// One grant for each of `seen.samples`, in their order. Called once per tick; the answer lives in a buffer
+    /// One decision for each of `seen.samples`, in their order. Called once per tick; the answer lives in a buffer
     /// of the policy, so that a tick allocates nothing once the number of tenants stands still.
-    fn decide(&mut self, seen: &Observation<'_>) -> &[Grant];
+    fn decide(&mut self, seen: &Observation<'_>) -> &[Decision];
 }
 
 /// A policy as people choose it.

@@ -1,6 +1,7 @@
 //! What a policy sees.
 
-use weir_protocol::units::{Bytes, Nanos, SmShare};
+use weir_protocol::pages::Stall;
+use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 /// What a tenant is to its neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,11 +15,42 @@ pub enum Class {
     Filler,
 }
 
-/// One tenant on one GPU.
+/// How the GPU's time is divided among contexts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One context at a time.
+    #[default]
+    TimeSlicing,
+    /// Contexts overlap (MPS).
+    Overlap,
+}
+
+/// A promise to a tenant's users, `p95 < 200ms` say, and how it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slo {
+    /// Which quantile of the requests, in thousandths.
+    pub quantile_permille: u16,
+    /// Its bound.
+    pub target: Nanos,
+    /// That quantile of late, as the tenant's own figures say; none while no request came or nobody tells.
+    pub recent: Option<Nanos>,
+}
+
+/// What a tenant has done on the GPU since it was made. All only grow; policies look at differences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Work handed to the driver, as it was predicted and since corrected.
+    pub charged: Tokens,
+    /// Wall time of its processes by what it went to, as [`Stall::ALL`] has them: our gate and the neighbours' slices stand
+    /// apart, so that neither is taken for interference (gpu-truths, rule 3).
+    pub stalls: [Nanos; Stall::ALL.len()],
+}
+
+/// One tenant on the GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Which GPU, as an index. Samples of one GPU stand together.
-    pub gpu: usize,
+    /// Which tenant: a number never used twice, by which a policy keeps what it remembers.
+    pub tenant: u64,
     /// The tenant's class.
     pub class: Class,
     /// Share guaranteed.
@@ -27,17 +59,40 @@ pub struct Sample {
     pub limit: SmShare,
     /// Memory that the tenant may hold.
     pub memory_limit: Bytes,
+    /// Memory that it holds.
+    pub memory_held: Bytes,
     /// Predicted work handed to the driver and not known to be done.
     pub outstanding: Nanos,
     /// How long nothing of the tenant has moved; zero while it works or waits.
     pub idle_for: Nanos,
+    /// What it has done.
+    pub work: Work,
+    /// What it promised its users.
+    pub slo: Option<Slo>,
 }
 
-/// All tenants on all GPUs at one instant.
+/// What comes from outside the node: power, carbon, price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signals {
+    /// Part of the GPU that best effort may have at most, in thousandths.
+    pub best_effort_permille: u16,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self { best_effort_permille: 1_000 }
+    }
+}
+
+/// All tenants on one GPU at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     /// The manager's monotonic clock.
     pub now: Nanos,
-    /// One row per tenant and GPU, grouped by GPU.
+    /// How tenants meet there.
+    pub mode: Mode,
+    /// What comes from outside.
+    pub signals: Signals,
+    /// One row per tenant.
     pub samples: &'a [Sample],
 }

@@ -7,11 +7,10 @@
 //! their limits. A loan ends with the tick in which its owner stirs.
 //!
 //! ```text
-//!   for each GPU:
-//!     free   = 100 % - sum of the busy tenants' requests
-//!     repeat: lend `free` to the busy tenants below their limit, by weight; cut each at its limit
-//!     until nobody was cut
-//!     idle tenants: their request
+//!   free   = 100 % - sum of the busy tenants' requests
+//!   repeat: lend `free` to the busy tenants below their limit, by weight; cut each at its limit
+//!   until nobody was cut
+//!   idle tenants: their request
 //! ```
 //!
 //! *What always holds* (each is a test over random observations): nobody gets less than its request, nobody more
@@ -19,11 +18,11 @@
 //! less, so that it never starves); a busy tenant alone without a limit gets all of it.
 //! Class is recorded and ignored, but for how much a filler may queue: it must not lie in the way of one that wakes.
 
-use weir_protocol::pages::{Grant, Rate};
+use weir_protocol::pages::Rate;
 use weir_protocol::units::Nanos;
 
 use crate::grants::{Beside, FLOOR, grant};
-use crate::{Class, Observation, Policy, Sample};
+use crate::{Class, Decision, Observation, Policy, Sample};
 
 /// A tenant that has not moved for so long is idle: longer than the gap between two launches of a program that
 /// works, far shorter than a person notices.
@@ -32,23 +31,26 @@ const IDLE_AFTER: Nanos = Nanos::from_millis(5);
 /// The policy and its buffers.
 #[derive(Default)]
 pub struct StaticShares {
-    grants: Vec<Grant>,
+    decisions: Vec<Decision>,
     rates: Vec<u32>,
 }
 
+/// This policy's only state.
+const STEADY: &str = "STEADY";
+
 impl Policy for StaticShares {
-    fn decide(&mut self, seen: &Observation<'_>) -> &[Grant] {
-        self.grants.clear();
-        for gpu in seen.samples.chunk_by(|a, b| a.gpu == b.gpu) {
-            share_out(gpu, &mut self.rates);
-            let betters = gpu.iter().any(|sample| sample.class != Class::Filler);
-            self.grants.extend(gpu.iter().zip(&self.rates).map(|(sample, rate)| {
-                let gives_way = sample.class == Class::Filler && betters;
-                let beside = Beside { tenants: gpu.len(), gives_way };
-                grant(Rate::ppm(*rate), sample.request, sample.memory_limit, beside)
-            }));
-        }
-        &self.grants
+    fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {
+        self.decisions.clear();
+        let tenants = seen.samples;
+        share_out(tenants, &mut self.rates);
+        let betters = tenants.iter().any(|sample| sample.class != Class::Filler);
+        self.decisions.extend(tenants.iter().zip(&self.rates).map(|(sample, rate)| {
+            let gives_way = sample.class == Class::Filler && betters;
+            let beside = Beside { tenants: tenants.len(), gives_way };
+            let grant = grant(Rate::ppm(*rate), sample.request, sample.memory_limit, beside);
+            Decision { grant, state: STEADY }
+        }));
+        &self.decisions
     }
 }
 
@@ -65,7 +67,7 @@ fn weight(sample: &Sample) -> u64 {
     u64::from(ppm(sample.request.max(FLOOR)))
 }
 
-/// Fills `rates` with what each tenant of one GPU gets, in millionths.
+/// Fills `rates` with what each tenant gets, in millionths.
 fn share_out(gpu: &[Sample], rates: &mut Vec<u32>) {
     rates.clear();
     rates.extend(gpu.iter().map(|s| ppm(s.request.max(FLOOR).min(s.limit))));
@@ -105,25 +107,30 @@ mod tests {
     use proptest::prelude::*;
     use weir_protocol::units::{Bytes, SmShare};
 
+    use crate::{Mode, Signals, Work};
+
     fn tenant(request: u16, limit: u16, idle_ms: u64) -> Sample {
         Sample {
-            gpu: 0,
+            tenant: 0,
             class: Class::Primary,
             request: SmShare::percent(request),
             limit: SmShare::percent(limit),
             memory_limit: Bytes::gib(1),
+            memory_held: Bytes(0),
             outstanding: Nanos(0),
             idle_for: Nanos::from_millis(idle_ms),
+            work: Work::default(),
+            slo: None,
         }
+    }
+
+    fn seen(samples: &[Sample]) -> Observation<'_> {
+        Observation { now: Nanos(0), mode: Mode::TimeSlicing, signals: Signals::default(), samples }
     }
 
     fn rates(samples: &[Sample]) -> Vec<u32> {
         let mut policy = StaticShares::default();
-        policy
-            .decide(&Observation { now: Nanos(0), samples })
-            .iter()
-            .map(|g| g.rate.as_ppm() / 10_000)
-            .collect()
+        policy.decide(&seen(samples)).iter().map(|d| d.grant.rate.as_ppm() / 10_000).collect()
     }
 
     #[test]
@@ -151,15 +158,15 @@ mod tests {
         let tenants = [tenant(100, 100, 0), tenant(0, 100, 0)];
         assert_eq!(rates(&tenants), [100, 1]);
         let mut policy = StaticShares::default();
-        let grants = policy.decide(&Observation { now: Nanos(0), samples: &tenants });
-        assert_eq!(grants[1].fallback_rate, Rate::ppm(10_000));
+        let decisions = policy.decide(&seen(&tenants));
+        assert_eq!(decisions[1].grant.fallback_rate, Rate::ppm(10_000));
     }
 
     #[test]
     fn a_tenant_alone_without_a_limit_is_not_held_back_at_all() {
         let mut policy = StaticShares::default();
         let samples = [tenant(30, 100, 0)];
-        assert_eq!(policy.decide(&Observation { now: Nanos(0), samples: &samples })[0].rate, Rate::FULL);
+        assert_eq!(policy.decide(&seen(&samples))[0].grant.rate, Rate::FULL);
     }
 
     #[test]
@@ -167,17 +174,11 @@ mod tests {
         let filler = Sample { class: Class::Filler, ..tenant(0, 100, 0) };
         let caps = |samples: &[Sample]| {
             let mut policy = StaticShares::default();
-            let grants = policy.decide(&Observation { now: Nanos(0), samples }).iter();
-            grants.map(|grant| grant.in_flight_cap.0 / 1_000).collect::<Vec<_>>()
+            let decisions = policy.decide(&seen(samples)).iter();
+            decisions.map(|decision| decision.grant.in_flight_cap.0 / 1_000).collect::<Vec<_>>()
         };
         assert_eq!(caps(&[tenant(50, 100, 900), filler]), [20_000, 300]);
         assert_eq!(caps(&[filler, filler]), [20_000, 20_000]);
-    }
-
-    #[test]
-    fn one_gpu_lends_nothing_to_another() {
-        let other = Sample { gpu: 1, ..tenant(20, 100, 0) };
-        assert_eq!(rates(&[tenant(50, 50, 0), other]), [50, 100]);
     }
 
     prop_compose! {
@@ -196,10 +197,10 @@ mod tests {
         #[test]
         fn requests_are_kept_limits_hold_and_the_gpu_is_never_granted_twice(samples in any_gpu()) {
             let mut policy = StaticShares::default();
-            let grants = policy.decide(&Observation { now: Nanos(0), samples: &samples });
-            prop_assert_eq!(grants.len(), samples.len());
+            let decisions = policy.decide(&seen(&samples));
+            prop_assert_eq!(decisions.len(), samples.len());
             let mut sum = 0;
-            for (sample, grant) in samples.iter().zip(grants) {
+            for (sample, Decision { grant, .. }) in samples.iter().zip(decisions) {
                 prop_assert!(grant.rate >= Rate::from(sample.request) && grant.rate <= Rate::from(sample.limit));
                 prop_assert!(grant.resume_at <= grant.capacity && grant.resume_at.0 > 0);
                 sum += if busy(sample) { grant.rate.as_ppm() } else { 0 };

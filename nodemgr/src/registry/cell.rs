@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_policy::{Beside, Sample};
+use weir_policy::{Beside, Decision, Work};
 use weir_protocol::mapping::{MapError, Mapped};
 use weir_protocol::message::PAGES;
-use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, Rate, UsagePage};
-use weir_protocol::units::{Bytes, Nanos, SmShare};
+use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, ProcessSlot, Rate, UsagePage};
+use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
 use super::heirs::{self, Orphan};
@@ -70,6 +70,18 @@ struct Pulse {
     completed_ns: u64,
 }
 
+/// Adds what one process has done.
+fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
+    // Relaxed: figures, each whole by itself. The tenant writes them, so sums wrap or saturate, and nothing else.
+    let ns = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let charged = ns(&slot.submitted_ns).wrapping_add(ns(&slot.corrected_ns)).cast_signed();
+    sum.charged = Tokens(sum.charged.0.saturating_add(charged));
+    for (sum, part) in sum.stalls.iter_mut().zip(&slot.stalls.parts_ns) {
+        *sum = Nanos(sum.0.saturating_add(ns(part)));
+    }
+    sum
+}
+
 /// One tenant on one GPU.
 pub struct Cell {
     /// Index of the GPU.
@@ -81,9 +93,12 @@ pub struct Cell {
     /// What its dead processes did.
     pub dead: Counters,
     dead_charged_ns: u64,
+    dead_work: Work,
+    work: Work,
     charged_ns: u64, // at the last mark
     left: u64,       // what its processes had left to others then
     granted: Grant,
+    state: &'static str,
     pulse: Pulse,
     moved_at: Nanos,
     still: Nanos,
@@ -102,9 +117,12 @@ impl Cell {
             board: 0,
             dead: Counters::default(),
             dead_charged_ns: 0,
+            dead_work: Work::default(),
+            work: Work::default(),
             charged_ns: 0,
             left: 0,
             granted,
+            state: "",
             pulse: Pulse::default(),
             moved_at: Nanos(0),
             still: Nanos(0),
@@ -112,14 +130,8 @@ impl Cell {
         })
     }
 
-    /// What a policy may know of it. `slots` are those of the tenant's living processes.
-    pub fn observe(
-        &mut self,
-        now: Nanos,
-        slots: &[usize],
-        class: weir_policy::Class,
-        budget: &Budget,
-    ) -> Sample {
+    /// Predicted work under way, and how long nothing has moved. `slots` are those of the tenant's living processes.
+    pub fn observe(&mut self, now: Nanos, slots: &[usize]) -> (Nanos, Nanos) {
         let pulse = self.take_pulse(slots);
         let outstanding = Nanos(pulse.submitted_ns.saturating_sub(pulse.completed_ns));
         let first = self.moved_at == Nanos(0); // whoever is new is awake
@@ -129,15 +141,18 @@ impl Cell {
         }
         self.still = now.since(self.moved_at);
         let works = self.still == Nanos(0) || self.still <= self.excused(outstanding);
-        Sample {
-            gpu: self.gpu,
-            class,
-            request: budget.request,
-            limit: budget.limit,
-            memory_limit: budget.memory,
-            outstanding,
-            idle_for: if works && !slots.is_empty() { Nanos(0) } else { self.still },
+        (outstanding, if works && !slots.is_empty() { Nanos(0) } else { self.still })
+    }
+
+    /// What it has done since it was made. Read anew only while it is awake: each process is some cache misses.
+    pub fn work(&mut self, slots: &[usize]) -> Work {
+        if !self.is_asleep() {
+            self.work = slots
+                .iter()
+                .filter_map(|slot| self.pages.usage.slots.get(*slot))
+                .fold(self.dead_work, add_work);
         }
+        self.work
     }
 
     fn take_pulse(&self, slots: &[usize]) -> Pulse {
@@ -169,8 +184,9 @@ impl Cell {
 
     /// Counts tick `epoch`, and publishes `grant` if it differs from what holds. Copies are limited by the budget alone:
     /// no policy lends them.
-    pub fn actuate(&mut self, epoch: u64, grant: &Grant, budget: &Budget) {
-        let grant = &Grant { copy_limit: budget.copy_limit, ..*grant };
+    pub fn actuate(&mut self, epoch: u64, decision: &Decision, budget: &Budget) {
+        let grant = &Grant { copy_limit: budget.copy_limit, ..decision.grant };
+        self.state = decision.state;
         if !self.is_asleep() || epoch.is_multiple_of(SLEEPERS_TICK) {
             self.pages.grant.tick();
         }
@@ -198,6 +214,11 @@ impl Cell {
         self.window.share()
     }
 
+    /// The policy's state for it.
+    pub fn state(&self) -> &'static str {
+        self.state
+    }
+
     /// The tenants on its GPU have changed.
     pub fn neighbours_changed(&mut self) {
         self.board = self.board.wrapping_add(1);
@@ -213,6 +234,7 @@ impl Cell {
         let counters = Counters::of(slot);
         self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);
         self.dead.add(&counters);
+        self.dead_work = add_work(self.dead_work, slot);
         slot.clear();
         orphans
     }

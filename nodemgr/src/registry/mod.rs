@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use cell::{Cell, Pages};
 pub use counters::Counters;
 pub use tenant::{Process, Tenant};
-use weir_policy::{Observation, Policy, Sample};
+use weir_policy::{Mode, Observation, Policy, Sample, Signals};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -39,14 +39,19 @@ pub struct Registry {
     /// The policy's name.
     pub policy_name: &'static str,
     tenants: Vec<Tenant>,
-    policy: Box<dyn Policy>,
+    rulers: Vec<Ruler>, // one for each GPU
     samples: Vec<Sample>,
-    order: Vec<(usize, usize)>,        // (tenant, cell), grouped by GPU
     boards: BTreeMap<usize, Vec<u64>>, // GPU -> its tenants
     boards_changed: bool,
     unclaimed: heirs::Unclaimed,
     marked_at: Nanos,
     last_id: u64,
+}
+
+/// What decides on one GPU, and about whom.
+struct Ruler {
+    policy: Box<dyn Policy>,
+    ruled: Vec<(usize, usize)>, // tenant, cell
 }
 
 /// A grant that `weir set` has published, to be watched for the first launch under it.
@@ -62,15 +67,15 @@ pub struct Published {
 impl Registry {
     /// An empty registry over `gpus`.
     pub fn new(gpus: Gpus, reserve: Option<Bytes>, policy: &weir_policy::Row) -> Self {
+        let ruler = |_: &_| Ruler { policy: (policy.build)(), ruled: Vec::new() };
         Self {
+            rulers: gpus.devices.iter().map(ruler).collect(),
             gpus,
             reserve,
             epoch: 0,
             policy_name: policy.name,
             tenants: Vec::new(),
-            policy: (policy.build)(),
             samples: Vec::new(),
-            order: Vec::new(),
             boards: BTreeMap::new(),
             boards_changed: false,
             unclaimed: heirs::Unclaimed::default(),
@@ -255,16 +260,15 @@ impl Registry {
     /// One run of the control loop.
     pub fn tick(&mut self, now: Nanos) {
         self.epoch += 1;
-        self.samples.clear();
-        for (tenant, cell) in &self.order {
-            let tenant = &mut self.tenants[*tenant];
-            let sample = tenant.cells[*cell].observe(now, &tenant.slots, tenant.class.into(), &tenant.budget);
-            self.samples.push(sample);
-        }
-        let grants = self.policy.decide(&Observation { now, samples: &self.samples });
-        for ((tenant, cell), grant) in self.order.iter().zip(grants) {
-            let tenant = &mut self.tenants[*tenant];
-            tenant.cells[*cell].actuate(self.epoch, grant, &tenant.budget);
+        let (tenants, samples) = (&mut self.tenants, &mut self.samples);
+        for Ruler { policy, ruled } in &mut self.rulers {
+            samples.clear();
+            samples.extend(ruled.iter().map(|(tenant, cell)| tenants[*tenant].observe(*cell, now)));
+            let seen = Observation { now, mode: Mode::default(), signals: Signals::default(), samples };
+            for ((tenant, cell), decision) in ruled.iter().zip(policy.decide(&seen)) {
+                let tenant = &mut tenants[*tenant];
+                tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget);
+            }
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
             self.mark(now);
@@ -286,7 +290,7 @@ impl Registry {
         }
     }
 
-    /// Samples of one GPU stand together; who stands where changes only when tenants come and go.
+    /// Who stands where changes only when tenants come and go.
     fn reorder(&mut self) {
         let cells = self.tenants.iter().enumerate();
         let pairs = cells
@@ -294,7 +298,12 @@ impl Registry {
         let mut pairs: Vec<_> = pairs.collect();
         pairs.sort_unstable();
         self.tell_neighbours(&pairs);
-        self.order = pairs.into_iter().map(|(_, t, c)| (t, c)).collect();
+        self.rulers.iter_mut().for_each(|ruler| ruler.ruled.clear());
+        for (gpu, tenant, cell) in pairs {
+            if let Some(ruler) = self.rulers.get_mut(gpu) {
+                ruler.ruled.push((tenant, cell));
+            }
+        }
     }
 
     /// Every tenant on a GPU whose tenants have changed must learn who is there now. `pairs`: GPU, tenant, cell.

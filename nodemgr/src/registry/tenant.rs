@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use weir_policy::Sample;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -58,6 +59,25 @@ impl Tenant {
     /// A slot that no process has.
     pub fn free_slot(&self) -> Option<usize> {
         (0..PROCESS_SLOTS).find(|slot| !self.slots.contains(slot))
+    }
+
+    /// What a policy may know of it on one of its GPUs.
+    pub fn observe(&mut self, cell: usize, now: Nanos) -> Sample {
+        let Self { id, class, budget, cells, slots, .. } = self;
+        let cell = &mut cells[cell];
+        let (outstanding, idle_for) = cell.observe(now, slots);
+        Sample {
+            tenant: *id,
+            class: (*class).into(),
+            request: budget.request,
+            limit: budget.limit,
+            memory_limit: budget.memory,
+            memory_held: cell.held(),
+            outstanding,
+            idle_for,
+            work: cell.work(slots),
+            slo: None,
+        }
     }
 
     /// Adds a process.
