@@ -70,7 +70,8 @@ impl Manager {
         };
         let bell =
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        let registry = Registry::new(gpus, options.reserve, options.policy);
+        let mut registry = Registry::new(gpus, options.reserve, options.policy);
+        registry.note_start();
         let shared = Arc::new(Shared::new(&options, registry, bell));
         let poll = Poll::new(shared.clone())?;
         let threads = start_threads(&shared, poll, options.tick).map_err(|error| {

@@ -3,8 +3,10 @@
 mod check;
 mod container_spec;
 mod doctor;
+mod events;
 mod explain;
 mod node;
+mod policy;
 mod preload;
 mod printer;
 mod ps;
@@ -14,6 +16,7 @@ mod signals;
 mod standalone;
 mod stats;
 mod summary;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +54,16 @@ enum Command {
     Ps(ps::Args),
     /// Change a tenant's budget while it runs
     Set(set::Args),
+    /// Show which policy decides on which GPU, or switch it while tenants run
+    ///
+    /// Who the policy favours just now stands in `weir ps`, in the column POLICY, as a state by name.
+    Policy(policy::Args),
+    /// Tell what has happened on the node
+    ///
+    /// Oldest first, times in UTC. With --json one document a line.
+    Events(events::Args),
+    /// Tell what a tenant waited for, in order of time
+    Why(why::Args),
     /// Print every counter there is, as JSON
     ///
     /// One document on stdout, with and without --json. Its field `schema` is the version of the document: it is raised
@@ -95,6 +108,9 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&context, &args),
         Command::Ps(args) => ps::run(&context, &args),
         Command::Set(args) => set::run(&context, &args),
+        Command::Policy(args) => policy::run(&context, &args),
+        Command::Events(args) => events::run(&context, &args),
+        Command::Why(args) => why::run(&context, &args),
         Command::Stats => stats::run(&context),
         Command::ContainerSpec(args) => container_spec::run(&context, &args),
         Command::Doctor => doctor::run(&context),

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use weir_policy::Class;
 use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
+use super::history::{AskEvents, Events, Why};
+use super::policy::{AskPolicy, Policies};
 use super::stats::Stats;
 use crate::fault::Fault;
 
@@ -25,6 +27,15 @@ pub enum Request {
     Set(SetBudget),
     /// Asks for everything.
     Stats,
+    /// Shows or switches the policy of GPUs.
+    Policy(AskPolicy),
+    /// Asks what has happened.
+    Events(AskEvents),
+    /// Asks what a tenant waited for.
+    Why {
+        /// The tenant.
+        tenant: String,
+    },
 }
 
 /// One line from the node manager.
@@ -37,6 +48,12 @@ pub enum Response {
     Set(SetDone),
     /// Everything.
     Stats(Box<Stats>),
+    /// Policies as they are now.
+    Policies(Policies),
+    /// What has happened.
+    Events(Events),
+    /// What a tenant waited for.
+    Why(Box<Why>),
     /// Refused; nothing has changed.
     Error(Fault),
 }

@@ -31,7 +31,7 @@ pub struct NodeStats {
     pub pid: u32,
     /// `standalone`, `managed` or `strict`.
     pub mode: weir_protocol::message::FailMode,
-    /// The policy.
+    /// The policy that each GPU starts with.
     pub policy: String,
     /// Length of a tick, in microseconds.
     pub tick_us: u64,
@@ -60,6 +60,9 @@ pub struct GpuStats {
     pub memory_usable_bytes: u64,
     /// Memory in use by NVML's account; absent where it is not known.
     pub memory_used_bytes: Option<u64>,
+    /// The policy that decides there.
+    #[serde(default)]
+    pub policy: String,
     /// Sum of the requests.
     pub requested_permille: u16,
     /// Sum of the memory limits.
@@ -112,6 +115,9 @@ pub struct TenantGpuStats {
     pub epoch: u64,
     /// Which grant holds.
     pub generation: u32,
+    /// The policy's state for it, such as `STEADY`; empty before the first decision.
+    #[serde(default)]
+    pub policy_state: String,
     /// Refill rate, in millionths of the GPU.
     pub rate_ppm: u32,
     /// Rate without a manager or with a closed gate.
@@ -209,6 +215,7 @@ fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
         memory_total_bytes: device.memory_total.0,
         memory_usable_bytes: registry.usable_memory(index).0,
         memory_used_bytes: used.get(index).copied().flatten(),
+        policy: registry.policy_of(index).map_or(String::new(), |row| row.name.into()),
         requested_permille: on(index).map(|t| t.budget.request.as_permille()).sum(),
         memory_limits_bytes: on(index).map(|t| t.budget.memory.0).sum(),
     });
@@ -266,6 +273,7 @@ fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuSta
         uuid: registry.gpus.devices.get(cell.gpu).map(crate::gpus::Device::uuid_text).unwrap_or_default(),
         epoch: cell.pages.grant.epoch(),
         generation: grant.generation,
+        policy_state: cell.state().into(),
         rate_ppm: grant.rate.as_ppm(),
         fallback_ppm: grant.fallback_rate.as_ppm(),
         gate_closed: grant.gate == Gate::Closed,

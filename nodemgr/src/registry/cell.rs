@@ -12,6 +12,7 @@ use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
 use super::heirs::{self, Orphan};
+use super::watch::History;
 use super::window::Window;
 use crate::control::schema::Budget;
 
@@ -98,7 +99,10 @@ pub struct Cell {
     charged_ns: u64, // at the last mark
     left: u64,       // what its processes had left to others then
     granted: Grant,
+    /// What was seen of it beside the tick.
+    pub history: History,
     state: &'static str,
+    changes: u32, // of the state, since they were last taken
     pulse: Pulse,
     moved_at: Nanos,
     still: Nanos,
@@ -122,7 +126,9 @@ impl Cell {
             charged_ns: 0,
             left: 0,
             granted,
+            history: History::default(),
             state: "",
+            changes: 0,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
             still: Nanos(0),
@@ -178,7 +184,8 @@ impl Cell {
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }
 
-    fn is_asleep(&self) -> bool {
+    /// Whether it has stood still for so long that its pages are looked at no more than they must be.
+    pub fn is_asleep(&self) -> bool {
         self.still > ASLEEP
     }
 
@@ -186,6 +193,7 @@ impl Cell {
     /// no policy lends them.
     pub fn actuate(&mut self, epoch: u64, decision: &Decision, budget: &Budget) {
         let grant = &Grant { copy_limit: budget.copy_limit, ..decision.grant };
+        self.changes = self.changes.saturating_add(u32::from(self.state != decision.state));
         self.state = decision.state;
         if !self.is_asleep() || epoch.is_multiple_of(SLEEPERS_TICK) {
             self.pages.grant.tick();
@@ -219,6 +227,26 @@ impl Cell {
         self.state
     }
 
+    /// The policy's state for it, and how often it has changed since the last call.
+    pub fn take_changes(&mut self) -> (&'static str, u32) {
+        (self.state, std::mem::take(&mut self.changes))
+    }
+
+    /// What it had done when it was last awake in a tick.
+    pub fn last_work(&self) -> &Work {
+        &self.work
+    }
+
+    /// SM time charged up to the last mark, in nanoseconds.
+    pub fn charged(&self) -> u64 {
+        self.charged_ns
+    }
+
+    /// Memory held beyond the limit.
+    pub fn excess(&self) -> Bytes {
+        Bytes(self.held().0.saturating_sub(self.granted.memory_limit.0))
+    }
+
     /// The tenants on its GPU have changed.
     pub fn neighbours_changed(&mut self) {
         self.board = self.board.wrapping_add(1);
@@ -250,8 +278,8 @@ impl Cell {
     /// Whether more is held than the limit allows, because a process could not refuse it.
     pub fn is_overcommitted(&self) -> bool {
         let flagged =
-            self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
-        flagged && self.held() > self.granted.memory_limit
+            || self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
+        self.held() > self.granted.memory_limit && flagged()
     }
 
     /// Memory held by all processes.

@@ -6,6 +6,7 @@
 mod admission;
 mod authority;
 mod death;
+mod history;
 mod hostile;
 mod resize;
 mod stage;
