@@ -16,6 +16,7 @@ mod signals;
 mod standalone;
 mod stats;
 mod summary;
+mod switch;
 mod why;
 
 use std::path::PathBuf;
@@ -58,6 +59,13 @@ enum Command {
     ///
     /// Who the policy favours just now stands in `weir ps`, in the column POLICY, as a state by name.
     Policy(policy::Args),
+    /// Enforce nothing but memory limits, until `weir on`: for when Weir itself may be the trouble
+    ///
+    /// Every tenant's time is unlimited at once, nobody takes turns, copies are not limited. It stays so over a restart of
+    /// the node manager, by the file `off` in its directory.
+    Off,
+    /// Enforce budgets again after `weir off`
+    On,
     /// Tell what has happened on the node
     ///
     /// Oldest first, times in UTC. With --json one document a line.
@@ -109,6 +117,8 @@ pub fn main() -> ExitCode {
         Command::Ps(args) => ps::run(&context, &args),
         Command::Set(args) => set::run(&context, &args),
         Command::Policy(args) => policy::run(&context, &args),
+        Command::Off => switch::run(&context, true),
+        Command::On => switch::run(&context, false),
         Command::Events(args) => events::run(&context, &args),
         Command::Why(args) => why::run(&context, &args),
         Command::Stats => stats::run(&context),

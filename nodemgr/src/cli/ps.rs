@@ -3,7 +3,7 @@
 use weir_protocol::pages::{CopyWay, GraphCount, Stall};
 use weir_protocol::units::{Bytes, Nanos};
 
-use super::{Context, printer};
+use super::{Context, printer, switch};
 use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
 use crate::fault::Fault;
 
@@ -29,6 +29,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     if context.json {
         printer::json(&stats);
         return Ok(0);
+    }
+    if stats.node.off {
+        printer::data(switch::OFF);
     }
     if stats.tenants.is_empty() {
         printer::talk("no tenants; start one with: weir run --request 30% --memory 2GiB -- PROGRAM ...");

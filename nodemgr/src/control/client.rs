@@ -8,6 +8,7 @@ use super::history::{AskEvents, Events, Why};
 use super::policy::{AskPolicy, Policies};
 use super::schema::{CreateTenant, Created, Request, Response, SetBudget, SetDone};
 use super::stats::Stats;
+use super::switch::Switched;
 use crate::codes;
 use crate::fault::Fault;
 use crate::place::Place;
@@ -115,6 +116,17 @@ impl Client {
     pub fn policy(&mut self, asked: AskPolicy) -> Result<Policies, Fault> {
         match self.ask(&Request::Policy(asked))? {
             Response::Policies(policies) => Ok(policies),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Enforces nothing but memory, or everything again.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn switch(&mut self, off: bool) -> Result<Switched, Fault> {
+        match self.ask(&Request::Switch { off })? {
+            Response::Switched(switched) => Ok(switched),
             other => Err(unexpected(&other)),
         }
     }

@@ -8,6 +8,7 @@ pub mod policy;
 pub mod schema;
 mod server;
 mod stats;
+pub mod switch;
 
 pub use client::{Absence, Client};
 pub(crate) use history::{Watcher, serve_watchers};

@@ -8,6 +8,7 @@ use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 use super::history::{AskEvents, Events, Why};
 use super::policy::{AskPolicy, Policies};
 use super::stats::Stats;
+use super::switch::Switched;
 use crate::fault::Fault;
 
 /// Version of everything in this module and in the statistics. Raised when a field changes its meaning.
@@ -29,6 +30,11 @@ pub enum Request {
     Stats,
     /// Shows or switches the policy of GPUs.
     Policy(AskPolicy),
+    /// Enforces nothing but memory, or everything again.
+    Switch {
+        /// Nothing but memory.
+        off: bool,
+    },
     /// Asks what has happened.
     Events(AskEvents),
     /// Asks what a tenant waited for.
@@ -50,6 +56,8 @@ pub enum Response {
     Stats(Box<Stats>),
     /// Policies as they are now.
     Policies(Policies),
+    /// The switch stands as it was to.
+    Switched(Switched),
     /// What has happened.
     Events(Events),
     /// What a tenant waited for.

@@ -33,6 +33,9 @@ pub struct NodeStats {
     pub mode: weir_protocol::message::FailMode,
     /// The policy that each GPU starts with.
     pub policy: String,
+    /// Whether the operator has switched everything off but the memory limits.
+    #[serde(default)]
+    pub off: bool,
     /// Length of a tick, in microseconds.
     pub tick_us: u64,
     /// Ticks so far.
@@ -78,7 +81,8 @@ pub struct TenantStats {
     pub class: ClassName,
     /// The user who made it.
     pub owner_uid: u32,
-    /// `starting`, `enforced`, `stale`, `degraded` or `stopped`: the worst of its processes.
+    /// `starting`, `enforced`, `stale`, `degraded` or `stopped`: the worst of its processes; `off` while nothing is enforced
+    /// but memory.
     pub state: String,
     /// Its budget.
     pub budget: Budget,
@@ -194,6 +198,7 @@ pub fn collect(
         pid: std::process::id(),
         mode,
         policy: registry.policy_name.into(),
+        off: registry.is_off(),
         tick_us,
         epoch: registry.epoch,
         simulated: registry.gpus.devices.iter().any(crate::gpus::Device::is_simulated),
@@ -228,7 +233,7 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         name: tenant.name.clone(),
         class: tenant.class,
         owner_uid: tenant.owner,
-        state: state(tenant, &gpus),
+        state: if registry.is_off() { "off".into() } else { state(tenant, &gpus) },
         budget: tenant.budget,
         budget_at_start: tenant.budget_at_start,
         age_ns: now().since(tenant.made_at).0,

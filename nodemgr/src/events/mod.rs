@@ -113,6 +113,16 @@ pub enum What {
     },
     /// All of a tenant's budget is enforced again.
     EnforcedAgain,
+    /// The operator has switched everything off but the memory limits.
+    SwitchedOff {
+        /// The user.
+        uid: u32,
+    },
+    /// Budgets are enforced again.
+    SwitchedOn {
+        /// The user.
+        uid: u32,
+    },
     /// More memory is held than the limit allows, because it could not be refused.
     Overcommitted {
         /// By how much.

@@ -50,6 +50,10 @@ impl fmt::Display for What {
             }
             Self::NotEnforced { state } => write!(f, "NOT ENFORCED: {state}"),
             Self::EnforcedAgain => write!(f, "enforced again"),
+            Self::SwitchedOff { uid } => {
+                write!(f, "switched OFF by user {uid}: NOT ENFORCED but for memory limits")
+            }
+            Self::SwitchedOn { uid } => write!(f, "switched on by user {uid}: budgets are enforced"),
             Self::Overcommitted { over_bytes } => {
                 write!(f, "overcommitted: {} more held than the limit allows", Bytes(*over_bytes))
             }

@@ -46,6 +46,7 @@ pub struct Registry {
     pub policy_name: &'static str,
     /// What has happened.
     pub events: Ring,
+    off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
     rulers: Vec<Ruler>, // one for each GPU
     samples: Vec<Sample>,
@@ -76,6 +77,7 @@ impl Registry {
             epoch: 0,
             policy_name: policy.name,
             events: Ring::default(),
+            off: false,
             tenants: Vec::new(),
             samples: Vec::new(),
             boards: BTreeMap::new(),
@@ -290,7 +292,7 @@ impl Registry {
             let seen = Observation { now, mode: Mode::default(), signals: Signals::default(), samples };
             for ((tenant, cell), decision) in ruled.iter().zip(policy.decide(&seen)) {
                 let tenant = &mut tenants[*tenant];
-                tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget);
+                tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget, self.off);
             }
         }
         if now.since(self.marked_at) >= MARK_PERIOD {

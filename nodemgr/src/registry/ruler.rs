@@ -23,6 +23,19 @@ impl Ruler {
 }
 
 impl Registry {
+    /// Whether nothing is enforced but memory.
+    pub fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// Enforces nothing but memory, or everything again; with the next tick. `uid` is who wants it so.
+    pub fn switch(&mut self, off: bool, uid: u32) {
+        if std::mem::replace(&mut self.off, off) != off {
+            let what = if off { What::SwitchedOff { uid } } else { What::SwitchedOn { uid } };
+            self.events.push(About::NODE, what);
+        }
+    }
+
     /// The policy of a GPU.
     pub fn policy_of(&self, gpu: usize) -> Option<&'static weir_policy::Row> {
         self.rulers.get(gpu).map(|ruler| ruler.row)

@@ -10,3 +10,4 @@ mod history;
 mod hostile;
 mod resize;
 mod stage;
+mod switch;
