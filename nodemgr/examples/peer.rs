@@ -4,6 +4,8 @@
 //! ```text
 //!   hold N      holds N bytes            launch   counts a launch under the present grant, and acknowledges it
 //!   close       closes its socket        exec     replaces itself by `sleep`, which knows nothing of Weir
+//!   wait CAUSE MS  has waited for so long, as in the statistics
+//!   force       lets a launch through the gate that would have held it
 //!   turn        takes the tenant's turn  stand    says how the tenant stands to the turn
 //! ```
 
@@ -16,7 +18,7 @@ use std::sync::atomic::Ordering;
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
 use weir_protocol::message::{Hello, Reply};
-use weir_protocol::pages::{ActivityPage, GrantPage, ProcessState, UsagePage};
+use weir_protocol::pages::{ActivityPage, GrantPage, ProcessState, Stall, UsagePage};
 use weir_protocol::transport;
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -73,6 +75,8 @@ fn serve(mut peer: Peer) -> ExitCode {
                 say(if held { "held" } else { "out of memory" });
             }
             ["launch"] => peer.launch(),
+            ["wait", cause, ms] => peer.wait(cause, ms.parse().unwrap_or(0)),
+            ["force"] => peer.force(),
             ["close"] => {
                 peer.socket = None;
                 say("closed");
@@ -95,6 +99,28 @@ fn serve(mut peer: Peer) -> ExitCode {
 }
 
 impl Peer {
+    fn wait(&self, cause: &str, ms: u64) {
+        let slot = &self.usage.slots[self.slot];
+        if let Some(at) = Stall::ALL.iter().position(|stall| stall.name() == cause) {
+            slot.stalls.parts_ns[at].fetch_add(ms * 1_000_000, Ordering::Relaxed);
+        }
+        self.stir();
+        say("waited");
+    }
+
+    fn force(&self) {
+        self.usage.slots[self.slot].lanes[0].forced.fetch_add(1, Ordering::Relaxed);
+        self.stir();
+        say("forced");
+    }
+
+    /// Shows that the process is awake: some work was handed over and is done.
+    fn stir(&self) {
+        let slot = &self.usage.slots[self.slot];
+        slot.submitted_ns.fetch_add(1, Ordering::Relaxed);
+        slot.completed_ns.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn launch(&self) {
         let slot = &self.usage.slots[self.slot];
         slot.lanes[0].calls[0].fetch_add(1, Ordering::Relaxed);

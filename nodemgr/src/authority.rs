@@ -68,6 +68,23 @@ impl Authority {
         if peer.admin { Ok(()) } else { Err(not_allowed(peer, "make tenants")) }
     }
 
+    /// Whether `peer` may do something that touches everybody on the node.
+    ///
+    /// # Errors
+    /// [`codes::NOT_ALLOWED`].
+    pub fn may_rule(&self, peer: &Peer, what: &str) -> Result<(), Fault> {
+        if peer.admin { Ok(()) } else { Err(not_allowed(peer, what)) }
+    }
+
+    /// Whether `peer` may see what `tenant`'s processes do.
+    ///
+    /// # Errors
+    /// [`codes::NOT_ALLOWED`].
+    pub fn may_look_into(&self, peer: &Peer, tenant: &Tenant) -> Result<(), Fault> {
+        let may = peer.admin || peer.uid == tenant.owner;
+        if may { Ok(()) } else { Err(not_allowed(peer, &format!("look into `{}`", tenant.name))) }
+    }
+
     /// Whether `peer` may change `tenant`'s budget to `new`.
     ///
     /// # Errors

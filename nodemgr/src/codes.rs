@@ -42,6 +42,7 @@ codes! {
     BUDGET_DIFFERS = "W0116", exit 1, "A second `weir run` with the same name joins the tenant and so must have the same budget.";
     TENANT_FULL = "W0117", exit 75, "A tenant has as many processes as its usage page has slots.";
     NOTHING_TO_SET = "W0118", exit 2, "`weir set` changes only what it is told to change.";
+    POLICY_UNKNOWN = "W0119", exit 2, "No policy has this name; `weir policy` lists them.";
     NOT_ALLOWED = "W0120", exit 77, "Root and members of the group `weir` set budgets; a tenant's owner may lower its own.";
     PRELOAD = "W0125", exit 125, "`libweir.so` enforces the budget inside of the program. Without it a program would run unlimited, so it does not run.";
     NOT_EXECUTABLE = "W0126", exit 126, "The program was found and cannot be executed.";

@@ -11,6 +11,7 @@ use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
 use crate::fault::Fault;
+use crate::nearest::nearest;
 use crate::place::own_uid;
 
 /// Where the file lies if nobody says otherwise.
@@ -193,7 +194,7 @@ fn check_file(path: &Path) -> Result<(), Fault> {
 fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
     let message = error.message().lines().next().unwrap_or_default().to_owned();
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    let help = match unknown.map(|key| (key, nearest(key))) {
+    let help = match unknown.map(|key| (key, nearest(key, KEYS))) {
         Some((_, Some(key))) => format!("did you mean `{key}`?"),
         Some((_, None)) => format!("the keys are: {}", KEYS[..7].join(", ")),
         None => "correct the line, then look at the file with `weir check`".to_owned(),
@@ -205,26 +206,6 @@ fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     fault.at(format!("{}:{line}:{column}", path.display()))
-}
-
-/// The key that `word` was probably meant to be.
-fn nearest(word: &str) -> Option<&'static str> {
-    let near = KEYS.iter().map(|key| (distance(word, key), *key)).min()?;
-    (near.0 <= 1 + word.len() / 4).then_some(near.1)
-}
-
-/// Insertions, deletions and replacements that make `b` of `a` (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let replaced = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

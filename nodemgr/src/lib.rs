@@ -5,6 +5,8 @@
 //!   gpus                    the node's GPUs, from NVML
 //!   authority               who is at the other end of a socket, and what he may do
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
+//!   nearest                 the word that was probably meant
+//!   events                  what has happened, in a bounded ring
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
@@ -21,11 +23,13 @@ pub mod cli;
 pub mod codes;
 pub mod config;
 pub mod control;
+pub mod events;
 pub mod fault;
 pub mod gpus;
 pub mod hello;
 mod lock;
 pub mod manager;
+mod nearest;
 pub mod place;
 mod poll;
 pub mod registry;

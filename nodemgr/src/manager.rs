@@ -70,7 +70,14 @@ impl Manager {
         };
         let bell =
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        let registry = Registry::new(gpus, options.reserve, options.policy);
+        let mut registry = Registry::new(gpus, options.reserve, options.policy);
+        registry.note_start();
+        if options.place.off_mark().exists() {
+            tracing::warn!(
+                "switched OFF: shares and turns are not enforced, memory limits hold; back on with `weir on`"
+            );
+            registry.switch(true, crate::place::own_uid());
+        }
         let shared = Arc::new(Shared::new(&options, registry, bell));
         let poll = Poll::new(shared.clone())?;
         let threads = start_threads(&shared, poll, options.tick).map_err(|error| {

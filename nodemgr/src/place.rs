@@ -3,6 +3,7 @@
 //! ```text
 //!   <base>/node.lock               held by the running node manager, holds its pid
 //!   <base>/control.sock            JSON lines
+//!   <base>/off                     there while the operator has switched Weir off
 //!   <base>/tenants/<name>/tenant.sock   where the tenant's processes register; the directory is what a container
 //!                                       would be given
 //! ```
@@ -87,6 +88,25 @@ impl Place {
     /// The control socket.
     pub fn control(&self) -> PathBuf {
         self.base.join("control.sock")
+    }
+
+    /// The mark of a node that is switched off.
+    pub fn off_mark(&self) -> PathBuf {
+        self.base.join("off")
+    }
+
+    /// Sets the mark, or removes it; as it is to be already, it stays.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn mark_off(&self, off: bool) -> std::io::Result<()> {
+        if off {
+            return fs::File::create(self.off_mark())?.sync_all();
+        }
+        fs::remove_file(self.off_mark()).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
     }
 
     /// The directory of one tenant.

@@ -9,6 +9,7 @@ use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
 
 use crate::authority::Authority;
+use crate::control::Watcher;
 use crate::control::schema::Response;
 use crate::place::Place;
 use crate::registry::Registry;
@@ -30,6 +31,7 @@ pub struct Shared {
     /// Changes of budget under way.
     pub setting: AtomicUsize,
     registry: Mutex<Registry>,
+    watchers: Mutex<Vec<Watcher>>,
     mail: Mutex<Vec<(u64, Response)>>,
     bell: OwnedFd,
     stopping: AtomicBool,
@@ -47,6 +49,7 @@ impl Shared {
             prices: options.prices.clone(),
             setting: AtomicUsize::new(0),
             registry: Mutex::new(registry),
+            watchers: Mutex::default(),
             mail: Mutex::default(),
             bell,
             stopping: AtomicBool::new(false),
@@ -57,6 +60,11 @@ impl Shared {
     /// the others go on.
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those who wait for events.
+    pub fn watchers(&self) -> MutexGuard<'_, Vec<Watcher>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves an answer for the control connection `to` and wakes the poll loop, which sends it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use weir_protocol::units::Nanos;
 
+use crate::control::serve_watchers;
 use crate::shared::{Shared, now};
 
 /// Runs until the manager stops. A tick that comes late is not made up for: the next one sees all there is.
@@ -24,7 +25,10 @@ pub fn start(shared: Arc<Shared>, period: Nanos) -> io::Result<std::thread::Join
         let mut expirations = [0; 8];
         while !shared.is_stopping() {
             match rustix::io::read(&timer, &mut expirations) {
-                Ok(_) => shared.registry().tick(now()),
+                Ok(_) => {
+                    shared.registry().tick(now());
+                    serve_watchers(&shared);
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     return tracing::error!(%error, "the tick's timer failed: tenants see a silent manager");

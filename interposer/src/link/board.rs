@@ -12,7 +12,7 @@ use weir_core::overlap::{Beside, Presence};
 use weir_core::turn::{self, Seen};
 use weir_protocol::mapping::{Access, MapError, Mapped};
 use weir_protocol::message::Notice;
-use weir_protocol::pages::{ActivityPage, Turn};
+use weir_protocol::pages::{ActivityPage, NO_BOARD, Turn};
 use weir_protocol::transport;
 use weir_protocol::units::Nanos;
 
@@ -84,6 +84,9 @@ impl Board {
     }
 
     fn known(&self, board: u32) -> Option<Guard<'_, Neighbours>> {
+        if board == NO_BOARD {
+            return None; // switched off: no notice will come
+        }
         let mut neighbours = self.0.try_lock()?;
         if neighbours.board != board {
             drop(neighbours);

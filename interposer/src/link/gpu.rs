@@ -11,7 +11,8 @@ use weir_core::pool::{Change, Pool};
 use weir_core::stall::Stalls;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{
-    ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, ProcessSlot, ProcessState, UsagePage,
+    ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, NO_BOARD, ProcessSlot, ProcessState,
+    UsagePage,
 };
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -243,6 +244,13 @@ impl Gpu {
 
     /// Shows on the page, and once on stderr, how this process stands to its budget.
     pub fn show_state(&self) {
+        if self.grant.board() == NO_BOARD {
+            SWITCHED_OFF.say(|| {
+                "the operator has switched Weir off: shares and turns are NOT enforced, memory limits hold. \
+                 help: `weir on` brings them back"
+                    .into()
+            });
+        }
         let state = if self.slot().faults.load(Ordering::Relaxed) > 0 {
             ProcessState::Degraded
         } else if self.gate.is_stale() {
@@ -360,6 +368,9 @@ impl Gpu {
 
 /// Said when the ledger had to take what the limit did not allow.
 static OVERCOMMITTED: crate::say::Once = crate::say::Once::new();
+
+/// Said when a launch goes out while nothing is enforced in time.
+static SWITCHED_OFF: crate::say::Once = crate::say::Once::new();
 
 /// Said when the manager's epoch stands still.
 static SILENT: crate::say::Once = crate::say::Once::new();

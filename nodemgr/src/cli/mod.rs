@@ -3,8 +3,10 @@
 mod check;
 mod container_spec;
 mod doctor;
+mod events;
 mod explain;
 mod node;
+mod policy;
 mod preload;
 mod printer;
 mod ps;
@@ -14,6 +16,8 @@ mod signals;
 mod standalone;
 mod stats;
 mod summary;
+mod switch;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +55,23 @@ enum Command {
     Ps(ps::Args),
     /// Change a tenant's budget while it runs
     Set(set::Args),
+    /// Show which policy decides on which GPU, or switch it while tenants run
+    ///
+    /// Who the policy favours just now stands in `weir ps`, in the column POLICY, as a state by name.
+    Policy(policy::Args),
+    /// Enforce nothing but memory limits, until `weir on`: for when Weir itself may be the trouble
+    ///
+    /// Every tenant's time is unlimited at once, nobody takes turns, copies are not limited. It stays so over a restart of
+    /// the node manager, by the file `off` in its directory.
+    Off,
+    /// Enforce budgets again after `weir off`
+    On,
+    /// Tell what has happened on the node
+    ///
+    /// Oldest first, times in UTC. With --json one document a line.
+    Events(events::Args),
+    /// Tell what a tenant waited for, in order of time
+    Why(why::Args),
     /// Print every counter there is, as JSON
     ///
     /// One document on stdout, with and without --json. Its field `schema` is the version of the document: it is raised
@@ -95,6 +116,11 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&context, &args),
         Command::Ps(args) => ps::run(&context, &args),
         Command::Set(args) => set::run(&context, &args),
+        Command::Policy(args) => policy::run(&context, &args),
+        Command::Off => switch::run(&context, true),
+        Command::On => switch::run(&context, false),
+        Command::Events(args) => events::run(&context, &args),
+        Command::Why(args) => why::run(&context, &args),
         Command::Stats => stats::run(&context),
         Command::ContainerSpec(args) => container_spec::run(&context, &args),
         Command::Doctor => doctor::run(&context),

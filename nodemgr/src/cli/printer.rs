@@ -18,6 +18,22 @@ pub fn json(document: &impl Serialize) {
     }
 }
 
+/// One JSON document on a line of its own, on stdout.
+pub fn line(document: &impl Serialize) {
+    if let Ok(text) = serde_json::to_string(document) {
+        data(text);
+    }
+}
+
+/// Whether somebody still reads what we print: a pipe whose reader has gone says so.
+pub fn is_read() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdout = std::io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_err() || !fds[0].revents().intersects(PollFlags::ERR)
+}
+
 /// Everything else, on stderr.
 pub fn talk(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");

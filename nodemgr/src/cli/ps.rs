@@ -3,12 +3,14 @@
 use weir_protocol::pages::{CopyWay, GraphCount, Stall};
 use weir_protocol::units::{Bytes, Nanos};
 
-use super::{Context, printer};
+use super::{Context, printer, switch};
 use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
 use crate::fault::Fault;
 
-const HEADS: [&str; 11] =
-    ["NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "COPIES", "STATE", "PIDS"];
+const HEADS: [&str; 12] = [
+    "NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "COPIES", "POLICY", "STATE",
+    "PIDS",
+];
 
 /// Of a view of where wall time went.
 const STALL_HEADS: [&str; 9] =
@@ -27,6 +29,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     if context.json {
         printer::json(&stats);
         return Ok(0);
+    }
+    if stats.node.off {
+        printer::data(switch::OFF);
     }
     if stats.tenants.is_empty() {
         printer::talk("no tenants; start one with: weir run --request 30% --memory 2GiB -- PROGRAM ...");
@@ -64,12 +69,12 @@ fn graphs(tenant: &str, gpu: &TenantGpuStats) -> Option<String> {
     (!told.is_empty()).then(|| format!("graphs of {tenant} on GPU {}: {}", gpu.index, told.join("; ")))
 }
 
-fn rows(stats: &Stats, row: fn(&TenantStats, &TenantGpuStats) -> Vec<String>) -> Vec<Vec<String>> {
-    pairs(stats).map(|(tenant, gpu)| row(tenant, gpu)).collect()
+fn rows(stats: &Stats, row: fn(&Stats, &TenantStats, &TenantGpuStats) -> Vec<String>) -> Vec<Vec<String>> {
+    pairs(stats).map(|(tenant, gpu)| row(stats, tenant, gpu)).collect()
 }
 
 /// Parts of the time that has been dealt out: up to the last call of each process into the driver.
-fn stalls(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
+fn stalls(_: &Stats, tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
     let parts = &gpu.total.stalls_ns;
     let all = parts.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
     let percent = |stall: Stall| {
@@ -80,7 +85,7 @@ fn stalls(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
     head.into_iter().chain(Stall::ALL.map(percent)).collect()
 }
 
-fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
+fn row(stats: &Stats, tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
     let pids: Vec<_> = tenant.pids.iter().map(i32::to_string).collect();
     vec![
         tenant.name.clone(),
@@ -92,6 +97,7 @@ fn row(tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String> {
         Nanos(gpu.total.waited_ns).to_string(),
         memory(tenant, gpu),
         copies(tenant, gpu),
+        policy(stats, gpu),
         tenant.state.clone(),
         if pids.is_empty() { "-".into() } else { pids.join(",") },
     ]
@@ -104,6 +110,12 @@ fn copies(tenant: &TenantStats, gpu: &TenantGpuStats) -> String {
     let bytes = Bytes(bytes.fold(0, u64::saturating_add));
     let limit = tenant.budget.copy_limit;
     if limit.is_limited() { format!("{bytes} (at {limit})") } else { bytes.to_string() }
+}
+
+/// What decides there, and what it makes of the tenant: `static STEADY`.
+fn policy(stats: &Stats, gpu: &TenantGpuStats) -> String {
+    let name = stats.gpus.iter().find(|known| known.index == gpu.index).map_or("-", |known| &known.policy);
+    format!("{name} {}", gpu.policy_state).trim_end().to_owned()
 }
 
 fn memory(tenant: &TenantStats, gpu: &TenantGpuStats) -> String {

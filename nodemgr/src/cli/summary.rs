@@ -57,7 +57,10 @@ pub fn print(context: &Context, client: &mut Client, created: &Created, elapsed:
         ));
     }
     for gpu in &tenant.gpus {
-        let summary = summarize(tenant, gpu, created, elapsed);
+        let mut summary = summarize(tenant, gpu, created, elapsed);
+        if stats.node.off {
+            summary.state = "off: NOT ENFORCED but for memory limits";
+        }
         match serde_json::to_string(&summary) {
             Ok(line) if context.json => printer::talk(line),
             _ => printer::talk(text(&summary, gpu, &tenant.budget)),

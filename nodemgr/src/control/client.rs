@@ -4,8 +4,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use super::history::{AskEvents, Events, Why};
+use super::policy::{AskPolicy, Policies};
 use super::schema::{CreateTenant, Created, Request, Response, SetBudget, SetDone};
 use super::stats::Stats;
+use super::switch::Switched;
 use crate::codes;
 use crate::fault::Fault;
 use crate::place::Place;
@@ -102,6 +105,50 @@ impl Client {
     pub fn stats(&mut self) -> Result<Stats, Fault> {
         match self.ask(&Request::Stats)? {
             Response::Stats(stats) => Ok(*stats),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Shows or switches policies.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn policy(&mut self, asked: AskPolicy) -> Result<Policies, Fault> {
+        match self.ask(&Request::Policy(asked))? {
+            Response::Policies(policies) => Ok(policies),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Enforces nothing but memory, or everything again.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn switch(&mut self, off: bool) -> Result<Switched, Fault> {
+        match self.ask(&Request::Switch { off })? {
+            Response::Switched(switched) => Ok(switched),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What has happened.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn events(&mut self, asked: AskEvents) -> Result<Events, Fault> {
+        match self.ask(&Request::Events(asked))? {
+            Response::Events(events) => Ok(events),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What a tenant waited for.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn why(&mut self, tenant: &str) -> Result<Why, Fault> {
+        match self.ask(&Request::Why { tenant: tenant.to_owned() })? {
+            Response::Why(why) => Ok(*why),
             other => Err(unexpected(&other)),
         }
     }

@@ -3,10 +3,14 @@
 //! One request per line, one response per line, in order. The schema is versioned and public.
 
 mod client;
+pub mod history;
+pub mod policy;
 pub mod schema;
 mod server;
 mod stats;
+pub mod switch;
 
 pub use client::{Absence, Client};
+pub(crate) use history::{Watcher, serve_watchers};
 pub(crate) use server::{Outcome, answer};
 pub use stats::{GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};

@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use weir_policy::Class;
 use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
+use super::history::{AskEvents, Events, Why};
+use super::policy::{AskPolicy, Policies};
 use super::stats::Stats;
+use super::switch::Switched;
 use crate::fault::Fault;
 
 /// Version of everything in this module and in the statistics. Raised when a field changes its meaning.
@@ -25,6 +28,20 @@ pub enum Request {
     Set(SetBudget),
     /// Asks for everything.
     Stats,
+    /// Shows or switches the policy of GPUs.
+    Policy(AskPolicy),
+    /// Enforces nothing but memory, or everything again.
+    Switch {
+        /// Nothing but memory.
+        off: bool,
+    },
+    /// Asks what has happened.
+    Events(AskEvents),
+    /// Asks what a tenant waited for.
+    Why {
+        /// The tenant.
+        tenant: String,
+    },
 }
 
 /// One line from the node manager.
@@ -37,6 +54,14 @@ pub enum Response {
     Set(SetDone),
     /// Everything.
     Stats(Box<Stats>),
+    /// Policies as they are now.
+    Policies(Policies),
+    /// The switch stands as it was to.
+    Switched(Switched),
+    /// What has happened.
+    Events(Events),
+    /// What a tenant waited for.
+    Why(Box<Why>),
     /// Refused; nothing has changed.
     Error(Fault),
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::schema::{self, CreateTenant, Created, Request, Response, SetBudget, SetDone};
-use super::stats;
+use super::{history, policy, stats, switch};
 use crate::ack;
 use crate::authority::Peer;
 use crate::codes;
@@ -34,6 +34,10 @@ pub(crate) fn answer(shared: &Arc<Shared>, peer: &Peer, from: u64, line: &[u8]) 
     let result = match schema::parse(line) {
         Err(fault) => Err(fault),
         Ok(Request::Stats) => Ok(Outcome::Reply(Response::Stats(Box::new(everything(shared, peer))))),
+        Ok(Request::Policy(asked)) => policy::answer(shared, peer, &asked),
+        Ok(Request::Switch { off }) => switch::answer(shared, peer, off),
+        Ok(Request::Events(asked)) => history::events(shared, peer, from, &asked),
+        Ok(Request::Why { tenant }) => history::why(shared, peer, &tenant),
         Ok(Request::Create(wanted)) => create(shared, peer, from, &wanted),
         Ok(Request::Set(change)) => set(shared, peer, from, change),
     };

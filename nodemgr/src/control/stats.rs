@@ -31,8 +31,11 @@ pub struct NodeStats {
     pub pid: u32,
     /// `standalone`, `managed` or `strict`.
     pub mode: weir_protocol::message::FailMode,
-    /// The policy.
+    /// The policy that each GPU starts with.
     pub policy: String,
+    /// Whether the operator has switched everything off but the memory limits.
+    #[serde(default)]
+    pub off: bool,
     /// Length of a tick, in microseconds.
     pub tick_us: u64,
     /// Ticks so far.
@@ -60,6 +63,9 @@ pub struct GpuStats {
     pub memory_usable_bytes: u64,
     /// Memory in use by NVML's account; absent where it is not known.
     pub memory_used_bytes: Option<u64>,
+    /// The policy that decides there.
+    #[serde(default)]
+    pub policy: String,
     /// Sum of the requests.
     pub requested_permille: u16,
     /// Sum of the memory limits.
@@ -75,7 +81,8 @@ pub struct TenantStats {
     pub class: ClassName,
     /// The user who made it.
     pub owner_uid: u32,
-    /// `starting`, `enforced`, `stale`, `degraded` or `stopped`: the worst of its processes.
+    /// `starting`, `enforced`, `stale`, `degraded` or `stopped`: the worst of its processes; `off` while nothing is enforced
+    /// but memory.
     pub state: String,
     /// Its budget.
     pub budget: Budget,
@@ -112,6 +119,9 @@ pub struct TenantGpuStats {
     pub epoch: u64,
     /// Which grant holds.
     pub generation: u32,
+    /// The policy's state for it, such as `STEADY`; empty before the first decision.
+    #[serde(default)]
+    pub policy_state: String,
     /// Refill rate, in millionths of the GPU.
     pub rate_ppm: u32,
     /// Rate without a manager or with a closed gate.
@@ -188,6 +198,7 @@ pub fn collect(
         pid: std::process::id(),
         mode,
         policy: registry.policy_name.into(),
+        off: registry.is_off(),
         tick_us,
         epoch: registry.epoch,
         simulated: registry.gpus.devices.iter().any(crate::gpus::Device::is_simulated),
@@ -209,6 +220,7 @@ fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
         memory_total_bytes: device.memory_total.0,
         memory_usable_bytes: registry.usable_memory(index).0,
         memory_used_bytes: used.get(index).copied().flatten(),
+        policy: registry.policy_of(index).map_or(String::new(), |row| row.name.into()),
         requested_permille: on(index).map(|t| t.budget.request.as_permille()).sum(),
         memory_limits_bytes: on(index).map(|t| t.budget.memory.0).sum(),
     });
@@ -221,7 +233,7 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         name: tenant.name.clone(),
         class: tenant.class,
         owner_uid: tenant.owner,
-        state: state(tenant, &gpus),
+        state: if registry.is_off() { "off".into() } else { state(tenant, &gpus) },
         budget: tenant.budget,
         budget_at_start: tenant.budget_at_start,
         age_ns: now().since(tenant.made_at).0,
@@ -266,6 +278,7 @@ fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuSta
         uuid: registry.gpus.devices.get(cell.gpu).map(crate::gpus::Device::uuid_text).unwrap_or_default(),
         epoch: cell.pages.grant.epoch(),
         generation: grant.generation,
+        policy_state: cell.state().into(),
         rate_ppm: grant.rate.as_ppm(),
         fallback_ppm: grant.fallback_rate.as_ppm(),
         gate_closed: grant.gate == Gate::Closed,

@@ -165,7 +165,11 @@ impl Registry {
         self.gpus.devices.get(gpu).map_or(Bytes(0), |device| device.memory_total)
     }
 
-    fn resolve_gpus(&self, wanted: &[String]) -> Result<Vec<usize>, Fault> {
+    /// The GPUs that are named, by index; without a name the first.
+    ///
+    /// # Errors
+    /// One that is not there, or is named twice.
+    pub fn resolve_gpus(&self, wanted: &[String]) -> Result<Vec<usize>, Fault> {
         if wanted.is_empty() {
             return Ok(vec![0]);
         }

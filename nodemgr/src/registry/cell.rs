@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_policy::{Beside, Decision, Work};
 use weir_protocol::mapping::{MapError, Mapped};
 use weir_protocol::message::PAGES;
-use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, ProcessSlot, Rate, UsagePage};
-use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
+use weir_protocol::pages::{
+    ActivityPage, BucketPage, Gate, Grant, GrantPage, NO_BOARD, ProcessSlot, Rate, UsagePage,
+};
+use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
 use super::heirs::{self, Orphan};
+use super::watch::History;
 use super::window::Window;
 use crate::control::schema::Budget;
 
@@ -82,6 +85,12 @@ fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
     sum
 }
 
+/// The same grant without an end to the time on the GPU, also should the manager go.
+fn unlimited(grant: Grant) -> Grant {
+    let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
+    Grant { rate, fallback_rate: rate, gate: Gate::Open, in_flight_cap, copy_limit, ..grant }
+}
+
 /// One tenant on one GPU.
 pub struct Cell {
     /// Index of the GPU.
@@ -98,7 +107,11 @@ pub struct Cell {
     charged_ns: u64, // at the last mark
     left: u64,       // what its processes had left to others then
     granted: Grant,
+    off: bool,
+    /// What was seen of it beside the tick.
+    pub history: History,
     state: &'static str,
+    changes: u32, // of the state, since they were last taken
     pulse: Pulse,
     moved_at: Nanos,
     still: Nanos,
@@ -122,7 +135,10 @@ impl Cell {
             charged_ns: 0,
             left: 0,
             granted,
+            off: false,
+            history: History::default(),
             state: "",
+            changes: 0,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
             still: Nanos(0),
@@ -178,14 +194,24 @@ impl Cell {
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }
 
-    fn is_asleep(&self) -> bool {
+    /// Whether it has stood still for so long that its pages are looked at no more than they must be.
+    pub fn is_asleep(&self) -> bool {
         self.still > ASLEEP
     }
 
     /// Counts tick `epoch`, and publishes `grant` if it differs from what holds. Copies are limited by the budget alone:
-    /// no policy lends them.
-    pub fn actuate(&mut self, epoch: u64, decision: &Decision, budget: &Budget) {
-        let grant = &Grant { copy_limit: budget.copy_limit, ..decision.grant };
+    /// no policy lends them. `off`: nothing is to be enforced but memory.
+    pub fn actuate(&mut self, epoch: u64, decision: &Decision, budget: &Budget, off: bool) {
+        let grant = match off {
+            true => unlimited(decision.grant),
+            false => Grant { copy_limit: budget.copy_limit, ..decision.grant },
+        };
+        let grant = &grant;
+        if off != self.off {
+            self.off = off;
+            self.show_board();
+        }
+        self.changes = self.changes.saturating_add(u32::from(self.state != decision.state));
         self.state = decision.state;
         if !self.is_asleep() || epoch.is_multiple_of(SLEEPERS_TICK) {
             self.pages.grant.tick();
@@ -219,10 +245,34 @@ impl Cell {
         self.state
     }
 
+    /// The policy's state for it, and how often it has changed since the last call.
+    pub fn take_changes(&mut self) -> (&'static str, u32) {
+        (self.state, std::mem::take(&mut self.changes))
+    }
+
+    /// What it had done when it was last awake in a tick.
+    pub fn last_work(&self) -> &Work {
+        &self.work
+    }
+
+    /// SM time charged up to the last mark, in nanoseconds.
+    pub fn charged(&self) -> u64 {
+        self.charged_ns
+    }
+
+    /// Memory held beyond the limit.
+    pub fn excess(&self) -> Bytes {
+        Bytes(self.held().0.saturating_sub(self.granted.memory_limit.0))
+    }
+
     /// The tenants on its GPU have changed.
     pub fn neighbours_changed(&mut self) {
-        self.board = self.board.wrapping_add(1);
-        self.pages.grant.set_board(self.board);
+        self.board = (self.board + 1) % NO_BOARD;
+        self.show_board();
+    }
+
+    fn show_board(&self) {
+        self.pages.grant.set_board(if self.off { NO_BOARD } else { self.board });
     }
 
     /// Keeps what a dead process did and frees its slot. Says what it was charged for and others may still have open.
@@ -250,8 +300,8 @@ impl Cell {
     /// Whether more is held than the limit allows, because a process could not refuse it.
     pub fn is_overcommitted(&self) -> bool {
         let flagged =
-            self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
-        flagged && self.held() > self.granted.memory_limit
+            || self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
+        self.held() > self.granted.memory_limit && flagged()
     }
 
     /// Memory held by all processes.

@@ -7,7 +7,9 @@ mod admission;
 mod cell;
 mod counters;
 mod heirs;
+mod ruler;
 mod tenant;
+mod watch;
 mod window;
 
 use std::collections::BTreeMap;
@@ -15,13 +17,17 @@ use std::sync::Arc;
 
 pub use cell::{Cell, Pages};
 pub use counters::Counters;
+use ruler::Ruler;
+pub use ruler::find_policy;
 pub use tenant::{Process, Tenant};
-use weir_policy::{Mode, Observation, Policy, Sample, Signals};
+pub use watch::Moment;
+use weir_policy::{Mode, Observation, Sample, Signals};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
 use crate::control::schema::{Budget, CreateTenant, SetBudget};
+use crate::events::{About, Ring, What};
 use crate::fault::Fault;
 use crate::gpus::Gpus;
 
@@ -36,8 +42,11 @@ pub struct Registry {
     pub reserve: Option<Bytes>,
     /// Ticks so far.
     pub epoch: u64,
-    /// The policy's name.
+    /// The policy that each GPU starts with, by name.
     pub policy_name: &'static str,
+    /// What has happened.
+    pub events: Ring,
+    off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
     rulers: Vec<Ruler>, // one for each GPU
     samples: Vec<Sample>,
@@ -46,12 +55,6 @@ pub struct Registry {
     unclaimed: heirs::Unclaimed,
     marked_at: Nanos,
     last_id: u64,
-}
-
-/// What decides on one GPU, and about whom.
-struct Ruler {
-    policy: Box<dyn Policy>,
-    ruled: Vec<(usize, usize)>, // tenant, cell
 }
 
 /// A grant that `weir set` has published, to be watched for the first launch under it.
@@ -66,14 +69,15 @@ pub struct Published {
 
 impl Registry {
     /// An empty registry over `gpus`.
-    pub fn new(gpus: Gpus, reserve: Option<Bytes>, policy: &weir_policy::Row) -> Self {
-        let ruler = |_: &_| Ruler { policy: (policy.build)(), ruled: Vec::new() };
+    pub fn new(gpus: Gpus, reserve: Option<Bytes>, policy: &'static weir_policy::Row) -> Self {
         Self {
-            rulers: gpus.devices.iter().map(ruler).collect(),
+            rulers: gpus.devices.iter().map(|_| Ruler::new(policy)).collect(),
             gpus,
             reserve,
             epoch: 0,
             policy_name: policy.name,
+            events: Ring::default(),
+            off: false,
             tenants: Vec::new(),
             samples: Vec::new(),
             boards: BTreeMap::new(),
@@ -82,6 +86,13 @@ impl Registry {
             marked_at: Nanos(0),
             last_id: 0,
         }
+    }
+
+    /// Notes that the manager has started.
+    pub fn note_start(&mut self) {
+        let (version, policy) = (env!("CARGO_PKG_VERSION").into(), self.policy_name.into());
+        let gpus = self.gpus.devices.len();
+        self.events.push(About::NODE, What::ManagerStarted { version, policy, gpus });
     }
 
     /// All tenants.
@@ -140,6 +151,7 @@ impl Registry {
         let cells = cells
             .map_err(|e| Fault::system(&codes::SYSTEM, "make the pages", e, "look at the memory limits"))?;
         let (class, budget) = (wanted.class, plan.budget);
+        self.events.push(About::tenant(&name, owner), What::TenantMade { class, budget });
         let (processes, slots, holders) = (Vec::new(), Vec::with_capacity(PROCESS_SLOTS), vec![holder]);
         self.tenants.push(Tenant {
             id,
@@ -193,11 +205,17 @@ impl Registry {
         };
         let process = Process { id, pid, slot, build, driver };
         tenant.add(process.clone());
+        self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessJoined { pid });
         Ok(process)
     }
 
     /// The process has gone: its counters are kept, its slot is freed.
     pub fn bury(&mut self, process: u64) {
+        let whose =
+            self.tenants.iter().find_map(|t| Some((t, t.processes.iter().find(|p| p.id == process)?)));
+        if let Some((tenant, Process { pid, .. })) = whose {
+            self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessEnded { pid: *pid });
+        }
         let orphans: Vec<_> = self.tenants.iter_mut().flat_map(|tenant| tenant.bury(process)).collect();
         self.unclaimed.hand_on(&self.tenants, orphans);
     }
@@ -214,6 +232,9 @@ impl Registry {
         let over: Vec<_> =
             self.tenants.iter().filter(|t| t.is_over()).map(|t| (t.id, t.name.clone())).collect();
         if !over.is_empty() {
+            for tenant in self.tenants.iter().filter(|tenant| tenant.is_over()) {
+                self.events.push(About::tenant(&tenant.name, tenant.owner), What::TenantEnded);
+            }
             self.tenants.retain(|tenant| !tenant.is_over());
             self.reorder();
         }
@@ -244,7 +265,11 @@ impl Registry {
     /// Changes a tenant's budget and publishes what follows from it at once; says which of its grants changed.
     pub fn apply(&mut self, tenant: u64, budget: Budget, now: Nanos) -> Vec<Published> {
         let Some(at) = self.tenants.iter().position(|t| t.id == tenant) else { return Vec::new() };
-        self.tenants[at].budget = budget;
+        let Tenant { name, owner, budget: held, .. } = &mut self.tenants[at];
+        let old = std::mem::replace(held, budget);
+        if old != budget {
+            self.events.push(About::tenant(name, *owner), What::BudgetSet { old, new: budget });
+        }
         let before: Vec<_> =
             self.tenants[at].cells.iter().map(|cell| cell.pages.grant.generation()).collect();
         self.tick(now);
@@ -261,13 +286,13 @@ impl Registry {
     pub fn tick(&mut self, now: Nanos) {
         self.epoch += 1;
         let (tenants, samples) = (&mut self.tenants, &mut self.samples);
-        for Ruler { policy, ruled } in &mut self.rulers {
+        for Ruler { policy, ruled, .. } in &mut self.rulers {
             samples.clear();
             samples.extend(ruled.iter().map(|(tenant, cell)| tenants[*tenant].observe(*cell, now)));
             let seen = Observation { now, mode: Mode::default(), signals: Signals::default(), samples };
             for ((tenant, cell), decision) in ruled.iter().zip(policy.decide(&seen)) {
                 let tenant = &mut tenants[*tenant];
-                tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget);
+                tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget, self.off);
             }
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
@@ -282,6 +307,7 @@ impl Registry {
                 cell.mark(now, &tenant.slots);
             }
         }
+        watch::look(&mut self.tenants, &self.rulers, &mut self.events, now);
         let cells = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.cells);
         let left: Vec<_> = cells.filter_map(Cell::take_left).collect();
         if !left.is_empty() {

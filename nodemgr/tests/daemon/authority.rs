@@ -55,3 +55,18 @@ fn a_stranger_makes_no_tenants() {
     assert_eq!(run.status.code(), Some(77), "{}", String::from_utf8_lossy(&run.stderr));
     assert!(stage.stats().tenants.is_empty());
 }
+
+#[test]
+fn a_stranger_switches_no_policy_and_learns_nothing_of_what_others_do() {
+    let stage = Stage::new();
+    let mut run = stage.client();
+    run.create(wish("train", 60)).unwrap();
+    let Some(policy) = as_nobody(&stage, &["policy", "static"]) else { return };
+    assert_eq!(policy.status.code(), Some(77), "{}", String::from_utf8_lossy(&policy.stderr));
+    assert_eq!(as_nobody(&stage, &["off"]).unwrap().status.code(), Some(77));
+    assert!(!stage.stats().node.off);
+    assert_eq!(as_nobody(&stage, &["policy"]).unwrap().status.code(), Some(0), "everybody may look");
+    assert_eq!(as_nobody(&stage, &["why", "train"]).unwrap().status.code(), Some(77));
+    let events = String::from_utf8(as_nobody(&stage, &["events"]).unwrap().stdout).unwrap();
+    assert!(events.contains("node manager") && !events.contains("train"), "{events}");
+}

@@ -6,6 +6,8 @@
 mod admission;
 mod authority;
 mod death;
+mod history;
 mod hostile;
 mod resize;
 mod stage;
+mod switch;

@@ -269,6 +269,11 @@ pub const COMMANDS: &[Case] = &[
     Case { id: "state.set-limit-below-request", args: &["set", "held", "--limit", "50%"] },
     Case { id: "state.set-memory-over-gpu", args: &["set", "held", "--memory", "81GiB"] },
     Case { id: "state.set-no-guarantee", args: &["set", "held", "--request", "0%"] },
+    Case { id: "policy.unknown", args: &["policy", "statc"] },
+    Case { id: "policy.unknown-without-neighbour", args: &["policy", "quickest"] },
+    Case { id: "policy.unknown-gpu", args: &["policy", "--gpu=7", "static"] },
+    Case { id: "policy.duplicate-gpu", args: &["policy", "--gpu=0,0"] },
+    Case { id: "why.unknown-tenant", args: &["why", "ghost"] },
     Case { id: "state.unknown-tenant", args: &["set", "ghost", "--request", "10%"] },
     Case { id: "state.nothing-to-set", args: &["set", "ghost"] },
 ];

@@ -90,6 +90,10 @@ impl From<SmShare> for Rate {
     }
 }
 
+/// The number of the board while the operator has switched the manager off. No notice ever has it, so neighbours count as
+/// not known, and nobody takes turns.
+pub const NO_BOARD: u32 = u32::MAX;
+
 /// Whether a tenant may use more than its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gate {

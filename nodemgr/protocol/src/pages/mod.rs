@@ -24,7 +24,7 @@ mod usage;
 pub use activity::{ActivityPage, Held, Occupancy};
 pub use bucket::BucketPage;
 pub use copy::{Copied, Copies, CopyWay};
-pub use grant::{Accrual, Gate, Grant, GrantPage, Rate};
+pub use grant::{Accrual, Gate, Grant, GrantPage, NO_BOARD, Rate};
 pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};

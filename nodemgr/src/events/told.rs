@@ -1,0 +1,111 @@
+//! Events as a person reads them: one line each.
+
+use std::fmt;
+
+use weir_protocol::units::Bytes;
+
+use super::{Event, What};
+use crate::control::schema::Budget;
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  ", clock(self.time_unix_ms))?;
+        if let Some(tenant) = &self.tenant {
+            write!(f, "{tenant}")?;
+        }
+        if let Some(gpu) = self.gpu {
+            write!(f, "{}GPU {gpu}", if self.tenant.is_some() { " on " } else { "" })?;
+        }
+        if self.tenant.is_some() || self.gpu.is_some() {
+            write!(f, ": ")?;
+        }
+        write!(f, "{}", self.what)
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ManagerStarted { version, policy, gpus } => {
+                write!(f, "node manager {version} started, policy {policy}, GPUs: {gpus}")
+            }
+            Self::TenantMade { class, budget } => {
+                let Budget { request, limit, memory, .. } = budget;
+                write!(f, "made, {}: request {request}, limit {limit}, memory {memory}", class.as_str())
+            }
+            Self::TenantEnded => write!(f, "ended; its budget is free"),
+            Self::ProcessJoined { pid } => write!(f, "process {pid} joined"),
+            Self::ProcessEnded { pid } => write!(f, "process {pid} ended"),
+            Self::BudgetSet { old, new } => write!(f, "budget set: {}", changed(old, new).join(", ")),
+            Self::PolicySwitched { old, new } => write!(f, "policy {old} -> {new}"),
+            Self::StateChanged { old, new, changes: 1 } => write!(f, "state {old} -> {new}"),
+            Self::StateChanged { old, new, changes } => {
+                write!(f, "state {old} -> {new}, after {changes} changes")
+            }
+            Self::GateForced { launches } => {
+                write!(f, "launches let through a gate that would have held them: {launches}")
+            }
+            Self::MemoryRefused { allocations } => {
+                write!(f, "allocations refused for the memory limit: {allocations}")
+            }
+            Self::NotEnforced { state } => write!(f, "NOT ENFORCED: {state}"),
+            Self::EnforcedAgain => write!(f, "enforced again"),
+            Self::SwitchedOff { uid } => {
+                write!(f, "switched OFF by user {uid}: NOT ENFORCED but for memory limits")
+            }
+            Self::SwitchedOn { uid } => write!(f, "switched on by user {uid}: budgets are enforced"),
+            Self::Overcommitted { over_bytes } => {
+                write!(f, "overcommitted: {} more held than the limit allows", Bytes(*over_bytes))
+            }
+        }
+    }
+}
+
+/// What differs, as `request 30 % -> 40 %`.
+fn changed(old: &Budget, new: &Budget) -> Vec<String> {
+    let line = |what: &str, old: String, new: String| (old != new).then(|| format!("{what} {old} -> {new}"));
+    let lines = [
+        line("request", old.request.to_string(), new.request.to_string()),
+        line("limit", old.limit.to_string(), new.limit.to_string()),
+        line("memory", old.memory.to_string(), new.memory.to_string()),
+        line("copy limit", old.copy_limit.to_string(), new.copy_limit.to_string()),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+/// The time of day in UTC: the node's own zone is not this process's to guess.
+pub(crate) fn clock(unix_ms: u64) -> String {
+    let (seconds, ms) = (unix_ms / 1_000, unix_ms % 1_000);
+    let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{h:02}:{m:02}:{s:02}.{ms:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{About, Ring};
+    use super::*;
+    use weir_protocol::units::{Bandwidth, SmShare};
+
+    #[test]
+    fn a_line_says_when_to_whom_where_and_what() {
+        let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
+        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
+        let mut ring = Ring::default();
+        ring.push(About::NODE, What::TenantEnded);
+        ring.push(About::gpu(1), What::PolicySwitched { old: "static".into(), new: "weir".into() });
+        let new = Budget { request: SmShare::percent(40), ..old };
+        ring.push(About::tenant("train", 0).on(0), What::BudgetSet { old, new });
+        let lines: Vec<_> = ring
+            .after(0)
+            .map(|event| Event { time_unix_ms: 3_723_004, ..event.clone() }.to_string())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "01:02:03.004Z  ended; its budget is free",
+                "01:02:03.004Z  GPU 1: policy static -> weir",
+                "01:02:03.004Z  train on GPU 0: budget set: request 30 % -> 40 %",
+            ]
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! What decides on one GPU, and about whom. The policy can be switched while tenants run: the new one starts without a
+//! memory, and its first decisions come with the next tick.
+
+use weir_policy::Policy;
+
+use super::Registry;
+use crate::codes;
+use crate::events::{About, What};
+use crate::fault::Fault;
+use crate::nearest::nearest;
+
+/// The ruler of one GPU.
+pub(super) struct Ruler {
+    pub(super) row: &'static weir_policy::Row,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) ruled: Vec<(usize, usize)>, // tenant, cell
+}
+
+impl Ruler {
+    pub(super) fn new(row: &'static weir_policy::Row) -> Self {
+        Self { row, policy: (row.build)(), ruled: Vec::new() }
+    }
+}
+
+impl Registry {
+    /// Whether nothing is enforced but memory.
+    pub fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// Enforces nothing but memory, or everything again; with the next tick. `uid` is who wants it so.
+    pub fn switch(&mut self, off: bool, uid: u32) {
+        if std::mem::replace(&mut self.off, off) != off {
+            let what = if off { What::SwitchedOff { uid } } else { What::SwitchedOn { uid } };
+            self.events.push(About::NODE, what);
+        }
+    }
+
+    /// The policy of a GPU.
+    pub fn policy_of(&self, gpu: usize) -> Option<&'static weir_policy::Row> {
+        self.rulers.get(gpu).map(|ruler| ruler.row)
+    }
+
+    /// Gives a GPU another policy and says which it had. One that it has already stays, with what it remembers.
+    pub fn switch_policy(
+        &mut self,
+        gpu: usize,
+        row: &'static weir_policy::Row,
+    ) -> Option<&'static weir_policy::Row> {
+        let ruler = self.rulers.get_mut(gpu)?;
+        let old = ruler.row;
+        if old.name != row.name {
+            (ruler.row, ruler.policy) = (row, (row.build)());
+            let what = What::PolicySwitched { old: old.name.into(), new: row.name.into() };
+            self.events.push(About::gpu(gpu), what);
+        }
+        Some(old)
+    }
+}
+
+/// The policy called `name`.
+///
+/// # Errors
+/// [`codes::POLICY_UNKNOWN`], with the nearest name where there is one.
+pub fn find_policy(name: &str) -> Result<&'static weir_policy::Row, Fault> {
+    weir_policy::find(name).ok_or_else(|| {
+        let names: Vec<_> = weir_policy::POLICIES.iter().map(|row| row.name).collect();
+        let message = format!("there is no policy `{}`", name.escape_debug());
+        let help = match nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("choose from: {}", names.join(", ")),
+        };
+        Fault::new(&codes::POLICY_UNKNOWN, message, help)
+    })
+}
