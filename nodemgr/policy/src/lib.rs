@@ -42,6 +42,8 @@ pub struct Row {
     pub name: &'static str,
     /// One line for `--help`.
     pub about: &'static str,
+    /// Whether fillers give way: their gates close as soon as a latency or primary tenant has work, before any tick.
+    pub fillers_give_way: bool,
     /// A fresh instance.
     pub build: fn() -> Box<dyn Policy>,
 }
@@ -50,6 +52,7 @@ pub struct Row {
 pub const POLICIES: &[Row] = &[Row {
     name: "static",
     about: "each tenant has its request; unused share is lent in proportion to requests, up to the limits",
+    fillers_give_way: false,
     build: || Box::new(StaticShares::default()),
 }];
 
