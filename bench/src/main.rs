@@ -12,6 +12,7 @@ mod check;
 mod client;
 mod count;
 mod demo;
+mod gate;
 mod host;
 mod instructions;
 mod launch;
@@ -70,6 +71,8 @@ enum Bench {
     Meter(meter::Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
+    /// How soon a filler gives way to a latency tenant that wakes
+    Gate(Options),
     /// Random programs under throttling: none may hang
     Live(live::Options),
     /// What only a GPU can answer, in stories
@@ -80,6 +83,11 @@ enum Bench {
     Pace {
         /// Which case of the sweep.
         case: usize,
+    },
+    #[command(hide = true)]
+    GatePlayer {
+        /// Which of the programs.
+        part: gate::Part,
     },
     #[command(hide = true)]
     LivePlayer(live::PlayerOptions),
@@ -103,6 +111,8 @@ fn main() -> ExitCode {
         Bench::Share(options) => share::run(&options),
         Bench::Meter(options) => meter::run(&options),
         Bench::Pace { case } => Ok(meter::pace(case)),
+        Bench::Gate(options) => gate::run(&options),
+        Bench::GatePlayer { part } => Ok(gate::play(part)),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),
