@@ -19,8 +19,8 @@ pub enum Part {
     Unit,
 }
 
-/// The waker sleeps so long: fillers are let in after a millisecond.
-const SLEEP: Duration = Duration::from_millis(10);
+/// The waker sleeps so long, from and to: fillers are let in after a millisecond, and nobody can foretell when they must go.
+const SLEEP_US: (u64, u64) = (6_000, 16_000);
 
 /// A launch call that took so long was held back by the gate, and not by the system.
 const HELD_NS: u64 = 1_000_000;
@@ -69,9 +69,13 @@ fn now() -> u64 {
 fn wake() -> Result<Vec<Wake>, ClientError> {
     let driver = Driver::open(&[BURST.name])?;
     let (stream, burst) = (driver.stream()?, driver.function(BURST.name, 0)?);
+    let mut random = 1u64;
     (0..WAKES)
         .map(|_| {
-            std::thread::sleep(SLEEP); // what a service does between two requests
+            // Numerical Recipes' generator: the same wakes in each run.
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);
+            let sleep = SLEEP_US.0 + random % (SLEEP_US.1 - SLEEP_US.0);
+            std::thread::sleep(Duration::from_micros(sleep)); // what a service does between two requests
             let launched = now();
             driver.launch_into(stream, burst, 1)?;
             driver.synchronize()?;
