@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use cell::{Cell, Pages};
 pub use counters::Counters;
 pub use tenant::{Process, Tenant};
-use weir_policy::{Mode, Observation, Policy, Sample, Signals};
+use weir_policy::{Mode, Observation, Policy, Sample, Signals, Slo};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -155,6 +155,7 @@ impl Registry {
             registered: 0,
             budget_at_start: budget,
             made_at: now,
+            slo: None,
         });
         self.reorder();
         Ok((id, false))
@@ -255,6 +256,13 @@ impl Registry {
             (generation != before).then_some(Published { pages, slots, generation })
         });
         published.collect()
+    }
+
+    /// What a tenant promised its users, with the latest figure.
+    pub fn set_slo(&mut self, tenant: u64, slo: Option<Slo>) {
+        if let Some(tenant) = self.tenants.iter_mut().find(|t| t.id == tenant) {
+            tenant.slo = slo;
+        }
     }
 
     /// One run of the control loop.
