@@ -19,6 +19,7 @@ mod live;
 mod load;
 mod meter;
 mod pair;
+mod policy;
 mod report;
 mod resize;
 mod rig;
@@ -70,6 +71,8 @@ enum Bench {
     Meter(meter::Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
+    /// What policies make of shared GPUs, in virtual time
+    Policy(policy::Options),
     /// Random programs under throttling: none may hang
     Live(live::Options),
     /// What only a GPU can answer, in stories
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Bench::Share(options) => share::run(&options),
         Bench::Meter(options) => meter::run(&options),
         Bench::Pace { case } => Ok(meter::pace(case)),
+        Bench::Policy(options) => policy::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::{Context, printer};
-use crate::codes;
 use crate::fault::Fault;
 use crate::sim::{self, Comparison, Ruler, Scenario};
 
@@ -67,5 +66,5 @@ fn draw(dir: &std::path::Path, comparison: &Comparison) -> Result<(), Fault> {
 #[cfg(not(feature = "plot"))]
 fn draw(_: &std::path::Path, _: &Comparison) -> Result<(), Fault> {
     let help = "build it with `cargo build --features plot`, or draw from --json";
-    Err(Fault::new(&codes::USAGE, "this `weir` was built without pictures", help))
+    Err(Fault::new(&crate::codes::USAGE, "this `weir` was built without pictures", help))
 }

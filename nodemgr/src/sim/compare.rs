@@ -55,6 +55,11 @@ pub fn ruler(name: &str) -> Result<Ruler, Fault> {
     })
 }
 
+/// The policies that there are, by name.
+pub fn policies() -> impl Iterator<Item = &'static str> {
+    weir_policy::POLICIES.iter().map(|row| row.name)
+}
+
 /// What several rules made of one scenario. Everything in it is simulated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {

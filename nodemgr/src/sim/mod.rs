@@ -36,8 +36,7 @@ mod seat;
 mod tests;
 mod workload;
 
-pub use compare::{Comparison, Outcome, RULES, Ruler, TenantOutcome, compare, ruler};
-pub use engine::{TICK, WAKE};
+pub use compare::{Comparison, Outcome, RULES, Ruler, Spread, TenantOutcome, compare, policies, ruler};
 pub use oracle::most_filler_work;
 #[cfg(feature = "plot")]
 pub use plot::draw;

@@ -7,7 +7,8 @@
 //! * a pass over a batch of prompts must lie between a request's arrival and the last moment at which it still keeps the
 //!   promise; the fewest passes that serve all are found by always waiting for the most urgent one (the points that stab
 //!   all intervals: greedy by the ends is optimal), and are no fewer than the batch's size allows;
-//! * decode steps likewise, as many for each request as it has tokens.
+//! * decode steps likewise, as many for each request as it has tokens. Where the promise is one between tokens, prompts
+//!   are read as they come: else it would be kept best by letting everybody wait for a full batch.
 //!
 //! The bound is no schedule: nothing is paid for switches, passes and steps may coincide, and their own length does not
 //! delay anybody. So it lies above what any schedule reaches that keeps the promise for *every* request; a policy may use
@@ -15,8 +16,10 @@
 
 use weir_simgpu_model::Nanos;
 
-use super::measure::Window;
-use super::scenario::{Inference, Metric, Promise};
+use super::engine::START;
+use super::random::Random;
+use super::scenario::{Inference, Metric, Promise, Scenario};
+use super::workload::arrivals;
 
 /// What one request asks for: so many visits between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +29,18 @@ struct Visits {
     count: u64,
 }
 
-/// The most work, ns, that fillers can do in the window beside a server that keeps its promise for requests that arrive at
-/// `arrivals` with so many tokens each.
-pub fn most_filler_work(
-    spec: &Inference,
-    (promise, metric): (Promise, Metric),
-    window: Window,
-    requests: &[(Nanos, u32)],
-) -> Nanos {
-    window.length().saturating_sub(least_work(spec, (promise, metric), requests))
+/// The most work, ns, that fillers can do in the window beside the server at this position; none if it is no server or
+/// promises nothing. The requests are those of a run: the same seed draws the same.
+pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Nanos> {
+    let tenant = scenario.tenant.get(at)?;
+    let spec = tenant.inference.as_ref()?;
+    let window = scenario.window();
+    let mut random = Random::new(scenario.seed, at as u64);
+    let moments = arrivals(&spec.arrivals, &mut random, START, window.to);
+    let requests = moments.into_iter().map(|arrived| (arrived, spec.draw_tokens(&mut random)));
+    let requests: Vec<_> = requests.filter(|(arrived, _)| *arrived >= window.from).collect();
+    let least = least_work(spec, (tenant.promise()?, tenant.slo_on), &requests);
+    Some(window.length().saturating_sub(least))
 }
 
 fn least_work(spec: &Inference, (promise, metric): (Promise, Metric), requests: &[(Nanos, u32)]) -> Nanos {
@@ -44,19 +50,21 @@ fn least_work(spec: &Inference, (promise, metric): (Promise, Metric), requests: 
     let all = |of: fn(u32) -> u64| requests.iter().map(|(_, tokens)| of(*tokens)).sum::<u64>();
     let room = spec.batch.max(1) as u64;
     let each = spec.prefill(1).saturating_sub(pass) * requests.len() as u64;
-    let late = |arrived: Nanos, tokens: u32| match metric {
-        Metric::FirstToken | Metric::Request => arrived + target,
-        // Nothing is promised for the first token: it may come whenever, and the others after it.
-        Metric::PerToken => arrived.saturating_add(target * u64::from(tokens)).saturating_add(NEVER),
+    // Between tokens: a prompt is read as it comes, and its tokens follow within the bound for each of them.
+    let last = |arrived: Nanos, tokens: u32| match metric {
+        Metric::Request => arrived + target,
+        Metric::FirstToken => NEVER,
+        Metric::PerToken => arrived + spec.prefill(1) + target * u64::from(tokens),
     };
-    let passes = requests.iter().map(|(at, tokens)| Visits { from: *at, to: late(*at, *tokens), count: 1 });
+    let first = |arrived: Nanos| match metric {
+        Metric::Request | Metric::FirstToken => arrived + target,
+        Metric::PerToken => arrived + spec.prefill(1) + target,
+    };
+    let passes = requests.iter().map(|(at, _)| Visits { from: *at, to: first(*at), count: 1 });
     let passes = fewest(passes.collect()).max(all(|_| 1).div_ceil(room));
     let steps = requests.iter().map(|(at, tokens)| {
-        let to = match metric {
-            Metric::Request => at + target,
-            Metric::FirstToken | Metric::PerToken => NEVER,
-        };
-        Visits { from: *at, to, count: u64::from(tokens - 1) }
+        let count = u64::from(tokens - 1);
+        Visits { from: *at, to: last(*at, *tokens), count }
     });
     let steps = fewest(steps.collect()).max(all(|tokens| u64::from(tokens - 1)).div_ceil(room));
     each + passes * pass + steps * step
@@ -102,12 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn of_a_server_whose_requests_share_nothing_the_bound_is_the_rest_of_the_time() {
+    fn of_a_server_whose_requests_share_nothing_the_least_work_is_that_of_each() {
         let spec = Inference { prefill_each_ms: 10.0, tokens: 1.0, batch: 1, ..Inference::default() };
         let promise = Promise { quantile_permille: 950, target: Time(100 * MS) };
-        let window = Window { from: 0, to: 1_000 * MS };
         let requests = [(5 * MS, 1), (6 * MS, 1), (700 * MS, 1)];
-        assert_eq!(most_filler_work(&spec, (promise, Metric::Request), window, &requests), 970 * MS);
+        assert_eq!(least_work(&spec, (promise, Metric::Request), &requests), 30 * MS);
     }
 
     proptest! {
