@@ -10,7 +10,7 @@ use weir_simgpu_model::Mode;
 /// Two tenants that always have work.
 const SHARES: &str = r#"
 about = "shares"
-seconds = 5
+seconds = 3
 warm_up_seconds = 1
 [[tenant]]
 name = "six"
@@ -27,8 +27,8 @@ offline = { batch_ms = 20, unit_us = 400 }
 /// A server, a training loop and a filler.
 const MIXED: &str = r#"
 about = "mixed"
-seconds = 6
-warm_up_seconds = 1
+seconds = 3
+warm_up_seconds = 0.5
 [[tenant]]
 name = "server"
 class = "latency"
@@ -160,7 +160,7 @@ fn a_scenario_that_makes_no_sense_is_refused_with_what_to_do() {
         ("request = \"40%\"", "request = \"0.4\"", "30%"),
         ("offline = { batch_ms = 30 }", "", "[tenant.offline]"),
         ("decode_ms = 4", "decode_ms = 0", "decode_ms"),
-        ("seconds = 6", "seconds = 0", "more than nothing"),
+        ("seconds = 3", "seconds = 0", "more than nothing"),
     ] {
         let text = MIXED.replacen(from, to, 1);
         let fault = Scenario::parse(&text, Path::new("x.toml")).expect_err(to);
@@ -183,7 +183,7 @@ fn the_scenarios_that_come_with_weir_can_be_simulated() {
     names.sort();
     assert!(names.len() >= 4, "{names:?}");
     for path in names {
-        let scenario = Scenario { seconds: 1.0, ..Scenario::read(&path).unwrap() };
+        let scenario = Scenario { seconds: 0.5, ..Scenario::read(&path).unwrap() };
         compare(&scenario, &[ruler("static").unwrap()]).unwrap();
         assert!(!scenario.source.is_empty(), "{}: where its figures come from", path.display());
     }
