@@ -65,8 +65,7 @@ impl Runs {
         let rulers: Vec<Ruler> =
             rules.iter().map(|name| sim::ruler(name)).collect::<Result<_, _>>().map_err(other)?;
         let comparison = sim::compare(scenario, &rulers).map_err(other)?;
-        self.simulated_seconds +=
-            comparison.outcomes.iter().map(|outcome| outcome.simulated_seconds).sum::<f64>();
+        self.simulated_seconds += comparison.simulated_seconds;
         Ok(comparison)
     }
 

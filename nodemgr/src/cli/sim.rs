@@ -36,7 +36,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         printer::json(&comparison);
     } else {
         printer::data(sim::table(&comparison));
-        let simulated: f64 = comparison.outcomes.iter().map(|outcome| outcome.simulated_seconds).sum();
+        let simulated = comparison.simulated_seconds;
         printer::talk(format_args!(
             "{simulated:.0} simulated seconds in {took:.1} s: {:.0} times real speed",
             simulated / took

@@ -73,6 +73,8 @@ pub struct Comparison {
     pub seed: u64,
     /// Simulated seconds that were measured, of each rule.
     pub seconds: f64,
+    /// Simulated seconds in all: of each rule, and of each tenant alone, the warm-up with them.
+    pub simulated_seconds: f64,
     /// One for each rule.
     pub outcomes: Vec<Outcome>,
 }
@@ -94,8 +96,6 @@ pub struct Outcome {
     pub fillable_percent: Option<f64>,
     /// What fillers had of that.
     pub fillable_filled_percent: Option<f64>,
-    /// Simulated seconds of this rule in all.
-    pub simulated_seconds: f64,
     /// The tenants.
     pub tenants: Vec<TenantOutcome>,
 }
@@ -164,17 +164,26 @@ pub struct Spread {
 pub fn compare(scenario: &Scenario, rulers: &[Ruler]) -> Result<Comparison, Fault> {
     let alone = alone(scenario)?;
     let all: Vec<usize> = (0..scenario.tenant.len()).collect();
-    let outcome = |ruler: &Ruler| match ruler.kind {
-        Kind::Alone => Ok(outcome_alone(scenario, ruler.name, &alone)),
-        Kind::Run(rule) => Ok(outcome(scenario, ruler.name, &run(scenario, &all, rule)?, &alone)),
-    };
+    let mut simulated: Nanos = alone.iter().map(|run| run.simulated).sum();
+    let mut outcomes = Vec::new();
+    for ruler in rulers {
+        outcomes.push(match ruler.kind {
+            Kind::Alone => outcome_alone(scenario, ruler.name, &alone),
+            Kind::Run(rule) => {
+                let run = run(scenario, &all, rule)?;
+                simulated += run.simulated;
+                outcome(scenario, ruler.name, &run, &alone)
+            }
+        });
+    }
     Ok(Comparison {
         schema: 1,
         simulated: true,
         about: scenario.about.clone(),
         seed: scenario.seed,
         seconds: scenario.seconds,
-        outcomes: rulers.iter().map(outcome).collect::<Result<_, Fault>>()?,
+        simulated_seconds: simulated as f64 / 1e9,
+        outcomes,
     })
 }
 
@@ -197,7 +206,6 @@ fn outcome_alone(scenario: &Scenario, policy: &'static str, alone: &[Run]) -> Ou
         idle_filled_percent: None,
         fillable_percent: None,
         fillable_filled_percent: None,
-        simulated_seconds: alone.iter().map(|run| run.simulated as f64 / 1e9).sum(),
         tenants: tenants.map(|(tenant, run)| judge(tenant, run, &run.tenants[0], run)).collect(),
     }
 }
@@ -215,7 +223,6 @@ fn outcome(scenario: &Scenario, policy: &'static str, run: &Run, alone: &[Run]) 
         idle_filled_percent: gaps.raw_percent(),
         fillable_percent: of_time(gaps.fillable),
         fillable_filled_percent: gaps.fillable_percent(),
-        simulated_seconds: run.simulated as f64 / 1e9,
         tenants,
     }
 }

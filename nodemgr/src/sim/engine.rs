@@ -98,7 +98,8 @@ struct Engine {
     order: u64,
     manager: Option<Manager>,
     next_tick: Nanos,
-    saw: Nanos,                  // when the manager last looked
+    saw: Nanos, // when the manager last looked
+    done: Vec<usize>,
     gap: Option<(Nanos, Nanos)>, // since when nobody better works, what fillers had had by then
     gaps: Vec<Gap>,
     books: [DeviceBooks; 2], // at both ends of the window
@@ -189,6 +190,7 @@ impl Engine {
             manager,
             next_tick: START + TICK,
             saw: 0,
+            done: Vec::new(),
             gap: Some((START, 0)),
             gaps: Vec::new(),
             books: [DeviceBooks::default(); 2],
@@ -208,17 +210,13 @@ impl Engine {
     fn pass(&mut self, to: Nanos) {
         self.now = to.max(self.now);
         self.device.advance(self.now);
-        let done: Vec<usize> = self
-            .device
-            .drain_completions()
-            .filter_map(|completion| match completion {
-                Completion::Done { tag, .. } => usize::try_from(tag).ok(),
-                Completion::Stamp { .. } => None,
-            })
-            .collect();
-        for seat in done {
-            self.completed(seat);
-        }
+        let mut done = std::mem::take(&mut self.done);
+        done.extend(self.device.drain_completions().filter_map(|completion| match completion {
+            Completion::Done { tag, .. } => usize::try_from(tag).ok(),
+            Completion::Stamp { .. } => None,
+        }));
+        done.drain(..).for_each(|seat| self.completed(seat));
+        self.done = done; // the buffer serves again
     }
 
     fn completed(&mut self, at: usize) {

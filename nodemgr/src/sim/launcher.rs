@@ -140,8 +140,9 @@ impl Launcher {
         let grant = self.pages.grant.read();
         let asking = self.again(now, &grant);
         if let Some(better) = closed_by {
-            self.leave_turn(now);
-            return self.sleep(asking, TURN_STEP, Bell::Turn(better), Cause::Turn);
+            // Its turn is over as soon as its work is done; until then it looks as whoever ends a turn does.
+            let at_most = self.leave_turn(now).map_or(TURN_STEP, |left| left.clamp(SHORTEST, LOOK));
+            return self.sleep(asking, at_most, Bell::Turn(better), Cause::Turn);
         }
         if self.purse.generation() != grant.generation {
             self.pages.bucket.charge(Tokens(-self.purse.empty())); // drawn under another grant: too much, perhaps
