@@ -20,6 +20,7 @@ mod live;
 mod load;
 mod meter;
 mod pair;
+mod policy;
 mod report;
 mod resize;
 mod rig;
@@ -73,6 +74,8 @@ enum Bench {
     Resize(Options),
     /// How soon a filler gives way to a latency tenant that wakes
     Gate(Options),
+    /// What policies make of shared GPUs, in virtual time
+    Policy(policy::Options),
     /// Random programs under throttling: none may hang
     Live(live::Options),
     /// What only a GPU can answer, in stories
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Bench::Pace { case } => Ok(meter::pace(case)),
         Bench::Gate(options) => gate::run(&options),
         Bench::GatePlayer { part } => Ok(gate::play(part)),
+        Bench::Policy(options) => policy::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),

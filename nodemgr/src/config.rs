@@ -88,7 +88,8 @@ impl Config {
     /// # Errors
     /// [`codes::CONFIG`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
-        let config: Self = toml::from_str(text).map_err(|error| syntax(text, path, &error))?;
+        let config: Self =
+            toml::from_str(text).map_err(|error| misunderstood(&codes::CONFIG, text, path, &error, &KEYS))?;
         config.check().map_err(|(message, help)| refuse(path, message, &help))?;
         Ok(config)
     }
@@ -190,22 +191,36 @@ fn check_file(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A fault that points at its line, with the nearest key where a key is unknown.
-fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
+/// A fault that points at its line, with the nearest of `keys` where a key is unknown.
+pub(crate) fn misunderstood(
+    row: &codes::Row,
+    text: &str,
+    path: &Path,
+    error: &toml::de::Error,
+    keys: &[&str],
+) -> Fault {
     let message = error.message().lines().next().unwrap_or_default().to_owned();
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    let help = match unknown.map(|key| (key, nearest(key, KEYS))) {
+    let help = match unknown.map(|key| (key, nearest(key, keys.iter().copied()))) {
         Some((_, Some(key))) => format!("did you mean `{key}`?"),
-        Some((_, None)) => format!("the keys are: {}", KEYS[..7].join(", ")),
-        None => "correct the line, then look at the file with `weir check`".to_owned(),
+        Some((_, None)) => format!("the keys are: {}", message_keys(keys)),
+        None if row.code == codes::CONFIG.code => {
+            "correct the line, then look at the file with `weir check`".to_owned()
+        }
+        None => "correct the line".to_owned(),
     };
     let shown = unknown.map_or_else(|| message.clone(), |key| format!("unknown key `{key}`"));
-    let fault = refuse(path, format!("is not understood: {shown}"), &help);
+    let fault = Fault::new(row, format!("`{}` is not understood: {shown}", path.display()), help);
     let Some(span) = error.span() else { return fault };
     let before = text.get(..span.start).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     fault.at(format!("{}:{line}:{column}", path.display()))
+}
+
+/// The first ones: those of a file's upper level come first.
+fn message_keys(keys: &[&str]) -> String {
+    keys.get(..7).unwrap_or(keys).join(", ")
 }
 
 #[cfg(test)]

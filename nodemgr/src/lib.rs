@@ -12,6 +12,7 @@
 //!   tick                    thread 2: observe, decide, publish
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
+//!   sim                     all of this in virtual time, on the simulated GPU's model
 //!   cli                     the `weir` command
 //! ```
 //!
@@ -34,6 +35,7 @@ pub mod place;
 mod poll;
 pub mod registry;
 mod shared;
+pub mod sim;
 mod tick;
 
 pub use fault::Fault;

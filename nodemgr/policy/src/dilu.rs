@@ -36,7 +36,7 @@ use crate::bursts::{Bursts, Edge};
 use crate::grants::{IN_FLIGHT_CAP, SHORT_CAP};
 use crate::lend::{FULL, ppm};
 use crate::memory::Memory;
-use crate::pools::{Opening, Pools, is_filler};
+use crate::pools::{Opened, Opening, Pools, is_filler};
 use crate::pressure::{Level, Stretch, Verdict};
 use crate::promise::{self, Promise};
 use crate::{Decision, Observation, Policy, Sample};
@@ -87,7 +87,8 @@ impl Policy for Dilu {
         self.judge(seen);
         self.pools.begin(seen);
         let base = if self.open { u64::from(FULL) } else { unrequested(seen.samples) };
-        self.pools.divide(seen, base * u64::from(self.level.ppm) / u64::from(FULL), |_| false);
+        let opened = Opened::Beside(base * u64::from(self.level.ppm) / u64::from(FULL));
+        self.pools.divide(seen, opened, |_| false);
         let worst = self.betters.iter().map(|better| better.verdict).max().unwrap_or_default().name();
         let filler = Opening::open(if self.open { IN_FLIGHT_CAP } else { SHORT_CAP }, worst);
         self.pools.answer(seen, |_| filler, |_| worst)

@@ -21,7 +21,7 @@ pub struct Lull {
     pub working: bool,
     /// How long the one that moved last has been still.
     pub quiet: Nanos,
-    /// How long until the first one is back, as far as that is known.
+    /// How long until the first one may be back, as far as that is known.
     pub ends_in: Option<Nanos>,
     /// Whether all of those that moved within the last tick are foretold to be away for a while.
     pub foreseen: bool,
@@ -79,7 +79,8 @@ impl Lull {
         self.quiet = self.quiet.min(sample.idle_for);
         let ends_in = pulse.gaps.next().and_then(|foretold| {
             let latest = foretold.length.0.saturating_add(foretold.error.0).saturating_add(LATE.0);
-            let earliest = foretold.length.since(foretold.error).since(sample.idle_for);
+            // Its return will be seen up to a tick late, as those were from which this was learnt.
+            let earliest = foretold.length.since(foretold.error.max(self.tick)).since(sample.idle_for);
             (sample.idle_for.0 <= latest).then_some(earliest)
         });
         self.foreseen &= sample.idle_for >= QUIET || (ends_in.is_some() && pulse.is_done(now, sample));

@@ -5,7 +5,7 @@
 //!   betters   their requests; what busy fillers have beyond their floors is taken from the rest, the rest is lent by request
 //! ```
 //!
-//! The floor of a filler that requested nothing comes on top of the GPU: nobody is throttled for it.
+//! In a bubble nobody but the fillers uses anything, so the two are divided each by itself. The floor of a filler that requested nothing comes on top of the GPU: nobody is throttled for it.
 
 use weir_protocol::pages::{Gate, Grant, Rate};
 use weir_protocol::units::{Nanos, SmShare};
@@ -40,17 +40,25 @@ impl Pools {
         u64::from(FULL).saturating_sub(requested.sum())
     }
 
-    /// Divides the GPU; the fillers are opened up to `opened` millionths. Of what betters may borrow, those for whom
-    /// `first` holds borrow first.
-    pub fn divide(&mut self, seen: &Observation<'_>, opened: u64, first: impl Fn(&Sample) -> bool) {
+    /// Divides the GPU; the fillers are opened up to `opened`. Of what betters may borrow, those for whom `first` holds
+    /// borrow first.
+    pub fn divide(&mut self, seen: &Observation<'_>, opened: Opened, first: impl Fn(&Sample) -> bool) {
         let fillers = |at: usize| is_filler(&seen.samples[at]);
         let betters = |at: usize| !fillers(at);
         let best_effort = u64::from(seen.signals.best_effort_permille) * 1_000;
-        let pool = opened.min(self.unrequested(seen)).min(best_effort);
+        let pool = match opened {
+            Opened::Beside(ppm) => ppm.min(self.unrequested(seen)),
+            Opened::Bubble(ppm) => ppm,
+        };
         let (claims, rates) = (&self.claims, &mut self.rates);
         lend::begin(claims, rates);
-        lend::lend(pool, claims, rates, fillers, fillers);
-        let lent = lend::taken(claims, rates, fillers).saturating_sub(floors(claims, seen.samples));
+        lend::lend(pool.min(best_effort), claims, rates, fillers, fillers);
+        let lent = match opened {
+            Opened::Beside(_) => {
+                lend::taken(claims, rates, fillers).saturating_sub(floors(claims, seen.samples))
+            }
+            Opened::Bubble(_) => 0,
+        };
         let left = u64::from(FULL).saturating_sub(lent);
         lend::lend(left, claims, rates, betters, |at| betters(at) && first(&seen.samples[at]));
         lend::lend(left, claims, rates, betters, betters);
@@ -78,6 +86,15 @@ impl Pools {
         }
         &mut self.decisions
     }
+}
+
+/// How much fillers get together, in millionths of the GPU, if they want it.
+#[derive(Clone, Copy, Debug)]
+pub enum Opened {
+    /// Of what busy betters did not request.
+    Beside(u64),
+    /// While all betters are drained. What these have been granted is not taken back for that: it holds when they wake.
+    Bubble(u64),
 }
 
 /// How far a filler is opened.

@@ -1,17 +1,18 @@
-//! What fillers may cost a primary: a hundredth of its time.
+//! What fillers may cost a primary: less than a hundredth of its time.
 //!
 //! Whoever wakes in a bubble that is being filled waits for the filler's work in flight and for the switch. That time shows
-//! as a neighbour's, and is paid from a purse which fills with a hundredth of all time. While it is empty, only such
+//! as a neighbour's, and is paid from a purse which fills with a 125th of all time. While it is empty, only such
 //! bubbles are filled as cost nothing: those whose end is foretold, until shortly before it, and those that are already so
-//! long that the wait at their end is a hundredth of them.
+//! long that the wait at their end is such a small part of them.
 
 use weir_protocol::units::Nanos;
 
 use crate::Work;
 use crate::bursts::spent;
 
-/// What a primary may lose: one part in so many (design 10, `policy.primary_loss_percent`).
-pub const PART: u64 = 100;
+/// What a primary may lose: one part in so many. The bar is 1 % (design 10, `policy.primary_loss_percent`), of which a fifth
+/// stays for what shows too late to be paid.
+pub const PART: u64 = 125;
 
 /// Most that is saved up, so that a quiet hour does not pay for a bad second.
 const MOST: i64 = 10_000_000;

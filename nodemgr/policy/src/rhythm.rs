@@ -22,6 +22,9 @@ const LAGS: usize = 8;
 /// A number of bubbles counts as shown by so many gaps that were foretold.
 const LEAST_SHOWN: usize = 3;
 
+/// A bubble is foretold from so many iterations: each edge is seen up to a tick late, and the mean of some is not.
+const AVERAGED: usize = 4;
+
 /// A prediction may be wrong by an eighth, and by this: the edges of a gap are seen a tick late.
 const TOLERANCE: Nanos = Nanos::from_micros(1_500);
 
@@ -56,9 +59,15 @@ impl Rhythm {
 
 fn foretell(gaps: &[Nanos]) -> Option<Foretold> {
     let lags = (1..=LAGS).filter(|lag| gaps.len() >= lag + LEAST_SHOWN);
-    let best = lags.map(|lag| (error(gaps, lag), lag)).min()?;
-    let (error, length) = (best.0, gaps[best.1 - 1]);
+    let (error, lag) = lags.map(|lag| (error(gaps, lag), lag)).min()?;
+    let length = mean(gaps.iter().skip(lag - 1).step_by(lag).take(AVERAGED));
     (error <= TOLERANCE.max(Nanos(length.0 / 8))).then_some(Foretold { length, error })
+}
+
+fn mean<'a>(gaps: impl Iterator<Item = &'a Nanos> + Clone) -> Nanos {
+    let count = gaps.clone().count().max(1) as u128;
+    let sum: u128 = gaps.map(|gap| u128::from(gap.0)).sum();
+    Nanos(u64::try_from(sum / count).unwrap_or(u64::MAX))
 }
 
 /// Mean distance between each gap and the one `lag` before it.
@@ -99,6 +108,11 @@ mod tests {
         assert_eq!(after(&[]), None);
         assert_eq!(after(&[5, 5, 5]), None, "not shown yet");
         assert_eq!(after(&[3, 90, 14, 41, 7, 120, 66, 2, 31, 55, 9, 77]), None);
+    }
+
+    #[test]
+    fn the_mean_of_some_iterations_is_more_exact_than_a_tick() {
+        assert_eq!(after(&[5, 6, 5, 6, 6, 4, 7, 5]), Some(5), "5.5 ms, seen at ticks of 1 ms");
     }
 
     #[test]

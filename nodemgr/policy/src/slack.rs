@@ -47,11 +47,6 @@ impl Slack {
         };
     }
 
-    /// Nobody tells the latency any more.
-    pub fn forget(&mut self) {
-        *self = Self::default();
-    }
-
     /// Part of the GPU that is lent, in millionths.
     pub fn lent(&self) -> u32 {
         self.lent

@@ -24,7 +24,7 @@ use weir_protocol::units::{Nanos, SmShare};
 use crate::grants::{LONG_CAP, SHORT_CAP};
 use crate::lend::{FULL, ppm};
 use crate::lull::{Lull, Watch};
-use crate::pools::{Opening, Pools, is_filler};
+use crate::pools::{Opened, Opening, Pools, is_filler};
 use crate::{Decision, Observation, Policy, Sample};
 
 /// Drained for so long is a bubble: a whole tick without a launch, ten times what lies between two launches.
@@ -66,7 +66,11 @@ impl Policy for SpecInf {
         };
         self.pools.begin(seen);
         reserve(&mut self.pools, seen);
-        self.pools.divide(seen, u64::from(self.tokens), |_| false);
+        let opened = match phase {
+            Phase::Busy | Phase::Suspect => Opened::Beside(0),
+            Phase::Fill | Phase::Open => Opened::Bubble(u64::from(self.tokens)),
+        };
+        self.pools.divide(seen, opened, |_| false);
         let state = |at: usize| if seen.samples[at].idle_for == Nanos(0) { "BUSY" } else { "IDLE" };
         self.pools.answer(seen, |_| phase.opening(), state)
     }

@@ -20,7 +20,7 @@ use weir_protocol::units::{Nanos, Tokens};
 use crate::grants::SHORT_CAP;
 use crate::lend::FULL;
 use crate::memory::Memory;
-use crate::pools::{Opening, Pools, is_filler};
+use crate::pools::{Opened, Opening, Pools, is_filler};
 use crate::{Decision, Observation, Policy};
 
 /// How often the betters' work is looked at, and how many looks make the rate.
@@ -107,7 +107,7 @@ impl Policy for Tgs {
         let alone = seen.samples.iter().all(is_filler);
         let rate = if alone { FULL } else { self.rate };
         self.pools.begin(seen);
-        self.pools.divide(seen, u64::from(rate), |_| false);
+        self.pools.divide(seen, Opened::Beside(u64::from(rate)), |_| false);
         let state = if alone { Phase::Open } else { self.phase }.name();
         self.pools.answer(seen, |_| Opening::open(SHORT_CAP, state), |_| state)
     }
@@ -133,7 +133,7 @@ impl Tgs {
         self.filled = (self.filled + 1).min(WINDOW);
         let window = &self.window[..self.filled];
         let rate = window.iter().fold(0, |sum: u64, work| sum.saturating_add(*work)) / self.filled as u64;
-        self.peak = self.peak.max(rate);
+        self.peak = if self.filled < WINDOW { rate } else { self.peak.max(rate) };
         let idle = window.iter().filter(|work| **work <= self.peak / 1_000 * IDLE).count();
         if idle > IDLE_SAMPLES {
             (self.phase, self.rate, self.moved) = (Phase::Open, FULL, 0);

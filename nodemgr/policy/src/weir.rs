@@ -35,7 +35,7 @@ use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
 use crate::lend::FULL;
 use crate::lull::{Lull, Watch, is_working};
 use crate::memory::Memory;
-use crate::pools::{Opening, Pools, is_filler};
+use crate::pools::{Opened, Opening, Pools, is_filler};
 use crate::pressure::{Level, Stretch, Verdict};
 use crate::promise::{self, Promise};
 use crate::purse::{PART, Purse};
@@ -73,13 +73,14 @@ pub struct Weir {
     watch: Watch,
     betters: Memory<Better>,
     level: Level,
+    filling: bool, // a bubble, in the last tick
     pools: Pools,
 }
 
 impl Default for Weir {
     fn default() -> Self {
         let (watch, betters) = (Watch::default(), Memory::default());
-        Self { watch, betters, level: Level::new(FULL), pools: Pools::default() }
+        Self { watch, betters, level: Level::new(FULL), filling: false, pools: Pools::default() }
     }
 }
 
@@ -89,7 +90,7 @@ impl Policy for Weir {
         self.judge(seen);
         let (opened, opening) = self.open(seen, &lull);
         self.pools.begin(seen);
-        self.pools.divide(seen, u64::from(opened), promise::is_broken);
+        self.pools.divide(seen, opened, promise::is_broken);
         let fillers = seen.samples.iter().any(is_filler);
         let state = |at: usize| {
             self.betters.get(at).map_or(STEADY, |better| better.state(&seen.samples[at], fillers))
@@ -126,45 +127,49 @@ impl Weir {
     }
 
     /// How far the fillers are opened, and how.
-    fn open(&self, seen: &Observation<'_>, lull: &Lull) -> (u32, Opening) {
+    fn open(&mut self, seen: &Observation<'_>, lull: &Lull) -> (Opened, Opening) {
         let betters =
             || seen.samples.iter().zip(self.betters.iter()).filter(|(sample, _)| !is_filler(sample));
+        let filling = std::mem::take(&mut self.filling);
         if lull.working {
             let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
             let lent = betters().filter(|(s, _)| is_working(s)).map(|(_, better)| better.slack.lent()).min();
             return match lent {
-                _ if disturbed => (0, Opening::closed("EMERGENCY")),
-                None | Some(0) => (0, Opening::closed("BUSY")),
+                _ if disturbed => (Opened::Beside(0), Opening::closed("EMERGENCY")),
+                None | Some(0) => (Opened::Beside(0), Opening::closed("BUSY")),
                 Some(lent) => {
                     let spare = betters().map(|(_, better)| better.slack.spare()).min().unwrap_or(SHORT_CAP);
-                    (lent, Opening::lent(Nanos(spare.0 / 4).clamp(SHORT_CAP, LONG_CAP), "SLACK"))
+                    (
+                        Opened::Beside(lent.into()),
+                        Opening::lent(Nanos(spare.0 / 4).clamp(SHORT_CAP, LONG_CAP), "SLACK"),
+                    )
                 }
             };
         }
         let empty =
             betters().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
         let latency = betters().any(|(sample, _)| sample.class == Class::Latency);
-        if !is_bubble(lull, empty) {
-            return (0, Opening::closed("SUSPECT"));
+        if !is_bubble(lull, empty, filling) {
+            return (Opened::Beside(0), Opening::closed("SUSPECT"));
         }
+        self.filling = true;
         let state = if lull.quiet >= OPEN_AFTER { "OPEN" } else { "FILL" };
-        (self.level.ppm, Opening::open(cap(lull, latency), state))
+        (Opened::Bubble(self.level.ppm.into()), Opening::open(cap(lull, latency), state))
     }
 }
 
-/// Whether a lull is worth filling. `careful`: a primary has nothing left to pay a wait with.
-fn is_bubble(lull: &Lull, careful: bool) -> bool {
-    let wait = SHORT_CAP.0 + SWITCH.0;
-    let margin = Nanos(wait.saturating_add(if careful { lull.tick.0 } else { 0 }));
+/// Whether a lull is worth filling. `careful`: a primary has nothing left to pay a wait with. `filling`: it is being filled.
+fn is_bubble(lull: &Lull, careful: bool, filling: bool) -> bool {
+    let wait = Nanos(SHORT_CAP.0 + SWITCH.0);
     let begun = lull.quiet >= FILL_AFTER || lull.foreseen;
     match lull.ends_in {
-        Some(_) if lull.ends_within(margin) => false,
-        None if careful => lull.quiet.0 >= wait * PART,
-        _ => begun,
+        Some(_) if careful => begun && !lull.ends_within(lull.tick),
+        None if careful => lull.quiet.0 >= wait.0 * PART,
+        _ => filling || (begun && !lull.ends_within(wait)),
     }
 }
 
-/// How much fillers may queue: a hundredth of the time that nobody woke, in steps of two so that it seldom changes; little
+/// How much fillers may queue: what a purse pays for the time that nobody woke, in steps of two so that it seldom changes; little
 /// where a user may come at any moment.
 fn cap(lull: &Lull, latency: bool) -> Nanos {
     let most = if latency { LONG_CAP } else { IN_FLIGHT_CAP };
@@ -182,14 +187,14 @@ impl Better {
             Edge::None if self.bursts.is_busy() => self.stretch.goes_on(self.bursts.truly(now, sample)),
             _ => None,
         };
-        if !promise::is_told(sample) {
-            self.slack.forget();
-            return stretched;
-        }
-        if let Some(reading) = self.promise.read(now, sample)
-            && sample.class == Class::Latency
-        {
+        let reading = self.promise.read(now, sample);
+        if sample.class != Class::Latency || !promise::is_told(sample) {
+            self.slack = Slack::default();
+        } else if let Some(reading) = reading {
             self.slack.note(reading);
+        }
+        if !promise::is_told(sample) {
+            return stretched;
         }
         self.verdict = Verdict::default();
         None

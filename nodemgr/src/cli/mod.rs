@@ -8,11 +8,12 @@ mod explain;
 mod node;
 mod policy;
 mod preload;
-mod printer;
+pub(crate) mod printer;
 mod ps;
 mod run;
 mod set;
 mod signals;
+mod sim;
 mod standalone;
 mod stats;
 mod summary;
@@ -85,6 +86,8 @@ enum Command {
     Check(check::Args),
     /// Explain an error code, or list them all
     Explain(explain::Args),
+    /// Simulate a scenario: which services fit together, and under which policy
+    Sim(sim::Args),
     /// Run the node manager
     Node(node::Args),
 }
@@ -126,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Doctor => doctor::run(&context),
         Command::Check(args) => check::run(&context, &args),
         Command::Explain(args) => explain::run(&context, &args),
+        Command::Sim(args) => sim::run(&context, &args),
         Command::Node(args) => node::run(&context, &args),
     };
     match done {

@@ -21,7 +21,7 @@ use ruler::Ruler;
 pub use ruler::find_policy;
 pub use tenant::{Process, Tenant};
 pub use watch::Moment;
-use weir_policy::{Mode, Observation, Sample, Signals};
+use weir_policy::{Mode, Observation, Sample, Signals, Slo};
 use weir_protocol::message::Standing;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
@@ -168,6 +168,7 @@ impl Registry {
             registered: 0,
             budget_at_start: budget,
             made_at: now,
+            slo: None,
         });
         self.reorder();
         Ok((id, false))
@@ -281,6 +282,13 @@ impl Registry {
             (generation != before).then_some(Published { pages, slots, generation })
         });
         published.collect()
+    }
+
+    /// What a tenant promised its users, with the latest figure.
+    pub fn set_slo(&mut self, tenant: u64, slo: Option<Slo>) {
+        if let Some(tenant) = self.tenants.iter_mut().find(|t| t.id == tenant) {
+            tenant.slo = slo;
+        }
     }
 
     /// One run of the control loop.

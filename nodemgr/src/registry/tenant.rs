@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_policy::Sample;
+use weir_policy::{Sample, Slo};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -53,6 +53,8 @@ pub struct Tenant {
     pub budget_at_start: Budget,
     /// When it was made, on the manager's clock.
     pub made_at: Nanos,
+    /// What it promised its users, and how that was kept of late.
+    pub slo: Option<Slo>,
 }
 
 impl Tenant {
@@ -63,7 +65,7 @@ impl Tenant {
 
     /// What a policy may know of it on one of its GPUs.
     pub fn observe(&mut self, cell: usize, now: Nanos) -> Sample {
-        let Self { id, class, budget, cells, slots, .. } = self;
+        let Self { id, class, budget, cells, slots, slo, .. } = self;
         let cell = &mut cells[cell];
         let (outstanding, idle_for) = cell.observe(now, slots);
         Sample {
@@ -76,7 +78,7 @@ impl Tenant {
             outstanding,
             idle_for,
             work: cell.work(slots),
-            slo: None,
+            slo: *slo,
         }
     }
 
