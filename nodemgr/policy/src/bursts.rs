@@ -25,6 +25,9 @@ pub enum Edge {
     Ended(Nanos),
 }
 
+/// Tokens of a burst that say how slow it was: less would be lost in what is settled late.
+const ENOUGH: u64 = 1_000_000;
+
 /// Follows one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
@@ -56,6 +59,19 @@ impl Bursts {
     /// Whether it is in a burst.
     pub fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    /// How slow the burst was: its time on the SMs for a thousand tokens, which nothing but a neighbour at the same moment
+    /// changes. A longer request, or a larger batch, takes longer and costs more alike (papers 1.5, weakness 7).
+    pub fn pace(&self, sample: &Sample) -> Option<Nanos> {
+        let grown = |stall: Stall| {
+            let at = stall as usize;
+            sample.work.stalls[at].since(self.before.stalls[at]).0
+        };
+        let on_sms = grown(Stall::Compute).saturating_add(grown(Stall::Communication));
+        let charged = sample.work.charged.0.saturating_sub(self.before.charged.0);
+        let charged = u64::try_from(charged).ok().filter(|charged| *charged >= ENOUGH)?;
+        Some(Nanos(on_sms.saturating_mul(1_000) / charged))
     }
 
     /// How long the burst truly took until `now`.

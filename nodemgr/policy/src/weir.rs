@@ -7,8 +7,9 @@
 //!
 //! 1. *Latency against SLO.* Whoever breaks its promise borrows first, and nothing of its time goes to fillers. Whoever
 //!    keeps it lends what it does not need, step by step ([`slack`](crate::slack); gpu-truths 2a).
-//! 2. *True slowdown.* Bursts of those who tell no latency, with our gate's and the neighbours' time taken out
-//!    (gpu-truths, rule 3), move the level of the fillers by RCKM's law ([`pressure`](crate::pressure)).
+//! 2. *True slowdown.* How much longer the same work of those who tell no latency is on the SMs, so that neither our gate's nor
+//!    the neighbours' slices count (gpu-truths, rule 3), nor larger requests (papers 1.5, weakness 7), moves the level of the
+//!    fillers by RCKM's law ([`pressure`](crate::pressure)).
 //! 3. *Bubbles.* While all betters are drained the fillers are open: at once where the bubble is foretold, after a tick
 //!    otherwise. What a wake then costs a primary is paid from its [`purse`](crate::purse). How much fillers may queue
 //!    grows with the time that nobody woke.
@@ -183,8 +184,10 @@ impl Better {
     /// Follows its bursts and its promise; says how far it is slowed down when there is news.
     fn look(&mut self, now: Nanos, sample: &Sample) -> Option<u64> {
         let stretched = match self.bursts.step(now, sample, QUIET) {
-            Edge::Ended(length) => self.stretch.ended(length),
-            Edge::None if self.bursts.is_busy() => self.stretch.goes_on(self.bursts.truly(now, sample)),
+            Edge::Ended(_) => self.bursts.pace(sample).and_then(|pace| self.stretch.ended(pace)),
+            Edge::None if self.bursts.is_busy() => {
+                self.bursts.pace(sample).and_then(|pace| self.stretch.goes_on(pace))
+            }
             _ => None,
         };
         let reading = self.promise.read(now, sample);

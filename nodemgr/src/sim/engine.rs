@@ -317,7 +317,7 @@ impl Engine {
             return None;
         }
         let shows = |seat: &Seat| seat.busy_since.is_some_and(|since| since + BOARD.0 <= self.now);
-        self.seats.iter().position(|seat| seat.better && seat.has_work() && shows(seat))
+        self.seats.iter().position(|seat| seat.better && shows(seat))
     }
 
     /// Whoever waits for this tenant's turn to pass on wakes.

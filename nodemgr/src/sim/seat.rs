@@ -131,11 +131,6 @@ impl Seat {
         Some(self.launcher.as_ref()?.pages().grant.generation())
     }
 
-    /// Whether its page says that it has work.
-    pub fn has_work(&self) -> bool {
-        self.launcher.as_ref().is_some_and(|launcher| launcher.pages().activity.quiet(None).is_none())
-    }
-
     /// Whether it may launch also while a better one works.
     pub fn is_lent(&self) -> bool {
         self.launcher.as_ref().is_some_and(|launcher| launcher.pages().grant.read().gate == Gate::Lent)
