@@ -3,11 +3,12 @@
 //! ```text
 //!   place, lock, config     where it lies and how it is to run
 //!   gpus                    the node's GPUs, from NVML
-//!   authority               who is at the other end of a socket, and what he may do
+//!   authority, birth        who is at the other end of a socket, and what he may do
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
+//!   journal, takeover       what a manager leaves behind, and how the next one takes it over
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
 //!   cli                     the `weir` command
@@ -17,19 +18,23 @@
 
 mod ack;
 pub mod authority;
+mod birth;
 pub mod cli;
 pub mod codes;
 pub mod config;
 pub mod control;
+pub mod failpoint;
 pub mod fault;
 pub mod gpus;
 pub mod hello;
+mod journal;
 mod lock;
 pub mod manager;
 pub mod place;
 mod poll;
 pub mod registry;
 mod shared;
+mod takeover;
 mod tick;
 
 pub use fault::Fault;

@@ -3,6 +3,7 @@
 mod attach;
 mod board;
 mod client;
+mod connection;
 mod gpu;
 mod overlap;
 mod run;

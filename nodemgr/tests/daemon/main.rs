@@ -8,4 +8,5 @@ mod authority;
 mod death;
 mod hostile;
 mod resize;
+mod restart;
 mod stage;
