@@ -7,7 +7,7 @@ use weir_nodemgr::control::TenantStats;
 use weir_nodemgr::failpoint::PLACES;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
-use weir_tests::program::{self, Budget, Finished, Program, Running};
+use weir_tests::program::{self, Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
@@ -159,81 +159,87 @@ fn rounds() -> usize {
     set.unwrap_or(3)
 }
 
+const NEWCOMER: Budget<'_> = Budget { name: "newcomer", request: "10%", limit: "100%", memory: "512MiB" };
+
+fn newcomer(gpu: &SimGpu, node: &Node<'_>) -> Program {
+    Program::under_weir(gpu, Some(node), NEWCOMER, LOOP).args(["--allocate", "64MiB"])
+}
+
 /// Brings a manager to a place where it dies, and says what must hold when the next one is there.
 fn die_at(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
-    let newcomer = Budget { name: "newcomer", request: "10%", limit: "100%", memory: "512MiB" };
-    let run = |node: &Node<'_>| -> Running {
-        Program::under_weir(gpu, Some(node), newcomer, LOOP).args(["--allocate", "64MiB"]).start()
-    };
-    let begin = |node: &Node<'_>| {
-        Looping::start(Program::under_weir(gpu, Some(node), newcomer, LOOP).args(["--allocate", "64MiB"]))
-    };
-    match place.split_once('.').expect("a place has two parts").0 {
-        "create" => {
-            node.restart_to_die_at(place);
-            let run = run(node);
-            node.wait_until_dead();
-            assert_eq!(run.finish().status.code(), Some(69), "it cannot be reached");
-            node.restart();
-            ended_well(&begin(node).finish());
-        }
-        "register" => {
-            node.restart_to_die_at(place);
-            let program = Program::under_weir(gpu, Some(node), newcomer, LOOP).args(["--allocate", "64MiB"]);
-            let mut program = Looping::just_started(program);
-            node.wait_until_dead();
-            node.restart();
-            program.becomes_ready();
-            let tenant = node.tenant("newcomer").expect("it is there");
-            assert_eq!(
-                (tenant.pids.as_slice(), tenant.gpus[0].processes.len()),
-                ([program.pid].as_slice(), 1)
-            );
-            wait_until_exact(node, "newcomer");
-            assert_eq!(program.allocate("1GiB"), "CUDA_ERROR_OUT_OF_MEMORY");
-            assert!(!program.finish().well().stderr.contains("WITHOUT limits"));
-        }
-        "resize" => {
-            let program = begin(node);
-            let before = node.tenant("newcomer").expect("it is there").budget;
-            node.restart_to_die_at(place);
-            node.try_set("newcomer", &["--request", "5%", "--memory", "256MiB"]).expect_err("it died");
-            node.wait_until_dead();
-            node.restart();
-            let tenant = node.tenant("newcomer").expect("it is there");
-            let (request, memory) = (tenant.budget.request.as_permille(), tenant.budget.memory.0);
-            assert!(
-                tenant.budget == before || (request, memory) == (50, 256 << 20),
-                "whole: {:?}",
-                tenant.budget
-            );
-            assert_eq!(tenant.gpus[0].memory_limit_bytes, memory);
-            ended_well(&program.finish());
-        }
-        "bury" => {
-            let holder = Program::under_weir(gpu, Some(node), newcomer, "cat").start();
-            let (doomed, heir) = (begin(node), begin(node));
-            node.restart_to_die_at(place);
-            program::kill(doomed.pid);
-            node.wait_until_dead();
-            node.restart();
-            let tenant = node.tenant("newcomer").expect("it is there");
-            assert_eq!(tenant.pids, [heir.pid]);
-            assert_eq!(tenant.gpus[0].memory_held_bytes, tenant.gpus[0].processes[0].memory_held_bytes);
-            wait_until_exact(node, "newcomer");
-            heir.finish().well();
-            holder.finish().well();
-        }
-        "end" => {
-            let program = begin(node);
-            node.restart_to_die_at(place);
-            assert_eq!(program.finish().status.code(), Some(0));
-            node.wait_until_dead();
-            node.restart();
-        }
-        other => panic!("nobody knows how to come to {other}"),
+    match place.split_once('.').map(|(part, _)| part) {
+        Some("create") => die_while_a_tenant_is_made(place, gpu, node),
+        Some("register") => die_while_a_process_registers(place, gpu, node),
+        Some("resize") => die_while_a_budget_changes(place, gpu, node),
+        Some("bury") => die_while_a_process_is_buried(place, gpu, node),
+        Some("end") => die_while_a_tenant_ends(place, gpu, node),
+        _ => panic!("nobody knows how to come to {place}"),
     }
-    wait::until("the newcomer's end", || node.tenant("newcomer").is_none().then_some(()));
+    wait::until("the newcomer's end", || node.tenant(NEWCOMER.name).is_none().then_some(()));
+}
+
+fn die_while_a_tenant_is_made(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
+    node.restart_to_die_at(place);
+    let run = newcomer(gpu, node).start();
+    node.wait_until_dead();
+    assert_eq!(run.finish().status.code(), Some(69), "it cannot be reached");
+    node.restart();
+    ended_well(&Looping::start(newcomer(gpu, node)).finish());
+}
+
+fn die_while_a_process_registers(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
+    node.restart_to_die_at(place);
+    let mut program = Looping::just_started(newcomer(gpu, node));
+    node.wait_until_dead();
+    node.restart();
+    program.becomes_ready();
+    wait_until_exact(node, NEWCOMER.name);
+    let tenant = node.tenant(NEWCOMER.name).expect("it is there");
+    assert_eq!((tenant.pids.as_slice(), tenant.unreached_pids.len()), ([program.pid].as_slice(), 0));
+    assert_eq!(program.allocate("1GiB"), "CUDA_ERROR_OUT_OF_MEMORY");
+    let finished = program.finish().well();
+    assert!(!finished.stderr.contains("WITHOUT limits"), "{}", finished.stderr);
+}
+
+fn die_while_a_budget_changes(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
+    let program = Looping::start(newcomer(gpu, node));
+    let before = node.tenant(NEWCOMER.name).expect("it is there").budget;
+    node.restart_to_die_at(place);
+    node.try_set(NEWCOMER.name, &["--request", "5%", "--memory", "256MiB"]).expect_err("it died");
+    node.wait_until_dead();
+    node.restart();
+    let tenant = node.tenant(NEWCOMER.name).expect("it is there");
+    let (request, memory) = (tenant.budget.request.as_permille(), tenant.budget.memory.0);
+    assert!(tenant.budget == before || (request, memory) == (50, 256 << 20), "whole: {:?}", tenant.budget);
+    wait::until("the page to say the same", || {
+        (node.tenant(NEWCOMER.name)?.gpus[0].memory_limit_bytes == memory).then_some(())
+    });
+    ended_well(&program.finish());
+}
+
+fn die_while_a_process_is_buried(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
+    let holder = Program::under_weir(gpu, Some(node), NEWCOMER, "cat").start();
+    let start = |node: &Node<'_>| Looping::start(newcomer(gpu, node));
+    let (doomed, heir) = (start(node), start(node));
+    node.restart_to_die_at(place);
+    program::kill(doomed.pid);
+    node.wait_until_dead();
+    node.restart();
+    let tenant = node.tenant(NEWCOMER.name).expect("it is there");
+    assert_eq!(tenant.pids, [heir.pid]);
+    assert_eq!(tenant.gpus[0].memory_held_bytes, tenant.gpus[0].processes[0].memory_held_bytes);
+    wait_until_exact(node, NEWCOMER.name);
+    assert_eq!(doomed.finish().status.code(), Some(137));
+    heir.finish().well();
+    holder.finish().well();
+}
+
+fn die_while_a_tenant_ends(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
+    let program = Looping::start(newcomer(gpu, node));
+    node.restart_to_die_at(place);
+    assert_eq!(program.finish().status.code(), Some(0));
+    node.wait_until_dead();
+    node.restart();
 }
 
 #[test]
