@@ -9,6 +9,7 @@
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
 //!   journal, takeover       what a manager leaves behind, and how the next one takes it over
+//!   notify                  what a supervisor hears
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
 //!   cli                     the `weir` command
@@ -30,6 +31,7 @@ pub mod hello;
 mod journal;
 mod lock;
 pub mod manager;
+mod notify;
 pub mod place;
 mod poll;
 pub mod registry;

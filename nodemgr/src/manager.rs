@@ -96,6 +96,17 @@ impl Manager {
         self.shared.registry().gpus.devices.clone()
     }
 
+    /// Ticks so far. Whoever asks twice and hears the same is told that the manager does not work any more, or is told
+    /// nothing at all.
+    pub fn epoch(&self) -> u64 {
+        self.shared.registry().epoch
+    }
+
+    /// Whether all its threads run.
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Whether somebody has put another lock file in the place of ours.
     pub fn was_replaced(&self) -> bool {
         !self.lock.is_ours()

@@ -25,6 +25,10 @@ fn busy(gpu: &SimGpu, node: &Node<'_>, name: &str, request: &str) -> Looping {
     Looping::start(program.args(["--allocate", "64MiB", "--churn", "4MiB", "--step", "4"]))
 }
 
+fn goes_on(program: &mut Looping, launches: u64) {
+    program.goes_on(launches);
+}
+
 /// What must not change: whose it is, what it may, what it has been.
 fn identity(tenant: &TenantStats) -> impl PartialEq + std::fmt::Debug + use<> {
     let gpu = &tenant.gpus[0];
@@ -59,7 +63,7 @@ fn sixteen_busy_programs_go_on_when_their_manager_is_killed_and_starts_again() {
     let mut programs: Vec<_> = names.iter().map(|name| busy(&gpu, &node, name, "6%")).collect();
     let before: Vec<_> = node.stats().tenants.iter().map(identity).collect();
     node.kill();
-    programs.iter_mut().for_each(|program| drop(program.goes_on(20)));
+    programs.iter_mut().for_each(|program| goes_on(program, 20));
     node.restart();
     let stats = node.stats();
     assert_eq!(stats.tenants.iter().map(identity).collect::<Vec<_>>(), before, "{}", node.log());
@@ -67,7 +71,7 @@ fn sixteen_busy_programs_go_on_when_their_manager_is_killed_and_starts_again() {
     let launches = |stats: &weir_nodemgr::control::Stats| -> Vec<u64> {
         stats.tenants.iter().map(|tenant| tenant.gpus[0].total.launches).collect()
     };
-    programs.iter_mut().for_each(|program| drop(program.goes_on(20)));
+    programs.iter_mut().for_each(|program| goes_on(program, 20));
     let later = node.stats();
     assert!(
         launches(&stats).iter().zip(launches(&later)).all(|(then, now)| *then < now),
@@ -161,8 +165,15 @@ fn rounds() -> usize {
 
 const NEWCOMER: Budget<'_> = Budget { name: "newcomer", request: "10%", limit: "100%", memory: "512MiB" };
 
+/// Two processes of it, whose contexts cost something too.
+const PAIR: Budget<'_> = Budget { memory: "2GiB", ..NEWCOMER };
+
 fn newcomer(gpu: &SimGpu, node: &Node<'_>) -> Program {
-    Program::under_weir(gpu, Some(node), NEWCOMER, LOOP).args(["--allocate", "64MiB"])
+    of_budget(NEWCOMER, gpu, node)
+}
+
+fn of_budget(budget: Budget<'_>, gpu: &SimGpu, node: &Node<'_>) -> Program {
+    Program::under_weir(gpu, Some(node), budget, LOOP).args(["--allocate", "64MiB"])
 }
 
 /// Brings a manager to a place where it dies, and says what must hold when the next one is there.
@@ -218,8 +229,8 @@ fn die_while_a_budget_changes(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
 }
 
 fn die_while_a_process_is_buried(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
-    let holder = Program::under_weir(gpu, Some(node), NEWCOMER, "cat").start();
-    let start = |node: &Node<'_>| Looping::start(newcomer(gpu, node));
+    let holder = Program::under_weir(gpu, Some(node), PAIR, "cat").start();
+    let start = |node: &Node<'_>| Looping::start(of_budget(PAIR, gpu, node));
     let (doomed, heir) = (start(node), start(node));
     node.restart_to_die_at(place);
     program::kill(doomed.pid);
@@ -254,7 +265,7 @@ fn wherever_the_manager_dies_the_next_one_finds_everything_whole() {
             die_at(place, &gpu, &mut node);
             let after: Vec<_> = node.stats().tenants.iter().map(identity).collect();
             assert_eq!(after, before, "{place}: {}", node.log());
-            programs.iter_mut().for_each(|program| drop(program.goes_on(4)));
+            programs.iter_mut().for_each(|program| goes_on(program, 4));
         }
     }
     (0..programs.len()).for_each(|n| wait_until_exact(&node, &format!("busy-{n}")));
