@@ -1,8 +1,10 @@
 //! A node manager of a story's own, over a simulated GPU.
 
+use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_nodemgr::control::schema::SetDone;
@@ -26,7 +28,7 @@ impl<'a> Node<'a> {
     pub fn start(gpu: &'a SimGpu, config: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("weir.toml"), config).expect("a file in it");
-        let process = spawn(gpu, dir.path(), &gpu.dist().weir(), None);
+        let process = spawn(gpu, dir.path(), &gpu.dist().weir(), &[]);
         let mut node = Self { gpu, dir, process };
         node.wait_for_an_answer();
         node
@@ -40,16 +42,31 @@ impl<'a> Node<'a> {
 
     /// Kills it and starts another one in its place.
     pub fn restart(&mut self) {
+        self.start_again(&self.gpu.dist().weir(), &[]);
+    }
+
+    fn start_again(&mut self, weir: &Path, variables: &[(&str, &OsStr)]) {
         self.kill();
-        self.process = spawn(self.gpu, self.dir.path(), &self.gpu.dist().weir(), None);
+        self.process = spawn(self.gpu, self.dir.path(), weir, variables);
         self.wait_for_an_answer();
+    }
+
+    /// The same, under a supervisor that listens at `place` and waits so long for a sign of life.
+    pub fn restart_under(&mut self, place: &Path, patience: Duration) {
+        let patience = patience.as_micros().to_string();
+        let variables = [("NOTIFY_SOCKET", place.as_os_str()), ("WATCHDOG_USEC", patience.as_ref())];
+        self.start_again(&self.gpu.dist().weir(), &variables);
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.process.id()).expect("process ids fit")
     }
 
     /// The same; the other one dies when it comes to this place (`weir_nodemgr::failpoint::PLACES`).
     pub fn restart_to_die_at(&mut self, place: &str) {
-        self.kill();
-        self.process = spawn(self.gpu, self.dir.path(), &self.gpu.dist().failing_weir(), Some(place));
-        self.wait_for_an_answer();
+        let variables = [("WEIR_NODE_FAILPOINT", place.as_ref())];
+        self.start_again(&self.gpu.dist().failing_weir(), &variables);
     }
 
     /// Waits until it has died by itself.
@@ -130,7 +147,7 @@ impl<'a> Node<'a> {
     }
 }
 
-fn spawn(gpu: &SimGpu, dir: &Path, weir: &Path, die_at: Option<&str>) -> Child {
+fn spawn(gpu: &SimGpu, dir: &Path, weir: &Path, variables: &[(&str, &OsStr)]) -> Child {
     let log = std::fs::File::options().append(true).create(true).open(dir.join("node.log"));
     Command::new(weir)
         .arg("--dir")
@@ -138,7 +155,7 @@ fn spawn(gpu: &SimGpu, dir: &Path, weir: &Path, die_at: Option<&str>) -> Child {
         .args(["node", "--config"])
         .arg(dir.join("weir.toml"))
         .envs(gpu.environment())
-        .envs(die_at.map(|place| ("WEIR_NODE_FAILPOINT", place)))
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log.expect("a file in it"))

@@ -1,6 +1,7 @@
 //! A node manager that is killed and starts again: whoever runs goes on, and what was is as it was (faults A.4, T9; A.5,
 //! F20). `WEIR_RESTART_ROUNDS` sets how often it is killed at each place; three times if nobody says.
 
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use weir_nodemgr::control::TenantStats;
@@ -257,7 +258,7 @@ fn die_while_a_tenant_ends(place: &str, gpu: &SimGpu, node: &mut Node<'_>) {
 fn wherever_the_manager_dies_the_next_one_finds_everything_whole() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let mut node = Node::start(&gpu, STATIC);
-    let mut programs: Vec<_> = (0..4).map(|n| busy(&gpu, &node, &format!("busy-{n}"), "10%")).collect();
+    let mut programs: Vec<_> = (0..16).map(|n| busy(&gpu, &node, &format!("busy-{n}"), "5%")).collect();
     let before: Vec<_> = node.stats().tenants.iter().map(identity).collect();
     for round in 0..rounds() {
         for place in PLACES {
@@ -295,4 +296,32 @@ fn a_program_that_starts_while_the_manager_restarts_waits_for_it_and_is_limited(
     assert_eq!(late.allocate("1GiB"), "CUDA_ERROR_OUT_OF_MEMORY");
     late.finish().well();
     run.finish().well();
+}
+
+/// How long a supervisor waits for a sign of life.
+const WATCHDOG: Duration = Duration::from_millis(400);
+
+#[test]
+fn a_supervisor_hears_that_the_manager_serves_and_lives_and_nothing_while_it_hangs() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let mut node = Node::start(&gpu, STATIC);
+    let place = gpu.dir().join("notify");
+    let supervisor = UnixDatagram::bind(&place).expect("a socket");
+    let heard = |patience: Duration| {
+        supervisor.set_read_timeout(Some(patience)).expect("a patience");
+        let mut text = [0; 64];
+        supervisor.recv(&mut text).map(|length| String::from_utf8_lossy(&text[..length]).into_owned()).ok()
+    };
+    node.restart_under(&place, WATCHDOG);
+    assert_eq!(heard(wait::PATIENCE).as_deref(), Some("READY=1"));
+    assert_eq!(heard(wait::PATIENCE).as_deref(), Some("WATCHDOG=1"));
+    program::signal(node.pid(), libc::SIGSTOP);
+    wait::until("its standstill", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", node.pid())).ok()?;
+        stat.rsplit_once(')')?.1.trim_start().starts_with('T').then_some(())
+    });
+    while heard(Duration::from_millis(1)).is_some() {} // what it said before
+    assert_eq!(heard(WATCHDOG), None, "time for the supervisor to end it");
+    program::signal(node.pid(), libc::SIGCONT);
+    assert_eq!(heard(wait::PATIENCE).as_deref(), Some("WATCHDOG=1"));
 }
