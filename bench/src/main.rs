@@ -18,11 +18,15 @@ mod instructions;
 mod launch;
 mod live;
 mod load;
+mod manager;
 mod meter;
 mod pair;
 mod policy;
+mod register;
+mod registrant;
 mod report;
 mod resize;
+mod restart;
 mod rig;
 mod sample;
 mod share;
@@ -76,6 +80,12 @@ enum Bench {
     Gate(Options),
     /// What policies make of shared GPUs, in virtual time
     Policy(policy::Options),
+    /// A thousand processes register at once
+    Register(Options),
+    /// The node manager is killed under busy clients and starts again
+    Restart(Options),
+    /// What the node manager itself takes of a processor
+    Manager(Options),
     /// Random programs under throttling: none may hang
     Live(live::Options),
     /// What only a GPU can answer, in stories
@@ -100,6 +110,11 @@ enum Bench {
         load: load::Load,
     },
     #[command(hide = true)]
+    Registrant {
+        /// What it does then.
+        life: registrant::Life,
+    },
+    #[command(hide = true)]
     Worker {
         /// What to do.
         task: worker::Task,
@@ -120,6 +135,10 @@ fn main() -> ExitCode {
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),
+        Bench::Register(options) => register::run(&options),
+        Bench::Restart(options) => restart::run(&options),
+        Bench::Manager(options) => manager::run(&options),
+        Bench::Registrant { life } => Ok(registrant::run(life)),
         Bench::GpuCheck(options) => check::run(&options),
         Bench::Demo(options) => demo::run(&options),
         Bench::Load { load } => Ok(load::run(load)),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use weir_nodemgr::control::schema::{CreateTenant, Created, SetBudget, SetDone};
+use weir_nodemgr::control::schema::{ClassName, CreateTenant, Created, SetBudget, SetDone};
 use weir_nodemgr::control::{Client, Stats};
 use weir_nodemgr::place::Place;
 use weir_protocol::units::Bytes;
@@ -54,6 +54,8 @@ impl Kernel {
 pub struct SimulatedGpu<'a, K> {
     /// `time-slice` or `mps`.
     pub mode: &'static str,
+    /// How many there are.
+    pub gpus: u32,
     /// What kernels take.
     pub kernel: &'a [K],
 }
@@ -74,7 +76,12 @@ pub struct Rig {
 impl Rig {
     /// A node over one simulated GPU on which kernels cost `costs`.
     pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
-        Self::start(&SimulatedGpu { mode: "time-slice", kernel: costs }, costs, true)
+        Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: costs }, costs, true)
+    }
+
+    /// A node over so many simulated GPUs, on which nothing will run.
+    pub fn of_gpus(gpus: u32) -> io::Result<Self> {
+        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus, kernel: &[] }, &[], true)
     }
 
     /// A node over one simulated GPU whose kernels' costs nobody has told it.
@@ -84,7 +91,7 @@ impl Rig {
 
     /// A node over the machine's own GPUs.
     pub fn real() -> io::Result<Self> {
-        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", kernel: &[] }, &[], false)
+        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: &[] }, &[], false)
     }
 
     fn start<K: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[Cost], simulated: bool) -> io::Result<Self> {
@@ -95,15 +102,42 @@ impl Rig {
         write("simgpu.toml", toml::to_string(gpu))?;
         write("weir.toml", toml::to_string(&NodeConfig { price: prices }))?;
         let dist = stage::dist()?;
-        let log = fs::File::create(directory.path().join("node.log"))?;
-        let mut command = Command::new(dist.join("bin/weir"));
-        command.arg("node").arg("--dir").arg(directory.path().join("node"));
-        command.arg("--config").arg(directory.path().join("weir.toml"));
-        environment(&mut command, directory.path(), dist, simulated);
-        let node = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let node = node(directory.path(), dist, simulated)?;
         let rig = Self { directory, dist, node, simulated };
         rig.wait_for("the node manager", || Ok(rig.control().is_ok().then_some(())))?;
         Ok(rig)
+    }
+
+    /// Kills the node manager, as nothing in it can prevent.
+    pub fn kill_node(&mut self) -> io::Result<()> {
+        self.node.kill()?;
+        self.node.wait().map(drop)
+    }
+
+    /// Starts another one in its place, and does not wait until it answers.
+    pub fn start_node(&mut self) -> io::Result<()> {
+        self.node = node(self.directory.path(), self.dist, self.simulated)?;
+        Ok(())
+    }
+
+    /// The most memory that the node manager has ever had, its tenants' pages included.
+    pub fn node_peak_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.node.id()))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
+        let kib: u64 = peak.unwrap_or_default().parse().map_err(io::Error::other)?;
+        Ok(kib << 10)
+    }
+
+    /// Processor time that all threads of the node manager have taken.
+    pub fn node_cpu(&self) -> io::Result<Duration> {
+        let mut sum = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.node.id()))? {
+            let taken = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let ns: u64 =
+                taken.split_whitespace().next().unwrap_or_default().parse().map_err(io::Error::other)?;
+            sum += ns;
+        }
+        Ok(Duration::from_nanos(sum))
     }
 
     /// A new connection to the node manager.
@@ -183,6 +217,15 @@ impl Rig {
     }
 }
 
+fn node(directory: &Path, dist: &Path, simulated: bool) -> io::Result<Child> {
+    let log = fs::File::options().create(true).append(true).open(directory.join("node.log"))?;
+    let mut command = Command::new(dist.join("bin/weir"));
+    command.arg("node").arg("--dir").arg(directory.join("node"));
+    command.arg("--config").arg(directory.join("weir.toml"));
+    environment(&mut command, directory, dist, simulated);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
+}
+
 fn environment(command: &mut Command, directory: &Path, dist: &Path, simulated: bool) {
     command.env_remove("LD_PRELOAD").env_remove("WEIR_DIR");
     if simulated {
@@ -221,6 +264,18 @@ impl Control {
             request_permille: Some(percent * 10),
             limit_permille: Some(percent * 10),
             memory_bytes: Some(memory.0),
+            ..CreateTenant::default()
+        };
+        self.0.create(wanted).map_err(fault)
+    }
+
+    /// Makes a filler on these GPUs.
+    pub fn create_filler(&mut self, name: &str, gpus: &[&str], memory: Bytes) -> io::Result<Created> {
+        let wanted = CreateTenant {
+            name: name.into(),
+            gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
+            memory_bytes: Some(memory.0),
+            class: ClassName::Filler,
             ..CreateTenant::default()
         };
         self.0.create(wanted).map_err(fault)

@@ -6,10 +6,14 @@
 //!   close       closes its socket        exec     replaces itself by `sleep`, which knows nothing of Weir
 //!   wait CAUSE MS  has waited for so long, as in the statistics
 //!   force       lets a launch through the gate that would have held it
+//!   back        comes back with its slot to whoever is the manager now
+//!   forget      closes its pages' descriptors; they stay mapped
+//!   board       waits for a notice and says what is in it
 //!   turn        takes the tenant's turn  stand    says how the tenant stands to the turn
 //! ```
 
 use std::io::BufRead;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -17,14 +21,16 @@ use std::sync::atomic::Ordering;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
-use weir_protocol::message::{Hello, Reply};
-use weir_protocol::pages::{ActivityPage, GrantPage, ProcessState, Stall, UsagePage};
+use weir_protocol::message::{Hello, Notice, Reply};
+use weir_protocol::pages::{ActivityPage, BucketPage, GrantPage, ProcessState, Stall, UsagePage};
 use weir_protocol::transport;
 use weir_protocol::units::{Bytes, Nanos};
 
 struct Peer {
     socket: Option<UnixStream>,
+    fds: Vec<OwnedFd>,
     grant: Mapped<GrantPage>,
+    _bucket: Mapped<BucketPage>, // as in a real process, where all four are mapped
     usage: Mapped<UsagePage>,
     activity: Mapped<ActivityPage>,
     slot: usize,
@@ -40,26 +46,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn register() -> Result<Peer, String> {
+fn hello(slot: Option<u32>) -> Result<(UnixStream, Reply, Vec<OwnedFd>), String> {
     let dir = std::env::var_os("WEIR_DIR").ok_or("WEIR_DIR is not set")?;
     let path = std::path::Path::new(&dir).join("tenant.sock");
     let socket = UnixStream::connect(&path).map_err(|error| error.to_string())?;
-    let hello = Hello { protocol: PROTOCOL_VERSION, build: "peer".into(), driver: "none".into() };
+    let hello = Hello { protocol: PROTOCOL_VERSION, build: "peer".into(), driver: "none".into(), slot };
     transport::send(&socket, &hello, &[]).map_err(|error| error.to_string())?;
     let (reply, fds) = transport::receive::<Reply>(&socket).map_err(|error| error.to_string())?;
+    Ok((socket, reply, fds))
+}
+
+fn register() -> Result<Peer, String> {
+    let (socket, reply, fds) = hello(None)?;
     let welcome = match reply {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused { reason } => return Err(format!("refused: {reason}")),
+        Reply::Rejoined => return Err("it was not there before".into()),
     };
-    let [grant, _bucket, usage, activity, ..] = fds.as_slice() else {
+    let [grant, bucket, usage, activity, ..] = fds.as_slice() else {
         return Err("a GPU has four pages".into());
     };
     let peer = Peer {
         socket: Some(socket),
         grant: Mapped::open(grant, Access::ReadOnly).map_err(|error| error.to_string())?,
+        _bucket: Mapped::open(bucket, Access::ReadWrite).map_err(|error| error.to_string())?,
         usage: Mapped::open(usage, Access::ReadWrite).map_err(|error| error.to_string())?,
         activity: Mapped::open(activity, Access::ReadWrite).map_err(|error| error.to_string())?,
         slot: welcome.slot as usize,
+        fds,
     };
     peer.usage.slots[peer.slot].state.store(ProcessState::Enforced as u32, Ordering::Relaxed);
     Ok(peer)
@@ -81,6 +95,11 @@ fn serve(mut peer: Peer) -> ExitCode {
                 peer.socket = None;
                 say("closed");
             }
+            ["back"] => peer.come_back(),
+            ["forget"] => {
+                peer.fds.clear();
+                say("forgotten");
+            }
             ["exec"] => {
                 let error = Command::new("sleep").arg("600").exec();
                 say(&error.to_string());
@@ -91,6 +110,7 @@ fn serve(mut peer: Peer) -> ExitCode {
                 turn.hold(Nanos::from_millis(5));
                 say(&format!("{:?}", turn.look().0));
             }
+            ["board"] => peer.tell_board(),
             ["stand"] => say(&format!("{:?}", peer.activity.turn.look().0)),
             _ => return ExitCode::SUCCESS,
         }
@@ -119,6 +139,28 @@ impl Peer {
         let slot = &self.usage.slots[self.slot];
         slot.submitted_ns.fetch_add(1, Ordering::Relaxed);
         slot.completed_ns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn tell_board(&self) {
+        let Some(socket) = &self.socket else { return say("no connection") };
+        match transport::receive::<Notice>(socket) {
+            Ok((notice, pages)) if notice.board == self.grant.board() => {
+                say(&format!("{} neighbours, as the page says", pages.len()));
+            }
+            Ok((notice, _)) => say(&format!("board {}, the page says {}", notice.board, self.grant.board())),
+            Err(error) => say(&error.to_string()),
+        }
+    }
+
+    fn come_back(&mut self) {
+        match hello(u32::try_from(self.slot).ok()) {
+            Ok((socket, Reply::Rejoined, _)) => {
+                self.socket = Some(socket);
+                say("rejoined");
+            }
+            Ok((_, reply, _)) => say(&format!("{reply:?}")),
+            Err(reason) => say(&reason),
+        }
     }
 
     fn launch(&self) {

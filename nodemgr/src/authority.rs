@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags};
 
+use crate::birth;
 use crate::codes;
 use crate::control::schema::Budget;
 use crate::fault::Fault;
@@ -25,6 +26,8 @@ const SO_PEERPIDFD: libc::c_int = 77;
 pub struct Peer {
     /// Its process id in our namespace.
     pub pid: i32,
+    /// Its birth, which tells it from others of this id.
+    pub birth: u64,
     /// Its effective user.
     pub uid: u32,
     /// Whether it may set budgets.
@@ -57,7 +60,8 @@ impl Authority {
         // Without root the manager's own user is whom it can serve at all.
         let own = uid == 0 || uid == self.own_uid;
         let member = |gid| who.gid.as_raw() == gid || peer_groups(&socket).contains(&gid);
-        Ok(Peer { pid, uid, admin: own || self.group.is_some_and(member) })
+        let birth = birth::of(pidfd_of(&socket, pid)?, pid).ok_or(std::io::ErrorKind::NotFound)?;
+        Ok(Peer { pid, birth, uid, admin: own || self.group.is_some_and(member) })
     }
 
     /// Whether `peer` may make tenants.
@@ -203,13 +207,14 @@ mod tests {
             cells: Vec::new(),
             processes: Vec::new(),
             slots: Vec::new(),
+            unreached: Vec::new(),
             holders: Vec::new(),
             registered: 0,
             budget_at_start: budget(30),
             made_at: Nanos(0),
             slo: None,
         };
-        let peer = |uid, admin| Peer { pid: 1, uid, admin };
+        let peer = |uid, admin| Peer { pid: 1, birth: 1, uid, admin };
         let may = |peer, percent| Authority::here().may_set(&peer, &tenant, &budget(percent)).is_ok();
         assert!(may(peer(1000, false), 20) && !may(peer(1000, false), 40));
         let unlimited = Budget { copy_limit: Bandwidth::UNLIMITED, ..budget(20) };

@@ -87,27 +87,38 @@ struct Used {
 }
 
 impl Gpus {
-    /// Finds the GPUs of `source`, and keeps asking for their use.
+    /// Finds the GPUs of `source`, and keeps asking for their use. Whoever takes over from an earlier manager has `known`
+    /// devices, and does not wait for NVML, which may take seconds: the tenants' pages cannot.
     ///
     /// # Errors
     /// [`codes::NO_GPU`].
-    pub fn find(source: Source) -> Result<Self, Fault> {
+    pub fn find(source: Source, known: Vec<Device>) -> Result<Self, Fault> {
         match source {
             Source::Fixed(devices) => Ok(Self { devices, used: Arc::default() }),
-            Source::Nvml => Self::from_nvml(),
+            Source::Nvml => Self::from_nvml(known),
         }
     }
 
-    fn from_nvml() -> Result<Self, Fault> {
+    fn from_nvml(known: Vec<Device>) -> Result<Self, Fault> {
         let used = Arc::new(Mutex::new(Used::default()));
         let (tell, hear) = mpsc::channel();
         let kept = Arc::downgrade(&used);
+        let known_here = known.clone();
         let ask = move || {
             let nvml = match open() {
                 Ok(nvml) => nvml,
                 Err(fault) => return drop(tell.send(Err(fault))),
             };
-            let _ = tell.send(devices(&nvml));
+            let devices = devices(&nvml);
+            let changed =
+                devices.as_ref().is_ok_and(|devices| !known_here.is_empty() && *devices != known_here);
+            if changed {
+                tracing::warn!(
+                    "NVML lists other GPUs than those on which running tenants were taken over. help: end them, remove the \
+                     journal, and start the node manager again"
+                );
+            }
+            let _ = tell.send(devices);
             while let Some(used) = kept.upgrade() {
                 let fresh = Used { bytes: used_bytes(&nvml), at: Some(Instant::now()) };
                 *used.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -116,6 +127,9 @@ impl Gpus {
             }
         };
         spawn(ask)?;
+        if !known.is_empty() {
+            return Ok(Self { devices: known, used });
+        }
         match hear.recv_timeout(START) {
             Ok(devices) => Ok(Self { devices: devices?, used }),
             Err(RecvTimeoutError::Timeout) => {

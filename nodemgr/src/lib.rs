@@ -3,13 +3,15 @@
 //! ```text
 //!   place, lock, config     where it lies and how it is to run
 //!   gpus                    the node's GPUs, from NVML
-//!   authority               who is at the other end of a socket, and what he may do
+//!   authority, birth        who is at the other end of a socket, and what he may do
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
 //!   nearest                 the word that was probably meant
 //!   events                  what has happened, in a bounded ring
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
+//!   journal, takeover       what a manager leaves behind, and how the next one takes it over
+//!   notify                  what a supervisor hears
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
 //!   sim                     all of this in virtual time, on the simulated GPU's model
@@ -20,22 +22,27 @@
 
 mod ack;
 pub mod authority;
+mod birth;
 pub mod cli;
 pub mod codes;
 pub mod config;
 pub mod control;
 pub mod events;
+pub mod failpoint;
 pub mod fault;
 pub mod gpus;
 pub mod hello;
+mod journal;
 mod lock;
 pub mod manager;
 mod nearest;
+mod notify;
 pub mod place;
 mod poll;
 pub mod registry;
 mod shared;
 pub mod sim;
+mod takeover;
 mod tick;
 
 pub use fault::Fault;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rustix::event::EventfdFlags;
 use rustix::process::{Resource, Rlimit};
@@ -12,12 +13,13 @@ use weir_protocol::units::{Bytes, Nanos};
 use crate::codes;
 use crate::fault::Fault;
 use crate::gpus::{Gpus, Source};
+use crate::journal::{self, Journal, Remembered};
 use crate::lock::NodeLock;
 use crate::place::{Place, STRICT_MARK};
 use crate::poll::Poll;
 use crate::registry::Registry;
 use crate::shared::Shared;
-use crate::tick;
+use crate::{takeover, tick};
 
 /// How a manager is to run.
 pub struct Options {
@@ -63,8 +65,10 @@ impl Manager {
     pub fn start(options: Options) -> Result<Self, Fault> {
         options.place.prepare()?;
         let lock = NodeLock::take(&options.place)?;
-        clear_remains(&options.place);
-        let gpus = Gpus::find(options.gpus.clone())?;
+        let remembered = remembered(&options);
+        warn_of_remains(&options.place, remembered.as_ref());
+        let known = remembered.as_ref().map_or_else(Vec::new, |remembered| remembered.devices.clone());
+        let gpus = Gpus::find(options.gpus.clone(), known)?;
         let failed = |e: rustix::io::Errno| {
             Fault::system(&codes::SYSTEM, "make an eventfd", e, "look at the limits of open files")
         };
@@ -78,8 +82,15 @@ impl Manager {
             );
             registry.switch(true, crate::place::own_uid());
         }
+        take_over(&mut registry, remembered);
+        clear_remains(&options.place, |name| registry.tenants().iter().any(|tenant| tenant.name == name));
+        if options.mode != FailMode::Standalone {
+            let records = registry.records();
+            registry.keep(Journal::begin(&options.place, &records)?);
+        }
         let shared = Arc::new(Shared::new(&options, registry, bell));
-        let poll = Poll::new(shared.clone())?;
+        let mut poll = Poll::new(shared.clone())?;
+        poll.take_over()?;
         let threads = start_threads(&shared, poll, options.tick).map_err(|error| {
             shared.stop();
             Fault::system(&codes::SYSTEM, "start a thread", error, "look at the limits of processes")
@@ -90,6 +101,17 @@ impl Manager {
     /// The node's GPUs.
     pub fn gpus(&self) -> Vec<crate::gpus::Device> {
         self.shared.registry().gpus.devices.clone()
+    }
+
+    /// Ticks so far. Whoever asks twice and hears the same is told that the manager does not work any more, or is told
+    /// nothing at all.
+    pub fn epoch(&self) -> u64 {
+        self.shared.registry().epoch
+    }
+
+    /// Whether all its threads run.
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Whether somebody has put another lock file in the place of ours.
@@ -113,25 +135,64 @@ fn start_threads(shared: &Arc<Shared>, poll: Poll, tick: Nanos) -> std::io::Resu
     Ok(vec![ticking, polling])
 }
 
-/// Removes the directories of tenants that an earlier manager left, and says that their programs, should they still
-/// run, are not known here. A strict tenant's directory stays: it tells the processes that such a program starts later
-/// that they get no GPU.
-fn clear_remains(place: &Place) {
-    let entries = std::fs::read_dir(place.base().join("tenants")).into_iter().flatten().flatten();
-    let remains: Vec<_> = entries.map(|entry| entry.path()).collect();
-    for path in remains.iter().filter(|path| !path.join(STRICT_MARK).exists()) {
-        let _ = std::fs::remove_dir_all(path);
+/// What an earlier manager of this place knew when it died. A journal that is damaged is not believed in any part.
+fn remembered(options: &Options) -> Option<Remembered> {
+    let read = || match options.mode {
+        FailMode::Standalone => Ok(None), // its tenant ends with it, and its place too
+        _ => journal::read(&options.place),
+    };
+    let remembered = read().unwrap_or_else(|reason| {
+        let path = options.place.journal();
+        tracing::warn!(path = %path.display(), reason, "the journal cannot be used: nothing is taken over");
+        None
+    })?;
+    (!remembered.tenants.is_empty()).then_some(remembered)
+}
+
+/// Takes over what is still there of it.
+fn take_over(registry: &mut Registry, remembered: Option<Remembered>) {
+    let Some(remembered) = remembered else { return };
+    let start = Instant::now();
+    let last_id = remembered.last_id;
+    for (tenant, error) in registry.restore(takeover::find(remembered), last_id) {
+        tracing::warn!(tenant, %error, "a tenant could not be taken over: its programs keep to their last limits");
     }
-    let tenants = match remains.len() {
+    let (tenants, processes) =
+        (registry.tenants().len(), registry.tenants().iter().map(|t| t.processes.len()));
+    let took = start.elapsed();
+    tracing::info!(
+        tenants,
+        processes = processes.sum::<usize>(),
+        ?took,
+        "taken over from an earlier node manager"
+    );
+}
+
+/// Says which programs of an earlier manager, should they still run, are not known here.
+fn warn_of_remains(place: &Place, remembered: Option<&Remembered>) {
+    let known =
+        |name: &str| remembered.is_some_and(|all| all.tenants.iter().any(|tenant| tenant.name == name));
+    let tenants = match clear_remains(place, known) {
         0 => return,
         1 => "1 tenant".to_owned(),
         count => format!("{count} tenants"),
     };
     tracing::warn!(
         "an earlier node manager left {tenants} here; programs that still run there keep their last limits, are not \
-         known to this one, and their budgets count as free until they are started again with `weir run` (taking \
-         them over is for a later version)"
+         known to this one, and their budgets count as free until they are started again with `weir run`"
     );
+}
+
+/// Removes the directories of tenants that are not known, and says how many there were. A strict tenant's directory
+/// stays: it tells the processes that such a program starts later that they get no GPU.
+fn clear_remains(place: &Place, known: impl Fn(&str) -> bool) -> usize {
+    let entries = std::fs::read_dir(place.base().join("tenants")).into_iter().flatten().flatten();
+    let remains = entries.filter(|entry| !known(&entry.file_name().to_string_lossy()));
+    let remains: Vec<_> = remains.map(|entry| entry.path()).collect();
+    for path in remains.iter().filter(|path| !path.join(STRICT_MARK).exists()) {
+        let _ = std::fs::remove_dir_all(path);
+    }
+    remains.len()
 }
 
 /// Raises this process's limit of open files: two descriptors for each process and five for each tenant and

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   <base>/node.lock               held by the running node manager, holds its pid
+//!   <base>/node.journal            what a manager that starts after this one must know
 //!   <base>/control.sock            JSON lines
 //!   <base>/off                     there while the operator has switched Weir off
 //!   <base>/tenants/<name>/tenant.sock   where the tenant's processes register; the directory is what a container
@@ -83,6 +84,11 @@ impl Place {
     /// The lock file.
     pub fn lock(&self) -> PathBuf {
         self.base.join("node.lock")
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> PathBuf {
+        self.base.join("node.journal")
     }
 
     /// The control socket.

@@ -34,6 +34,11 @@ impl Dist {
         self.0.join("bin/weir")
     }
 
+    /// The command with faults of its own on demand.
+    pub fn failing_weir(&self) -> PathBuf {
+        self.0.join("test/weir-failpoints")
+    }
+
     /// The benchmarks.
     pub fn bench(&self) -> PathBuf {
         self.0.join("bin/weir-bench")

@@ -20,8 +20,17 @@ impl Looping {
     /// If it never does.
     pub fn start(program: Program) -> Self {
         let mut looping = Self::just_started(program);
-        match looping.hear() {
-            Said::Ready => looping,
+        looping.becomes_ready();
+        looping
+    }
+
+    /// Waits until it launches.
+    ///
+    /// # Panics
+    /// If it never does.
+    pub fn becomes_ready(&mut self) {
+        match self.hear() {
+            Said::Ready => {}
             other => panic!("it was to be ready: {other:?}"),
         }
     }

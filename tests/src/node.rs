@@ -1,8 +1,10 @@
 //! A node manager of a story's own, over a simulated GPU.
 
-use std::os::unix::process::CommandExt;
+use std::ffi::OsStr;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_nodemgr::control::schema::SetDone;
@@ -25,32 +27,65 @@ impl<'a> Node<'a> {
     /// If it does not.
     pub fn start(gpu: &'a SimGpu, config: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let file = dir.path().join("weir.toml");
-        std::fs::write(&file, config).expect("a file in it");
-        let log = std::fs::File::create(dir.path().join("node.log")).expect("a file in it");
-        let process = Command::new(gpu.dist().weir())
-            .arg("--dir")
-            .arg(dir.path())
-            .args(["node", "--config"])
-            .arg(&file)
-            .envs(gpu.environment())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .expect("the node manager starts");
+        std::fs::write(dir.path().join("weir.toml"), config).expect("a file in it");
+        let process = spawn(gpu, dir.path(), &gpu.dist().weir(), &[]);
         let mut node = Self { gpu, dir, process };
-        wait::until("a node manager that answers", || {
-            node.alive().then(|| node.ask(&["stats"]).ok()).flatten()
-        });
+        node.wait_for_an_answer();
         node
+    }
+
+    fn wait_for_an_answer(&mut self) {
+        wait::until("a node manager that answers", || {
+            self.alive().then(|| self.ask(&["stats"]).ok()).flatten()
+        });
+    }
+
+    /// Kills it and starts another one in its place.
+    pub fn restart(&mut self) {
+        self.start_again(&self.gpu.dist().weir(), &[]);
+    }
+
+    fn start_again(&mut self, weir: &Path, variables: &[(&str, &OsStr)]) {
+        self.kill();
+        self.process = spawn(self.gpu, self.dir.path(), weir, variables);
+        self.wait_for_an_answer();
+    }
+
+    /// The same, under a supervisor that listens at `place` and waits so long for a sign of life.
+    pub fn restart_under(&mut self, place: &Path, patience: Duration) {
+        let patience = patience.as_micros().to_string();
+        let variables = [("NOTIFY_SOCKET", place.as_os_str()), ("WATCHDOG_USEC", patience.as_ref())];
+        self.start_again(&self.gpu.dist().weir(), &variables);
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.process.id()).expect("process ids fit")
+    }
+
+    /// The same; the other one dies when it comes to this place (`weir_nodemgr::failpoint::PLACES`).
+    pub fn restart_to_die_at(&mut self, place: &str) {
+        let variables = [("WEIR_NODE_FAILPOINT", place.as_ref())];
+        self.start_again(&self.gpu.dist().failing_weir(), &variables);
+    }
+
+    /// Waits until it has died by itself.
+    ///
+    /// # Panics
+    /// If it does not, or not of SIGKILL.
+    pub fn wait_until_dead(&mut self) {
+        let status = wait::until("the node manager's death", || self.process.try_wait().ok().flatten());
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "{}", self.log());
+    }
+
+    /// What it, and those before it, have said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("node.log")).unwrap_or_default()
     }
 
     fn alive(&mut self) -> bool {
         if let Ok(Some(status)) = self.process.try_wait() {
-            let log = std::fs::read_to_string(self.dir.path().join("node.log")).unwrap_or_default();
-            panic!("the node manager ended with {status}:\n{log}");
+            panic!("the node manager ended with {status}:\n{}", self.log());
         }
         true
     }
@@ -99,10 +134,34 @@ impl<'a> Node<'a> {
     /// # Panics
     /// If it fails.
     pub fn set(&self, tenant: &str, arguments: &[&str]) -> SetDone {
-        let answer = self.ask(&[&["set", tenant], arguments].concat());
-        let answer = answer.unwrap_or_else(|why| panic!("weir set {tenant} {arguments:?}: {why}"));
-        serde_json::from_slice(&answer).expect("the answer is JSON of its own schema")
+        self.try_set(tenant, arguments).unwrap_or_else(|why| panic!("weir set {tenant} {arguments:?}: {why}"))
     }
+
+    /// `weir set`, and why it failed.
+    ///
+    /// # Errors
+    /// What it says on stderr.
+    pub fn try_set(&self, tenant: &str, arguments: &[&str]) -> Result<SetDone, String> {
+        let answer = self.ask(&[&["set", tenant], arguments].concat())?;
+        Ok(serde_json::from_slice(&answer).expect("the answer is JSON of its own schema"))
+    }
+}
+
+fn spawn(gpu: &SimGpu, dir: &Path, weir: &Path, variables: &[(&str, &OsStr)]) -> Child {
+    let log = std::fs::File::options().append(true).create(true).open(dir.join("node.log"));
+    Command::new(weir)
+        .arg("--dir")
+        .arg(dir)
+        .args(["node", "--config"])
+        .arg(dir.join("weir.toml"))
+        .envs(gpu.environment())
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log.expect("a file in it"))
+        .process_group(0)
+        .spawn()
+        .expect("the node manager starts")
 }
 
 impl Drop for Node<'_> {

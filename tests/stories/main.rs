@@ -30,6 +30,7 @@ mod process;
 mod proxy;
 mod refused_launches;
 mod resize;
+mod restart;
 mod small;
 mod stalls;
 mod standalone;

@@ -166,7 +166,7 @@ impl Drop for Paced {
 }
 
 fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
-    let rig = Rig::untold(&SimulatedGpu { mode, kernel: &KERNELS })?;
+    let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, kernel: &KERNELS })?;
     let mut control = Control::of(&rig)?;
     let percent = if cases.len() == 1 { 100 } else { 50 };
     let programs = cases.iter().map(|case| Paced::start(&rig, &mut control, *case, percent));

@@ -13,12 +13,16 @@ use weir_protocol::message::{FailMode, Hello, PAGES, Reply, Welcome};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::transport::{self, TransportError};
 
-use super::client::Client;
+use super::client::{Client, Papers};
+use super::connection::Connection;
 use super::gpu::{Gpu, TenantPages};
 use crate::say::Once;
 
 /// Where the tenant's socket is if nobody says otherwise: what a container gets mounted.
 const DEFAULT_DIR: &str = "/run/weir/tenant";
+
+/// The tenant's socket in its directory.
+const SOCKET: &str = "tenant.sock";
 
 /// Longest that a program's start may wait for a manager.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,7 +59,7 @@ pub fn attach() -> bool {
             std::thread::yield_now();
             continue;
         }
-        match connect(&place).and_then(converse) {
+        match enter(&place) {
             Ok(client) => client.install(),
             Err(reason) => say_unattached(&place, &reason),
         }
@@ -92,41 +96,50 @@ fn is_strict(place: &Path) -> bool {
     place.join("strict").exists()
 }
 
-fn connect(place: &Path) -> Result<UnixStream, Unattached> {
-    let socket = place.join("tenant.sock");
+/// Waits for a manager that restarts, be it before we speak to it or in the middle.
+fn enter(place: &Path) -> Result<Client, Unattached> {
     let mut waited = Duration::ZERO;
     let mut pause = Duration::from_millis(10);
     loop {
-        match UnixStream::connect(&socket) {
-            Ok(stream) => return Ok(stream),
+        let connected = UnixStream::connect(place.join(SOCKET)).map_err(Unattached::NoManager);
+        match connected.and_then(|stream| converse(place, stream)) {
             // A directory without a listener: the manager restarts. No directory: there is none to wait for.
-            Err(_) if waited < PATIENCE && place.is_dir() => {
+            Err(Unattached::NoManager(_) | Unattached::Broken(TransportError::Closed))
+                if waited < PATIENCE && place.is_dir() =>
+            {
                 std::thread::sleep(pause);
                 waited += pause;
                 pause *= 2;
             }
-            Err(error) => return Err(Unattached::NoManager(error)),
+            done => return done,
         }
     }
 }
 
-fn converse(stream: UnixStream) -> Result<Client, Unattached> {
+fn converse(place: &Path, stream: UnixStream) -> Result<Client, Unattached> {
     let timeouts = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
     timeouts.map_err(Unattached::NoManager)?;
     let hello = Hello {
         protocol: PROTOCOL_VERSION,
         build: env!("CARGO_PKG_VERSION").into(),
         driver: "libcuda.so.1".into(),
+        slot: None,
     };
     transport::send(stream.as_fd(), &hello, &[]).map_err(Unattached::Broken)?;
     let (reply, fds) = transport::receive::<Reply>(stream.as_fd()).map_err(Unattached::Broken)?;
     match reply {
         Reply::Refused { reason } => Err(Unattached::Refused(reason)),
-        Reply::Welcome(welcome) => settle_in(welcome, fds, stream),
+        Reply::Welcome(welcome) => settle_in(place, welcome, fds, stream),
+        Reply::Rejoined => Err(Unattached::Unfit("the node manager takes this process for another".into())),
     }
 }
 
-fn settle_in(welcome: Welcome, fds: Vec<OwnedFd>, stream: UnixStream) -> Result<Client, Unattached> {
+fn settle_in(
+    place: &Path,
+    welcome: Welcome,
+    fds: Vec<OwnedFd>,
+    stream: UnixStream,
+) -> Result<Client, Unattached> {
     let unfit = |what: String| Unattached::Unfit(what);
     if welcome.protocol != PROTOCOL_VERSION {
         let ours = PROTOCOL_VERSION;
@@ -153,7 +166,8 @@ fn settle_in(welcome: Welcome, fds: Vec<OwnedFd>, stream: UnixStream) -> Result<
         gpus.push(Gpu::new(index, granted.uuid, slot, pages.map_err(|error| unfit(error.to_string()))?));
     }
     let standalone = welcome.mode == FailMode::Standalone;
-    Ok(Client::new(welcome, standalone, gpus, stream))
+    let connection = Connection::new(stream, place.join(SOCKET), welcome.slot);
+    Ok(Client::new(welcome, standalone, gpus, Papers { connection, pages: fds }))
 }
 
 /// `chunks_exact(4)` yields fours; an error in place of a panic all the same.
@@ -168,7 +182,7 @@ fn say_unattached(place: &Path, reason: &Unattached) {
         let consequence = consequence(place);
         let (what, help) = match reason {
             Unattached::NoManager(error) => (
-                format!("no node manager at `{}`: {error}", place.join("tenant.sock").display()),
+                format!("no node manager at `{}`: {error}", place.join(SOCKET).display()),
                 "start programs with `weir run`",
             ),
             Unattached::Broken(error) => {

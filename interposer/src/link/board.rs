@@ -3,8 +3,7 @@
 //! The manager sends a notice with the neighbours' activity pages whenever tenants come or go, and raises a number on the
 //! grant page first. A process that finds the number moved looks for the notice; until it has come it does not know.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weir_core::lock::{Guard, Lock};
@@ -13,7 +12,6 @@ use weir_core::turn::{self, Seen};
 use weir_protocol::mapping::{Access, MapError, Mapped};
 use weir_protocol::message::{Notice, Standing};
 use weir_protocol::pages::{ActivityPage, NO_BOARD, Turn};
-use weir_protocol::transport;
 use weir_protocol::units::Nanos;
 
 use super::Client;
@@ -129,32 +127,4 @@ impl Board {
         *self.0.lock() = Neighbours { board: notice.board, complete, pages, equals };
         betters
     }
-}
-
-/// The connection to the manager. Nothing is sent over it any more; its end tells the manager that we are gone.
-pub struct Connection {
-    stream: UnixStream,
-    identity: Option<(u64, u64)>,
-}
-
-impl Connection {
-    /// Of a stream that was just made.
-    pub fn new(stream: UnixStream) -> Self {
-        let identity = identity(stream.as_fd());
-        Self { stream, identity }
-    }
-
-    /// The next notice, if one has come.
-    pub fn notice(&self) -> Option<(Notice, Vec<OwnedFd>)> {
-        // A program may have closed every descriptor and use our number for a file of its own.
-        if self.identity.is_none() || identity(self.stream.as_fd()) != self.identity {
-            return None;
-        }
-        transport::receive_now(&self.stream).ok().flatten()
-    }
-}
-
-/// Device and inode.
-fn identity(fd: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }

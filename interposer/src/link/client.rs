@@ -1,6 +1,6 @@
 //! What an attached process knows: its tenant, its GPUs, its prices, its ledger.
 
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering};
 
 use weir_abi::types::*;
@@ -10,7 +10,7 @@ use weir_core::price::Book;
 use weir_protocol::message::{Class, Welcome};
 use weir_protocol::units::Bytes;
 
-use super::board::Connection;
+use super::connection::Connection;
 use super::gpu::Gpu;
 use crate::driver;
 use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, VirtualMemory};
@@ -59,11 +59,21 @@ pub struct Client {
     pub graph_memory: GraphMemory,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
     connection: Lock<Connection>,
+    _pages: Vec<OwnedFd>,
+}
+
+/// What came with the welcome and is only kept.
+pub struct Papers {
+    /// The connection to the manager.
+    pub connection: Connection,
+    /// The descriptors of the pages. A manager that takes over from one that died finds them here; to find what is mapped
+    /// and has no descriptor takes privileges that not every manager has.
+    pub pages: Vec<OwnedFd>,
 }
 
 impl Client {
     /// Of the parts that the welcome brought.
-    pub fn new(welcome: Welcome, standalone: bool, gpus: Vec<Gpu>, connection: UnixStream) -> Self {
+    pub fn new(welcome: Welcome, standalone: bool, gpus: Vec<Gpu>, papers: Papers) -> Self {
         Self {
             tenant: welcome.tenant,
             class: welcome.class,
@@ -80,7 +90,8 @@ impl Client {
             splits: Splits::default(),
             graph_memory: GraphMemory::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
-            connection: Lock::new(Connection::new(connection)),
+            connection: Lock::new(papers.connection),
+            _pages: papers.pages,
         }
     }
 
@@ -129,7 +140,7 @@ impl Client {
 
     /// Takes in what the manager has said meanwhile.
     pub fn take_notices(&self) {
-        let Some(connection) = self.connection.try_lock() else { return };
+        let Some(mut connection) = self.connection.try_lock() else { return };
         while let Some((notice, pages)) = connection.notice() {
             if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
                 gpu.betters.replace(gpu.board.replace(&notice, &pages));

@@ -4,6 +4,7 @@ mod attach;
 mod betters;
 mod board;
 mod client;
+mod connection;
 mod gpu;
 mod overlap;
 mod run;

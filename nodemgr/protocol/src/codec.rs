@@ -51,6 +51,12 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError> {
     }
 }
 
+/// What stands first in `bytes`, whatever follows.
+pub fn decode_first<M: DeserializeOwned>(bytes: &[u8]) -> Option<M> {
+    let config = bincode::config::standard().with_limit::<MAX_BYTES>();
+    Some(bincode::serde::decode_from_slice(bytes, config).ok()?.0)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -62,7 +68,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_hello_survives_the_wire(protocol: u32, build in ".{0,64}", driver in ".{0,64}") {
-            let hello = Hello { protocol, build, driver };
+            let hello = Hello { protocol, build, driver, slot: Some(protocol) };
             prop_assert_eq!(decode::<Hello>(&encode(&hello).unwrap()).unwrap(), hello);
         }
 
@@ -84,14 +90,15 @@ mod tests {
 
         #[test]
         fn a_cut_message_is_refused(cut in 0usize..20) {
-            let bytes = encode(&Hello { protocol: 1, build: "x".repeat(20), driver: String::new() }).unwrap();
+            let bytes = encode(&Hello { protocol: 1, build: "x".repeat(20), driver: String::new(), slot: None }).unwrap();
             prop_assert!(decode::<Hello>(&bytes[..cut.min(bytes.len() - 1)]).is_err());
         }
     }
 
     #[test]
     fn bytes_behind_a_message_are_refused() {
-        let mut bytes = encode(&Hello { protocol: 1, build: String::new(), driver: String::new() }).unwrap();
+        let mut bytes =
+            encode(&Hello { protocol: 1, build: String::new(), driver: String::new(), slot: None }).unwrap();
         bytes.push(0);
         assert!(matches!(decode::<Hello>(&bytes), Err(CodecError::Trailing(1))));
     }

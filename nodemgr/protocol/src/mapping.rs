@@ -79,6 +79,9 @@ pub enum MapError {
     /// The bytes are no such page.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// It is not sealed as the node manager seals its pages, or has another size: it could shrink under whoever reads it.
+    #[error("the page is not sealed, or has another size than this build's")]
+    Unsealed,
 }
 
 /// A page of type `P`, mapped shared.
@@ -121,6 +124,22 @@ impl<P: SharedPage> Mapped<P> {
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(system("seal"))?;
         let mapped = Self::map(fd.as_fd(), Access::ReadWrite)?;
         Ok((fd, mapped))
+    }
+
+    /// Maps a page that an earlier manager made, and checks that it is as [`Self::create`] leaves it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`MapError::Unsealed`].
+    pub fn take_over(fd: impl AsFd) -> Result<Self, MapError> {
+        let system = |what| move |source| MapError::System { what, source };
+        let size = rustix::fs::fstat(&fd).map_err(system("inspect"))?.st_size;
+        // Only memfds can be asked for their seals.
+        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| MapError::Unsealed)?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || usize::try_from(size) != Ok(size_of::<P>())
+        {
+            return Err(MapError::Unsealed);
+        }
+        Self::open(fd, Access::ReadWrite)
     }
 
     /// A second descriptor of a page, for those who may only read it.
@@ -211,6 +230,17 @@ mod tests {
         ours.begin(1);
         assert!(theirs.is_busy(1));
         assert!(Mapped::<ActivityPage>::open(&fd, Access::ReadWrite).is_err());
+    }
+
+    #[test]
+    fn a_page_is_taken_over_only_as_it_was_made() {
+        let (fd, page) = Mapped::<BucketPage>::create("bucket").unwrap();
+        page.init();
+        assert!(Mapped::<BucketPage>::take_over(&fd).is_ok());
+        assert!(Mapped::<UsagePage>::take_over(&fd).is_err(), "it has another size");
+        let bare = rustix::fs::memfd_create("bare", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&bare, size_of::<BucketPage>() as u64).unwrap();
+        assert!(matches!(Mapped::<BucketPage>::take_over(&bare), Err(MapError::Unsealed)));
     }
 
     #[test]

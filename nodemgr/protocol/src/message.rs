@@ -8,6 +8,11 @@
 //!                                        <---   Notice { gpu, board } + a memfd for each neighbour; at once, and
 //!                                               whenever tenants come or go
 //!   (the connection then stays open: its end means that the process is gone, or has called exec)
+//!
+//!   after the manager has died, to the next one:
+//!   Hello { .., slot }                   --->
+//!                                        <---   Rejoined, or Refused { reason }
+//!                                        <---   Notice ..
 //! ```
 //!
 //! Who a process is comes from the socket it reached and from its peer credentials, never from what it says.
@@ -53,6 +58,8 @@ pub struct Hello {
     pub build: String,
     /// The driver library that the process loaded, for people.
     pub driver: String,
+    /// The slot that the process has already: its connection was lost, its pages were not.
+    pub slot: Option<u32>,
 }
 
 /// The manager's answer.
@@ -66,6 +73,8 @@ pub enum Reply {
         /// Why, and what to do about it.
         reason: String,
     },
+    /// The process has its slot and its pages as before.
+    Rejoined,
 }
 
 /// All that a process needs to enforce its tenant's budget.

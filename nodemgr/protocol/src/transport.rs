@@ -192,7 +192,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn hello() -> Hello {
-        Hello { protocol: 1, build: "0.1.0".into(), driver: "libcuda.so.1".into() }
+        Hello { protocol: 1, build: "0.1.0".into(), driver: "libcuda.so.1".into(), slot: None }
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn mapped_path(name: &str) -> String {
 
 /// The devices, and whether any of them is simulated.
 fn nvml() -> (Finding, bool) {
-    match Gpus::find(Source::Nvml) {
+    match Gpus::find(Source::Nvml, Vec::new()) {
         Err(fault) => (finding("nvml", Err((Mark::Fail, fault.message, &fault.help))), false),
         Ok(gpus) => {
             let name = |(index, gpu): (usize, &Device)| format!("{index}: {} {}", gpu.name, gpu.memory_total);

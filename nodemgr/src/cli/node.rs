@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::fault::Fault;
 use crate::gpus::{Device, Source};
 use crate::manager::{Manager, Options, raise_file_limit};
+use crate::notify::Supervisor;
 use crate::place::Place;
 
 /// How often the daemon looks whether its lock file is still its own.
@@ -48,7 +49,16 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         tracing::warn!("{}", printer::SIMULATED);
     }
     tracing::info!(dir = %base.display(), policy, "the node manager is ready");
-    while signals.wait(Some(WATCH)).is_none() {
+    let supervisor = Supervisor::from_environment();
+    supervisor.ready();
+    let period = supervisor.period().map_or(WATCH, |period| period.min(WATCH));
+    let mut epoch = 0;
+    while signals.wait(Some(period)).is_none() {
+        // A manager whose ticks stand still is none: it is not for us to say that it lives.
+        let now = manager.epoch();
+        if std::mem::replace(&mut epoch, now) != now && manager.is_whole() {
+            supervisor.alive();
+        }
         if manager.was_replaced() {
             let message = format!("somebody replaced the lock file in `{}`", base.display());
             return Err(Fault::new(
@@ -58,6 +68,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
             ));
         }
     }
+    supervisor.stopping();
     tracing::info!("the node manager ends; running programs keep their last grants");
     Ok(0)
 }

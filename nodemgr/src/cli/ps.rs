@@ -44,6 +44,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         true => printer::table(&STALL_HEADS, &rows(&stats, stalls)),
         false => printer::table(&HEADS, &rows(&stats, row)),
     });
+    for note in lost(&stats) {
+        printer::data(note);
+    }
     for note in pairs(&stats).filter_map(|(tenant, gpu)| graphs(&tenant.name, gpu)) {
         printer::data(note);
     }
@@ -52,6 +55,25 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
 
 fn pairs(stats: &Stats) -> impl Iterator<Item = (&TenantStats, &TenantGpuStats)> {
     stats.tenants.iter().flat_map(|tenant| tenant.gpus.iter().map(move |gpu| (tenant, gpu)))
+}
+
+/// What the node manager cannot reach, or could not hand on to the next one.
+fn lost(stats: &Stats) -> Vec<String> {
+    let unreached = stats.tenants.iter().filter(|tenant| !tenant.unreached_pids.is_empty());
+    let mut notes: Vec<_> = unreached
+        .map(|tenant| {
+            let pids: Vec<_> = tenant.unreached_pids.iter().map(i32::to_string).collect();
+            format!(
+                "{}: not taken over from an earlier node manager, last limits hold: {}",
+                tenant.name,
+                pids.join(",")
+            )
+        })
+        .collect();
+    if stats.node.journal == "degraded" {
+        notes.push("the journal cannot be written: a restart of the node manager would lose tenants".into());
+    }
+    notes
 }
 
 /// What an operator should know of a tenant's graphs: what nobody sees being launched, and what could not be split.

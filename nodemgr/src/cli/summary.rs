@@ -40,7 +40,14 @@ struct Summary<'a> {
 
 /// Asks the manager and prints, one block for each GPU.
 pub fn print(context: &Context, client: &mut Client, created: &Created, elapsed: Duration) {
-    let stats = match client.stats() {
+    let mut asked = client.stats();
+    if asked.is_err()
+        && client.is_closed()
+        && let Ok(mut next) = context.place().and_then(|place| Client::connect(&place))
+    {
+        asked = next.stats(); // of the manager that has taken over
+    }
+    let stats = match asked {
         Ok(stats) => stats,
         Err(_) if client.is_closed() => {
             return printer::talk("weir: no summary: the node manager ended while this ran");

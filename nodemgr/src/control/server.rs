@@ -10,7 +10,7 @@ use crate::ack;
 use crate::authority::Peer;
 use crate::codes;
 use crate::fault::Fault;
-use crate::registry::Tenant;
+use crate::registry::{Holder, Tenant};
 use crate::shared::{Shared, now};
 
 /// Changes of budget carried out at the same time; each has a thread for as long as it waits.
@@ -52,7 +52,8 @@ fn everything(shared: &Shared, peer: &Peer) -> stats::Stats {
 fn create(shared: &Shared, peer: &Peer, from: u64, wanted: &CreateTenant) -> Result<Outcome, Fault> {
     shared.authority.may_create(peer)?;
     let mut registry = shared.registry();
-    let (id, joined) = registry.create(wanted, peer.uid, from, now())?;
+    let holder = Holder { id: from, pid: peer.pid, birth: peer.birth };
+    let (id, joined) = registry.create(wanted, peer.uid, holder, now())?;
     let tenant = registry.tenant(id).ok_or_else(|| not_there(&wanted.name))?;
     let devices = tenant.cells.iter().filter_map(|cell| registry.gpus.devices.get(cell.gpu));
     let created = Created {

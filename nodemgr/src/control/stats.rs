@@ -44,6 +44,10 @@ pub struct NodeStats {
     pub simulated: bool,
     /// `ok`, `stale`, or `none` where NVML is not asked.
     pub nvml: String,
+    /// `kept`; `degraded`: it cannot be written, a manager that starts after this one will not know everything; `off` in a
+    /// stand-alone run.
+    #[serde(default)]
+    pub journal: String,
 }
 
 /// One GPU.
@@ -81,8 +85,8 @@ pub struct TenantStats {
     pub class: ClassName,
     /// The user who made it.
     pub owner_uid: u32,
-    /// `starting`, `enforced`, `stale`, `degraded` or `stopped`: the worst of its processes; `off` while nothing is enforced
-    /// but memory.
+    /// `starting`, `enforced`, `stale`, `degraded`, `unreached` or `stopped`: the worst of its processes; `off` while
+    /// nothing is enforced but memory.
     pub state: String,
     /// Its budget.
     pub budget: Budget,
@@ -96,6 +100,9 @@ pub struct TenantStats {
     pub processes_ever: u64,
     /// Its processes by id.
     pub pids: Vec<i32>,
+    /// Processes whose pages could not be taken over from an earlier manager: they keep to their last limits.
+    #[serde(default)]
+    pub unreached_pids: Vec<i32>,
     /// Its GPUs.
     pub gpus: Vec<TenantGpuStats>,
 }
@@ -203,6 +210,7 @@ pub fn collect(
         epoch: registry.epoch,
         simulated: registry.gpus.devices.iter().any(crate::gpus::Device::is_simulated),
         nvml: registry.gpus.health().into(),
+        journal: registry.journal().as_str().into(),
     };
     let tenants = registry.tenants().iter().map(|t| tenant_stats(registry, t, may_see(t))).collect();
     Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), tenants }
@@ -240,10 +248,12 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         oversubscribe: tenant.oversubscribe,
         processes_ever: tenant.registered,
         pids: tenant.processes.iter().map(|process| process.pid).collect(),
+        unreached_pids: tenant.unreached.iter().map(|process| process.pid).collect(),
         gpus,
     };
     if !in_full {
         stats.pids.clear();
+        stats.unreached_pids.clear();
         stats.gpus.iter_mut().for_each(|gpu| gpu.processes.clear());
     }
     stats
@@ -254,6 +264,7 @@ fn state(tenant: &Tenant, gpus: &[TenantGpuStats]) -> String {
     let all = || gpus.iter().flat_map(|gpu| &gpu.processes).map(|process| process.state);
     let name = match () {
         () if tenant.processes.iter().any(|process| is_stopped(process.pid)) => "stopped",
+        () if !tenant.unreached.is_empty() => "unreached",
         () if all().any(|s| s == ProcessState::Degraded) => "degraded",
         () if all().any(|s| s == ProcessState::Stale) => "stale",
         () if all().any(|s| s == ProcessState::Enforced) => "enforced",

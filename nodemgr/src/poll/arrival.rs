@@ -18,6 +18,7 @@ use super::listener::TURN;
 use super::member::Member;
 use super::{Poll, Source};
 use crate::authority::{Peer, pidfd_of};
+use crate::failpoint;
 use crate::hello::{Frame, MAX_HELLO, parse};
 use crate::registry::{Pages, Process, Registry};
 
@@ -29,8 +30,10 @@ const MAX_AT_DOOR: usize = 128;
 
 /// One such process.
 pub struct Arrival {
-    socket: OwnedFd,
-    peer: Peer,
+    /// Its connection.
+    pub socket: OwnedFd,
+    /// Who it is.
+    pub peer: Peer,
     /// Whose door it came to.
     pub tenant: u64,
     heard: Vec<u8>,
@@ -75,6 +78,7 @@ impl Poll {
         match frame {
             Frame::Partial => {}
             Frame::Nonsense => drop(self.remove(token)),
+            Frame::Foreign(protocol) => self.turn_away(token, protocol),
             Frame::Whole(hello) => {
                 if let Some(Source::Arrival(arrival)) = self.remove(token) {
                     self.welcome(arrival, hello);
@@ -83,7 +87,18 @@ impl Poll {
         }
     }
 
+    /// A process whose hello this build cannot read.
+    fn turn_away(&mut self, token: u64, protocol: u32) {
+        let Some(Source::Arrival(arrival)) = self.remove(token) else { return };
+        let build = "of another version".to_owned();
+        let hello = Hello { protocol, build, driver: String::new(), slot: None };
+        self.welcome(arrival, hello);
+    }
+
     fn welcome(&mut self, arrival: Arrival, hello: Hello) {
+        if let (Some(slot), PROTOCOL_VERSION) = (hello.slot, hello.protocol) {
+            return self.rejoin(arrival, slot as usize, hello);
+        }
         let Arrival { socket, peer, tenant, .. } = arrival;
         self.bury_former_self(tenant, peer.pid);
         let admitted = self.admit(&peer, tenant, hello);
@@ -96,6 +111,7 @@ impl Poll {
         };
         let fds: Vec<_> = pages.iter().flat_map(|pages| pages.fds()).collect();
         let sent = transport::send(&socket, &Reply::Welcome(welcome), &fds);
+        failpoint::at("register.welcomed");
         match sent.ok().and_then(|()| self.watch(socket, &peer, tenant, &process)) {
             Some(member) => self.tell_board(member),
             None => self.shared.registry().bury(process.id),
@@ -121,8 +137,9 @@ impl Poll {
         if !self.shared.authority.may_join(peer, known) {
             return Err(format!("user {} does not own tenant `{}`", peer.uid, known.name));
         }
-        let process =
-            registry.register(tenant, peer.pid, hello.build, hello.driver).map_err(|f| f.message)?;
+        let process = registry
+            .register(tenant, (peer.pid, peer.birth), hello.build, hello.driver)
+            .map_err(|f| f.message)?;
         let (pages, welcome) = self.papers(&registry, tenant, &process).ok_or("the tenant has ended")?;
         Ok((process, pages, welcome))
     }

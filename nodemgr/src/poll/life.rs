@@ -9,10 +9,14 @@ use super::{Poll, Source};
 /// registered anew by then, more often than not.
 const GRACE: Duration = Duration::from_millis(100);
 
+/// And so on, as long as it has no socket: its next `exec` would be seen by nothing else.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// A registered process, watched through its pidfd, which never stands for another process.
 pub struct Life {
     pidfd: OwnedFd,
-    process: u64,
+    /// The number under which it is registered.
+    pub process: u64,
     pid: i32,
 }
 
@@ -61,17 +65,25 @@ impl Poll {
         });
         let lives: Vec<u64> = lives.collect();
         for life in lives {
-            let connected = |source: &Source| matches!(source, Source::Member(member) if member.life == life && !member.has_ended());
-            if !self.sources.values().any(connected) {
+            if !self.is_connected(life) {
                 self.bury(life);
             }
         }
+    }
+
+    /// Whether the process has a socket that is open.
+    pub(super) fn is_connected(&self, life: u64) -> bool {
+        let connected = |source: &Source| matches!(source, Source::Member(member) if member.life == life && !member.has_ended());
+        self.sources.values().any(connected)
     }
 
     /// A process without a socket lives. If it called `exec`, its registration is over; if it merely lost the
     /// socket, it still holds to its budget through the pages, and its slot is not for others.
     pub(super) fn judge(&mut self, token: u64) {
         let Some(Source::Life(life)) = self.sources.get(&token) else { return };
+        if self.is_connected(token) {
+            return; // it has come back
+        }
         let anew = {
             let registry = self.shared.registry();
             let mut all = registry.tenants().iter().flat_map(|tenant| &tenant.processes);
@@ -79,6 +91,8 @@ impl Poll {
         };
         if anew || !maps_our_pages(life.pid) {
             self.bury(token);
+        } else {
+            self.deadlines.insert((Instant::now() + AGAIN, token));
         }
     }
 }

@@ -127,7 +127,7 @@ impl Poll {
             Outcome::Later => {}
             Outcome::Reply(response) => self.reply(token, &response),
             Outcome::Door(tenant, created) => {
-                let response = match self.open_door(tenant, &created) {
+                let response = match self.open_door(tenant, &created.dir) {
                     Ok(()) => Response::Created(created),
                     Err(fault) => {
                         self.shared.registry().release(token);

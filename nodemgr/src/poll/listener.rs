@@ -9,7 +9,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::{Poll, Source};
 use crate::codes;
-use crate::control::schema::Created;
 use crate::fault::Fault;
 
 /// Connections that the kernel keeps for us: a thousand processes may start at once.
@@ -101,15 +100,15 @@ pub fn broken(what: &str, error: Errno) -> Fault {
 
 impl Poll {
     /// Makes the tenant's directory and listens in it, if it has no door yet.
-    pub(super) fn open_door(&mut self, tenant: u64, created: &Created) -> Result<(), Fault> {
+    pub(super) fn open_door(&mut self, tenant: u64, dir: &Path) -> Result<(), Fault> {
         if self.doors.contains_key(&tenant) {
             return Ok(());
         }
         let strict = self.shared.mode == weir_protocol::message::FailMode::Strict;
         let prepare = || {
-            std::fs::create_dir_all(&created.dir)?;
+            std::fs::create_dir_all(dir)?;
             // The directory is not the tenant's to write.
-            let mark = created.dir.join(crate::place::STRICT_MARK);
+            let mark = dir.join(crate::place::STRICT_MARK);
             match strict {
                 true => std::fs::write(mark, ""),
                 false => std::fs::remove_file(mark).or_else(|error| match error.kind() {
@@ -119,10 +118,10 @@ impl Poll {
             }
         };
         prepare().map_err(|error| {
-            let what = format!("make `{}`", created.dir.display());
+            let what = format!("make `{}`", dir.display());
             Fault::system(&codes::PLACE, what, error, "name another directory with --dir")
         })?;
-        let listener = Listener::bind(&created.dir.join("tenant.sock"))?;
+        let listener = Listener::bind(&dir.join("tenant.sock"))?;
         let source = Source::Door { listener, tenant };
         let token = self.add(source, rustix::event::epoll::EventFlags::IN).map_err(|e| broken("poll", e))?;
         self.doors.insert(tenant, token);

@@ -10,13 +10,15 @@
 //! ```
 //!
 //! Neither of the last two is right alone: a forked child keeps the socket open beyond its parent's death, and
-//! `exec` closes the socket of a process that lives on.
+//! `exec` closes the socket of a process that lives on. What an earlier manager left is a life without a member until
+//! the process comes back, and a tenant is kept by a process instead of a line (`taken`).
 
 mod arrival;
 mod life;
 mod line;
 mod listener;
 mod member;
+mod taken;
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::MaybeUninit;
@@ -36,6 +38,7 @@ use life::Life;
 use line::Line;
 use listener::{Listener, Reserve};
 use member::Member;
+use taken::Keeper;
 
 /// Events taken from the kernel at once.
 const BATCH: usize = 256;
@@ -49,6 +52,7 @@ enum Source {
     Arrival(Arrival),
     Member(Member),
     Life(Life),
+    Keeper(Keeper),
 }
 
 /// The loop's state; only its own thread touches it.
@@ -128,6 +132,7 @@ impl Poll {
             Source::Arrival(arrival) => arrival.as_fd(),
             Source::Member(member) => member.as_fd(),
             Source::Life(life) => life.as_fd(),
+            Source::Keeper(keeper) => keeper.as_fd(),
         }
     }
 
@@ -160,6 +165,7 @@ impl Poll {
             Some(Source::Arrival(_)) => self.hear(token),
             Some(Source::Member(_)) => self.lose(token),
             Some(Source::Life(_)) => self.bury(token),
+            Some(Source::Keeper(_)) => self.release_kept(token),
         }
     }
 

@@ -48,6 +48,25 @@ impl Pages {
         Ok(Self { grant, bucket, usage, activity, fds, activity_for_neighbours })
     }
 
+    /// The pages that an earlier manager made, in the order of a welcome.
+    pub fn take_over(fds: [OwnedFd; PAGES]) -> Result<Self, MapError> {
+        let [grant, bucket, usage, activity] = fds.each_ref();
+        Ok(Self {
+            grant: Mapped::take_over(grant)?,
+            bucket: Mapped::take_over(bucket)?,
+            usage: Mapped::take_over(usage)?,
+            activity_for_neighbours: Mapped::<ActivityPage>::read_only(activity)?,
+            activity: Mapped::take_over(activity)?,
+            fds,
+        })
+    }
+
+    /// Their inodes, by which they can be found in the processes that have them.
+    pub fn inodes(&self) -> [u64; PAGES] {
+        // An open descriptor can always be asked; 0 is no inode.
+        self.fds.each_ref().map(|fd| rustix::fs::fstat(fd).map_or(0, |stat| stat.st_ino))
+    }
+
     /// The descriptors, in the order of a welcome.
     pub fn fds(&self) -> [BorrowedFd<'_>; PAGES] {
         self.fds.each_ref().map(AsFd::as_fd)
@@ -124,9 +143,22 @@ impl Cell {
         let first =
             weir_policy::grant(Rate::from(budget.request), budget.request, budget.memory, Beside::default());
         let granted = Grant { copy_limit: budget.copy_limit, ..first };
-        Ok(Self {
+        Ok(Self::with(gpu, Pages::create(&granted, tenant)?, granted))
+    }
+
+    /// Over pages that an earlier manager made; `dead` is what it knew of processes that had died.
+    pub fn take_over(gpu: usize, pages: Pages, dead: Counters) -> Self {
+        // With the generation in it no decision is equal to it: the first tick publishes anew.
+        let granted = pages.grant.read();
+        let board = pages.grant.board();
+        let dead_charged_ns = dead.charged_ns;
+        Self { board, dead, dead_charged_ns, ..Self::with(gpu, pages, granted) }
+    }
+
+    fn with(gpu: usize, pages: Pages, granted: Grant) -> Self {
+        Self {
             gpu,
-            pages: Arc::new(Pages::create(&granted, tenant)?),
+            pages: Arc::new(pages),
             board: 0,
             dead: Counters::default(),
             dead_charged_ns: 0,
@@ -143,7 +175,7 @@ impl Cell {
             moved_at: Nanos(0),
             still: Nanos(0),
             window: Window::default(),
-        })
+        }
     }
 
     /// Predicted work under way, and how long nothing has moved. `slots` are those of the tenant's living processes.
@@ -275,18 +307,33 @@ impl Cell {
         self.pages.grant.set_board(if self.off { NO_BOARD } else { self.board });
     }
 
-    /// Keeps what a dead process did and frees its slot. Says what it was charged for and others may still have open.
+    /// Keeps what a dead process did. Says what it was charged for and others may still have open.
     pub fn bury(&mut self, slot: usize) -> Vec<Orphan> {
         self.pages.activity.end(slot);
         self.pages.activity.turn.reset();
         let Some(slot) = self.pages.usage.slots.get(slot) else { return Vec::new() };
-        let orphans = heirs::orphans(self.gpu, slot);
         let counters = Counters::of(slot);
         self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);
         self.dead.add(&counters);
         self.dead_work = add_work(self.dead_work, slot);
-        slot.clear();
-        orphans
+        heirs::orphans(self.gpu, slot)
+    }
+
+    /// Frees the slot of a process that was buried.
+    pub fn clear(&self, slot: usize) {
+        if let Some(slot) = self.pages.usage.slots.get(slot) {
+            slot.clear();
+        }
+    }
+
+    /// What stands in a slot that is nobody's: an earlier manager died before it had cleared it. Says what others may still
+    /// have open of it.
+    pub fn remains(&self, slot: usize) -> Option<Vec<Orphan>> {
+        let page = self.pages.usage.slots.get(slot)?;
+        let words = [&page.held_bytes, &page.tentative_bytes];
+        let left = words.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+            || page.pid.load(Ordering::Relaxed) != 0;
+        left.then(|| heirs::orphans(self.gpu, page))
     }
 
     /// What its living processes have left since the last call to whoever else has it open; nothing if they have neither

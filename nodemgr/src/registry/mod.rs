@@ -7,6 +7,7 @@ mod admission;
 mod cell;
 mod counters;
 mod heirs;
+mod restore;
 mod ruler;
 mod tenant;
 mod watch;
@@ -17,9 +18,10 @@ use std::sync::Arc;
 
 pub use cell::{Cell, Pages};
 pub use counters::Counters;
+pub use restore::Found;
 use ruler::Ruler;
 pub use ruler::find_policy;
-pub use tenant::{Process, Tenant};
+pub use tenant::{Holder, Process, Tenant};
 pub use watch::Moment;
 use weir_policy::{Mode, Observation, Sample, Signals, Slo};
 use weir_protocol::message::Standing;
@@ -29,8 +31,10 @@ use weir_protocol::units::{Bytes, Nanos};
 use crate::codes;
 use crate::control::schema::{Budget, ClassName, CreateTenant, SetBudget};
 use crate::events::{About, Ring, What};
+use crate::failpoint;
 use crate::fault::Fault;
 use crate::gpus::Gpus;
+use crate::journal::{Journal, Record};
 
 /// Marks for the share of the last second are taken this often.
 const MARK_PERIOD: Nanos = Nanos::from_millis(100);
@@ -54,6 +58,7 @@ pub struct Registry {
     boards: BTreeMap<usize, Vec<u64>>, // GPU -> its tenants
     boards_changed: bool,
     unclaimed: heirs::Unclaimed,
+    journal: Journal,
     marked_at: Nanos,
     last_id: u64,
 }
@@ -84,6 +89,7 @@ impl Registry {
             boards: BTreeMap::new(),
             boards_changed: false,
             unclaimed: heirs::Unclaimed::default(),
+            journal: Journal::off(),
             marked_at: Nanos(0),
             last_id: 0,
         }
@@ -135,13 +141,14 @@ impl Registry {
         &mut self,
         wanted: &CreateTenant,
         owner: u32,
-        holder: u64,
+        holder: Holder,
         now: Nanos,
     ) -> Result<(u64, bool), Fault> {
         let plan = self.plan(wanted)?;
         let name = if wanted.unique { self.unique(&wanted.name) } else { wanted.name.clone() };
         if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.name == name) {
             join(tenant, &plan, wanted, owner)?;
+            self.journal.note(&restore::hold(tenant.id, &holder));
             tenant.holders.push(holder);
             return Ok((tenant.id, true));
         }
@@ -154,7 +161,7 @@ impl Registry {
         let (class, budget) = (wanted.class, plan.budget);
         self.events.push(About::tenant(&name, owner), What::TenantMade { class, budget });
         let (processes, slots, holders) = (Vec::new(), Vec::with_capacity(PROCESS_SLOTS), vec![holder]);
-        self.tenants.push(Tenant {
+        let tenant = Tenant {
             id,
             name,
             owner,
@@ -164,12 +171,17 @@ impl Registry {
             cells,
             processes,
             slots,
+            unreached: Vec::new(),
             holders,
             registered: 0,
             budget_at_start: budget,
             made_at: now,
             slo: None,
-        });
+        };
+        self.journal.note(&Record::Tenant(self.tenant_row(&tenant)));
+        self.journal.note(&restore::hold(id, &holder));
+        self.tenants.push(tenant);
+        failpoint::at("create.noted");
         self.reorder();
         Ok((id, false))
     }
@@ -187,7 +199,7 @@ impl Registry {
     pub fn register(
         &mut self,
         tenant: u64,
-        pid: i32,
+        (pid, birth): (i32, u64),
         build: String,
         driver: String,
     ) -> Result<Process, Fault> {
@@ -196,6 +208,17 @@ impl Registry {
             let help = "start the program with `weir run`";
             return Err(Fault::new(&codes::TENANT_UNKNOWN, "the tenant has ended", help));
         };
+        if let Some(process) = tenant.unreached.first() {
+            let message = format!(
+                "tenant `{}` has a process ({}) whose pages could not be taken over, so that its memory cannot be counted",
+                tenant.name, process.pid
+            );
+            return Err(Fault::new(
+                &codes::TENANT_FULL,
+                message,
+                "end that process first, or use a second tenant",
+            ));
+        }
         let Some(slot) = tenant.free_slot() else {
             let message =
                 format!("tenant `{}` already has {PROCESS_SLOTS} processes on its GPUs", tenant.name);
@@ -205,27 +228,44 @@ impl Registry {
                 "wait until one ends, or use a second tenant",
             ));
         };
-        let process = Process { id, pid, slot, build, driver };
+        let process = Process { id, pid, birth, slot, build, driver };
+        self.journal.note(&restore::process_row(tenant.id, &process));
+        failpoint::at("register.noted");
         tenant.add(process.clone());
         self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessJoined { pid });
+        failpoint::at("register.added");
         Ok(process)
     }
 
-    /// The process has gone: its counters are kept, its slot is freed.
+    /// The process has gone: its counters are kept, its slot is freed. In this order, so that whoever takes over in the
+    /// middle finds the process in the journal, or in its slot what is left of it.
     pub fn bury(&mut self, process: u64) {
         let whose =
             self.tenants.iter().find_map(|t| Some((t, t.processes.iter().find(|p| p.id == process)?)));
         if let Some((tenant, Process { pid, .. })) = whose {
             self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessEnded { pid: *pid });
         }
-        let orphans: Vec<_> = self.tenants.iter_mut().flat_map(|tenant| tenant.bury(process)).collect();
+        let buried =
+            self.tenants.iter_mut().enumerate().find_map(|(at, tenant)| Some((at, tenant.bury(process)?)));
+        let Some((at, (slot, orphans))) = buried else { return };
+        let dead = self.tenants[at].cells.iter().map(|cell| cell.dead.clone()).collect();
+        self.journal.note(&Record::Buried { process, dead });
+        failpoint::at("bury.noted");
         self.unclaimed.hand_on(&self.tenants, orphans);
+        self.tenants[at].cells.iter().for_each(|cell| cell.clear(slot));
+        failpoint::at("bury.cleared");
     }
 
     /// The control connection has gone.
     pub fn release(&mut self, holder: u64) {
+        let mut held = false;
         for tenant in &mut self.tenants {
-            tenant.holders.retain(|held| *held != holder);
+            let before = tenant.holders.len();
+            tenant.holders.retain(|held| held.id != holder);
+            held |= tenant.holders.len() != before;
+        }
+        if held {
+            self.journal.note(&Record::Release { holder });
         }
     }
 
@@ -237,8 +277,10 @@ impl Registry {
             for tenant in self.tenants.iter().filter(|tenant| tenant.is_over()) {
                 self.events.push(About::tenant(&tenant.name, tenant.owner), What::TenantEnded);
             }
+            failpoint::at("end.begun");
             self.tenants.retain(|tenant| !tenant.is_over());
             self.reorder();
+            over.iter().for_each(|(tenant, _)| self.journal.note(&Record::Ended { tenant: *tenant }));
         }
         over
     }
@@ -267,6 +309,8 @@ impl Registry {
     /// Changes a tenant's budget and publishes what follows from it at once; says which of its grants changed.
     pub fn apply(&mut self, tenant: u64, budget: Budget, now: Nanos) -> Vec<Published> {
         let Some(at) = self.tenants.iter().position(|t| t.id == tenant) else { return Vec::new() };
+        self.journal.note(&Record::Budget { tenant, budget });
+        failpoint::at("resize.noted");
         let Tenant { name, owner, budget: held, .. } = &mut self.tenants[at];
         let old = std::mem::replace(held, budget);
         if old != budget {
@@ -275,6 +319,7 @@ impl Registry {
         let before: Vec<_> =
             self.tenants[at].cells.iter().map(|cell| cell.pages.grant.generation()).collect();
         self.tick(now);
+        failpoint::at("resize.published");
         let tenant = &self.tenants[at];
         let published = tenant.cells.iter().zip(before).filter_map(|(cell, before)| {
             let generation = cell.pages.grant.generation();
@@ -322,6 +367,10 @@ impl Registry {
         if !left.is_empty() {
             self.unclaimed.look_again(&self.tenants);
             self.unclaimed.hand_on(&self.tenants, left.concat());
+        }
+        if self.journal.is_due() {
+            let records = self.records();
+            self.journal.renew(&records);
         }
     }
 

@@ -17,12 +17,25 @@ pub struct Process {
     pub id: u64,
     /// Process id as the manager's namespace has it.
     pub pid: i32,
+    /// Its birth: the id alone may be another's one day.
+    pub birth: u64,
     /// Its slot on each usage page.
     pub slot: usize,
     /// Version of its `libweir.so`, as it says.
     pub build: String,
     /// Its driver library, as it says.
     pub driver: String,
+}
+
+/// A control connection that keeps a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub id: u64,
+    /// The process at its other end.
+    pub pid: i32,
+    /// That process's birth.
+    pub birth: u64,
 }
 
 /// Who has a budget.
@@ -45,8 +58,11 @@ pub struct Tenant {
     pub processes: Vec<Process>,
     /// Slots of `processes`.
     pub slots: Vec<usize>,
-    /// Control connections that keep it.
-    pub holders: Vec<u64>,
+    /// Processes that an earlier manager registered and whose pages could not be taken over: they keep to their last
+    /// limits, and nobody can change those.
+    pub unreached: Vec<Process>,
+    /// Who keeps it.
+    pub holders: Vec<Holder>,
     /// Processes that ever registered.
     pub registered: u64,
     /// The budget with which it was made.
@@ -93,17 +109,30 @@ impl Tenant {
         self.registered += 1;
     }
 
-    /// Folds the counters of the process `id` into the totals and frees its slot. Says what others may still have open.
-    pub fn bury(&mut self, id: u64) -> Vec<Orphan> {
-        let Some(at) = self.processes.iter().position(|process| process.id == id) else { return Vec::new() };
+    /// Adds a process that an earlier manager had.
+    pub fn add_again(&mut self, process: Process) {
+        if self.slots.contains(&process.slot) {
+            self.registered += 1;
+            self.unreached.push(process); // two cannot be counted in one slot
+        } else {
+            self.add(process);
+        }
+    }
+
+    /// Folds the counters of the process `id` into the totals. Says which slot is to be cleared, and what others may still
+    /// have open.
+    pub fn bury(&mut self, id: u64) -> Option<(usize, Vec<Orphan>)> {
+        self.unreached.retain(|process| process.id != id);
+        let at = self.processes.iter().position(|process| process.id == id)?;
         let process = self.processes.swap_remove(at);
         self.slots.retain(|slot| *slot != process.slot);
-        self.cells.iter_mut().flat_map(|cell| cell.bury(process.slot)).collect()
+        let orphans = self.cells.iter_mut().flat_map(|cell| cell.bury(process.slot)).collect();
+        Some((process.slot, orphans))
     }
 
     /// Whether nobody needs it any more.
     pub fn is_over(&self) -> bool {
-        self.holders.is_empty() && self.processes.is_empty()
+        self.holders.is_empty() && self.processes.is_empty() && self.unreached.is_empty()
     }
 
     /// Memory held beyond `limit` on the GPU where it is most.

@@ -16,7 +16,7 @@ use super::seat::Seat;
 use crate::control::schema::CreateTenant;
 use crate::fault::Fault;
 use crate::gpus::{Device, Gpus, Source};
-use crate::registry::{Pages, Registry};
+use crate::registry::{Holder, Pages, Registry};
 
 /// The card's memory, and what each tenant may hold: memory is not simulated.
 const CARD: Bytes = Bytes::gib(40);
@@ -43,7 +43,7 @@ impl Manager {
     pub fn new(policy: &'static weir_policy::Row, tenants: &[&Tenant]) -> Result<Self, Fault> {
         let card =
             Device { uuid: *b"weir simulation ", name: "Weir Simulated GPU".into(), memory_total: CARD };
-        let gpus = Gpus::find(Source::Fixed(vec![card]))?;
+        let gpus = Gpus::find(Source::Fixed(vec![card]), Vec::new())?;
         let mut registry = Registry::new(gpus, Some(Bytes(0)), policy);
         let start = Time(super::engine::START);
         let mut numbers = Vec::new();
@@ -59,7 +59,7 @@ impl Manager {
                 class: tenant.class,
                 oversubscribe: false,
             };
-            numbers.push(registry.create(&wanted, 0, 1, start)?.0);
+            numbers.push(registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0);
         }
         Ok(Self { registry, tenants: numbers, scraped_at: 0 })
     }
@@ -69,7 +69,7 @@ impl Manager {
     /// # Errors
     /// The tenant has no room for it.
     pub fn seat(&mut self, seat: usize, overlaps: bool) -> Result<Launcher, Fault> {
-        let process = self.registry.register(self.tenants[seat], 1, String::new(), String::new())?;
+        let process = self.registry.register(self.tenants[seat], (1, 0), String::new(), String::new())?;
         let pages = self.pages(seat).ok_or_else(|| {
             Fault::new(&crate::codes::SYSTEM, "a tenant has no pages", "this is a mistake of ours: tell us")
         })?;

@@ -56,7 +56,12 @@ fn another_protocol_is_refused_with_both_versions_named() {
     let mut run = stage.client();
     let created = run.create(wish("train", 60)).unwrap();
     let socket = connect(&created.dir.join("tenant.sock"));
-    let hello = weir_protocol::message::Hello { protocol: 77, build: "9.9.9".into(), driver: String::new() };
+    let hello = weir_protocol::message::Hello {
+        protocol: 77,
+        build: "9.9.9".into(),
+        driver: String::new(),
+        slot: None,
+    };
     weir_protocol::transport::send(&socket, &hello, &[]).unwrap();
     let (reply, _) = weir_protocol::transport::receive::<weir_protocol::message::Reply>(&socket).unwrap();
     let weir_protocol::message::Reply::Refused { reason } = reply else { panic!("welcomed") };
@@ -77,6 +82,7 @@ fn descriptors_that_a_peer_sends_are_not_taken() {
         protocol: weir_protocol::PROTOCOL_VERSION,
         build: String::new(),
         driver: String::new(),
+        slot: None,
     };
     let before = count();
     weir_protocol::transport::send(&socket, &hello, &[file.as_fd(); 40]).unwrap();
@@ -132,6 +138,7 @@ fn a_tenant_that_fills_its_pages_with_nonsense_harms_only_its_own_figures() {
         protocol: weir_protocol::PROTOCOL_VERSION,
         build: "\u{1b}[2J".into(),
         driver: String::new(),
+        slot: None,
     };
     weir_protocol::transport::send(&socket, &hello, &[]).unwrap();
     let (_, fds) = weir_protocol::transport::receive::<weir_protocol::message::Reply>(&socket).unwrap();

@@ -9,5 +9,6 @@ mod death;
 mod history;
 mod hostile;
 mod resize;
+mod restart;
 mod stage;
 mod switch;

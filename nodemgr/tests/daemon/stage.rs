@@ -17,7 +17,7 @@ pub const DEADLINE: Duration = Duration::from_secs(10);
 /// A node manager of two GPUs with 100 GiB each, without a reserve.
 pub struct Stage {
     pub place: Place,
-    _manager: Manager,
+    manager: Option<Manager>,
     dir: tempfile::TempDir,
 }
 
@@ -25,8 +25,19 @@ impl Stage {
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("weir").tempdir_in("/tmp").unwrap();
         let place = Place::at(&dir.path().join("node")).unwrap();
-        let manager = Manager::start(options(&place)).unwrap();
-        Self { place, _manager: manager, dir }
+        let manager = Some(Manager::start(options(&place)).unwrap());
+        Self { place, manager, dir }
+    }
+
+    /// Ends the manager; whatever it has told anybody stays told.
+    pub fn stop(&mut self) {
+        self.manager = None;
+    }
+
+    /// Ends it, and starts another one in the same place.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.manager = Some(Manager::start(options(&self.place)).unwrap());
     }
 
     pub fn client(&self) -> Client {
@@ -114,6 +125,20 @@ impl Actor {
         let mut line = String::new();
         self.says.read_line(&mut line).unwrap();
         line.trim().to_owned()
+    }
+
+    pub fn wait(&mut self) {
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until the process runs another program.
+    pub fn until_it_is(&self, program: &str) {
+        let start = Instant::now();
+        let name = || std::fs::read_to_string(format!("/proc/{}/comm", self.pid())).unwrap();
+        while name().trim() != program {
+            assert!(start.elapsed() < DEADLINE, "it is still {}", name());
+            std::thread::yield_now();
+        }
     }
 
     pub fn kill(&mut self) {

@@ -1,0 +1,79 @@
+//! `weir-bench manager`: what the node manager itself takes of a processor, with a tick of a millisecond.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use weir_protocol::units::Bytes;
+
+use crate::Options;
+use crate::registrant::{self, Life};
+use crate::report::{Bar, Report};
+use crate::rig::{Control, Rig};
+use crate::sample::Spread;
+
+/// Tenants, each with one process on all GPUs.
+const TENANTS: usize = 64;
+
+/// GPUs.
+const GPUS: u32 = 8;
+
+/// Tenants that are at work all the time; the others have been asleep for a while.
+const AWAKE: usize = 8;
+
+/// What each tenant may hold on each GPU.
+const MEMORY: Bytes = Bytes(256 << 20);
+
+/// Until the sleepers are asleep.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// Over which the manager's time is taken, and how many of them.
+const WINDOW: Duration = Duration::from_secs(5);
+const WINDOWS: usize = 5;
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+    let rig = Rig::of_gpus(GPUS)?;
+    let mut control = Control::of(&rig)?;
+    let gpus: Vec<String> = (0..GPUS).map(|gpu| gpu.to_string()).collect();
+    let gpus: Vec<&str> = gpus.iter().map(String::as_str).collect();
+    let (gate, mut open) = io::pipe()?;
+    let (mut heard, tell) = io::pipe()?;
+    let mut processes = Vec::new();
+    for tenant in 0..TENANTS {
+        let place = control.create_filler(&format!("tenant-{tenant}"), &gpus, MEMORY)?.dir;
+        let life = if tenant < AWAKE { Life::Works } else { Life::Sleeps };
+        processes.push(registrant::start(&place, life, gate.try_clone()?.into(), tell.try_clone()?.into())?);
+    }
+    drop((gate, tell));
+    open.write_all(&[0; TENANTS])?;
+    heard.read_exact(&mut [0; TENANTS])?;
+    std::thread::sleep(SETTLING); // real processes fall asleep in real time
+    let mut percent = Vec::new();
+    for _ in 0..WINDOWS {
+        percent.push(window(&rig)?);
+    }
+    let ticks = control.stats()?.node.epoch;
+    drop(open);
+    for mut process in processes {
+        process.wait()?;
+    }
+    let spread = Spread::of(&percent);
+    let mut report = Report::new("manager", true);
+    report.bar(Bar::at_most("manager.core_percent", spread.max, "percent", 2.0));
+    let shape = json!({"tenants": TENANTS, "gpus": GPUS, "awake": AWAKE, "window_s": WINDOW.as_secs()});
+    report.figure(
+        "core_percent",
+        json!({"shape": shape, "windows": WINDOWS, "ticks": ticks, "spread": spread}),
+    );
+    Ok(report.finish(options.json))
+}
+
+/// The manager's part of one processor during a window.
+fn window(rig: &Rig) -> io::Result<f64> {
+    let (before, start) = (rig.node_cpu()?, Instant::now());
+    std::thread::sleep(WINDOW); // the manager's own use in real time is the question
+    let (after, elapsed) = (rig.node_cpu()?, start.elapsed());
+    Ok(after.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64() * 100.0)
+}

@@ -1,0 +1,376 @@
+//! What stands in the journal, and what follows from all of it.
+
+use serde::{Deserialize, Serialize};
+use weir_protocol::message::PAGES;
+use weir_protocol::pages::PROCESS_SLOTS;
+use weir_protocol::units::Bytes;
+
+use super::VERSION;
+use crate::control::schema::{Budget, ClassName};
+use crate::gpus::{Device, parse_uuid};
+use crate::place::check_name;
+use crate::registry::Counters;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Record {
+    /// The first line.
+    Begin {
+        /// [`VERSION`].
+        version: u32,
+        /// Which boot of the machine.
+        boot: String,
+        /// The node's GPUs: NVML may take seconds to list them, and tenants' pages do not wait for it.
+        devices: Vec<DeviceRow>,
+    },
+    /// A tenant is made.
+    Tenant(TenantRow),
+    /// A tenant's budget changes.
+    Budget {
+        /// Whose.
+        tenant: u64,
+        /// The new one.
+        budget: Budget,
+    },
+    /// A process keeps a tenant, by a control connection.
+    Hold {
+        /// Which tenant.
+        tenant: u64,
+        /// The connection's number.
+        holder: u64,
+        /// The process.
+        pid: i32,
+        /// Its birth.
+        birth: u64,
+    },
+    /// A control connection is gone.
+    Release {
+        /// Its number.
+        holder: u64,
+    },
+    /// A process registers.
+    Process(ProcessRow),
+    /// A process is dead.
+    Buried {
+        /// The registration's number.
+        process: u64,
+        /// What all dead processes of its tenant did, on each of its GPUs.
+        dead: Vec<Counters>,
+    },
+    /// A tenant is over.
+    Ended {
+        /// Which.
+        tenant: u64,
+    },
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRow {
+    /// As `nvidia-smi` spells it.
+    pub uuid: String,
+    /// The product's name.
+    pub name: String,
+    /// The card's memory.
+    pub memory_total: Bytes,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantRow {
+    /// The manager's number for it.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// The user who made it.
+    pub owner: u32,
+    /// Its class.
+    pub class: ClassName,
+    /// Whether it may go beyond its memory.
+    pub oversubscribe: bool,
+    /// Its budget.
+    pub budget: Budget,
+    /// The budget with which it was made.
+    pub budget_at_start: Budget,
+    /// When it was made, on the monotonic clock.
+    pub made_at_ns: u64,
+    /// Processes that ever registered, but for those of lines that follow.
+    pub registered: u64,
+    /// Its GPUs.
+    pub cells: Vec<CellRow>,
+}
+
+/// A tenant on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellRow {
+    /// The GPU's UUID.
+    pub gpu: String,
+    /// The pages' inodes, in the order of a welcome.
+    pub pages: [u64; PAGES],
+    /// What its dead processes did.
+    pub dead: Counters,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessRow {
+    /// Whose.
+    pub tenant: u64,
+    /// The registration's number.
+    pub id: u64,
+    /// The process.
+    pub pid: i32,
+    /// Its birth.
+    pub birth: u64,
+    /// Its slot on each usage page.
+    pub slot: usize,
+    /// Version of its `libweir.so`.
+    pub build: String,
+    /// Its driver library.
+    pub driver: String,
+}
+
+/// A connection that keeps a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Which tenant.
+    pub tenant: u64,
+    /// The connection's number.
+    pub holder: u64,
+    /// The process.
+    pub pid: i32,
+    /// Its birth.
+    pub birth: u64,
+}
+
+/// What an earlier manager knew when it died.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Remembered {
+    /// The GPUs.
+    pub devices: Vec<Device>,
+    /// The tenants.
+    pub tenants: Vec<TenantRow>,
+    /// Their processes.
+    pub processes: Vec<ProcessRow>,
+    /// Who kept them.
+    pub holds: Vec<Hold>,
+    /// The greatest number that was given out.
+    pub last_id: u64,
+}
+
+impl Record {
+    /// The first line of a journal that is written now.
+    pub fn begin(devices: &[Device]) -> Self {
+        let row = |device: &Device| DeviceRow {
+            uuid: device.uuid_text(),
+            name: device.name.clone(),
+            memory_total: device.memory_total,
+        };
+        Self::Begin { version: VERSION, boot: super::boot(), devices: devices.iter().map(row).collect() }
+    }
+}
+
+impl Remembered {
+    /// What `records` lead to; nothing if they are of another boot.
+    pub(super) fn of(records: Vec<Record>, boot: &str) -> Result<Option<Self>, String> {
+        let mut records = records.into_iter();
+        let mut all = Self::default();
+        match records.next() {
+            Some(Record::Begin { version: VERSION, boot: theirs, devices }) => {
+                if theirs != boot {
+                    return Ok(None);
+                }
+                all.devices = devices.into_iter().map(device).collect::<Result<_, _>>()?;
+            }
+            Some(Record::Begin { version, .. }) => {
+                return Err(format!("it is of version {version}, this node manager reads {VERSION}"));
+            }
+            _ => return Err("it has no beginning".to_owned()),
+        }
+        for record in records {
+            all.take(record)?;
+        }
+        Ok(Some(all))
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), String> {
+        match record {
+            Record::Begin { .. } => return Err("it begins twice".to_owned()),
+            Record::Tenant(row) => self.add_tenant(row)?,
+            Record::Budget { tenant, budget } => self.tenant(tenant)?.budget = checked(budget)?,
+            Record::Hold { tenant, holder, pid, birth } => {
+                self.tenant(tenant)?;
+                self.given_out(holder);
+                self.holds.push(Hold { tenant, holder, pid, birth });
+            }
+            Record::Release { holder } => self.holds.retain(|hold| hold.holder != holder),
+            Record::Process(row) => self.add_process(row)?,
+            Record::Buried { process, dead } => self.bury(process, dead)?,
+            Record::Ended { tenant } => {
+                self.tenants.retain(|row| row.id != tenant);
+                self.processes.retain(|row| row.tenant != tenant);
+                self.holds.retain(|hold| hold.tenant != tenant);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_tenant(&mut self, row: TenantRow) -> Result<(), String> {
+        check_name(&row.name).map_err(|fault| fault.message)?;
+        checked(row.budget).and(checked(row.budget_at_start))?;
+        let known = |gpu: &CellRow| self.devices.iter().any(|device| device.uuid_text() == gpu.gpu);
+        if row.cells.is_empty() || !row.cells.iter().all(known) {
+            return Err(format!("tenant `{}` is on no GPU of the node", row.name));
+        }
+        if self.tenants.iter().any(|other| other.id == row.id || other.name == row.name) {
+            return Err(format!("tenant `{}` is there twice", row.name));
+        }
+        self.given_out(row.id);
+        self.tenants.push(row);
+        Ok(())
+    }
+
+    fn add_process(&mut self, row: ProcessRow) -> Result<(), String> {
+        self.tenant(row.tenant)?.registered += 1;
+        let taken = |other: &ProcessRow| other.id == row.id;
+        if row.slot >= PROCESS_SLOTS || row.pid <= 0 || self.processes.iter().any(taken) {
+            return Err(format!("process {} in slot {} cannot be", row.pid, row.slot));
+        }
+        self.given_out(row.id);
+        self.processes.push(row);
+        Ok(())
+    }
+
+    fn bury(&mut self, process: u64, dead: Vec<Counters>) -> Result<(), String> {
+        let Some(at) = self.processes.iter().position(|row| row.id == process) else {
+            return Err(format!("process {process} dies and never lived"));
+        };
+        let tenant = self.processes.swap_remove(at).tenant;
+        let row = self.tenant(tenant)?;
+        if row.cells.len() != dead.len() {
+            return Err(format!("tenant `{}` has another number of GPUs", row.name));
+        }
+        row.cells.iter_mut().zip(dead).for_each(|(cell, dead)| cell.dead = dead);
+        Ok(())
+    }
+
+    fn tenant(&mut self, id: u64) -> Result<&mut TenantRow, String> {
+        self.tenants.iter_mut().find(|row| row.id == id).ok_or_else(|| format!("there is no tenant {id}"))
+    }
+
+    fn given_out(&mut self, id: u64) {
+        self.last_id = self.last_id.max(id);
+    }
+}
+
+fn device(row: DeviceRow) -> Result<Device, String> {
+    let uuid = parse_uuid(&row.uuid).ok_or_else(|| format!("`{}` is no GPU", row.uuid.escape_debug()))?;
+    Ok(Device { uuid, name: row.name, memory_total: row.memory_total })
+}
+
+fn checked(budget: Budget) -> Result<Budget, String> {
+    let whole = 1_000;
+    if budget.request > budget.limit || budget.limit.as_permille() > whole || budget.memory == Bytes(0) {
+        return Err("a budget makes no sense".to_owned());
+    }
+    Ok(budget)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_protocol::units::{Bandwidth, SmShare};
+
+    fn gpu() -> Device {
+        Device { uuid: [7; 16], name: "GPU".into(), memory_total: Bytes::gib(8) }
+    }
+
+    fn budget(percent: u16) -> Budget {
+        Budget {
+            request: SmShare::percent(percent),
+            limit: SmShare::FULL,
+            memory: Bytes::gib(1),
+            copy_limit: Bandwidth::UNLIMITED,
+        }
+    }
+
+    fn tenant(id: u64, name: &str) -> Record {
+        Record::Tenant(TenantRow {
+            id,
+            name: name.into(),
+            owner: 0,
+            class: ClassName::Primary,
+            oversubscribe: false,
+            budget: budget(30),
+            budget_at_start: budget(30),
+            made_at_ns: 1,
+            registered: 0,
+            cells: vec![CellRow { gpu: gpu().uuid_text(), pages: [1, 2, 3, 4], dead: Counters::default() }],
+        })
+    }
+
+    fn process(tenant: u64, id: u64, slot: usize) -> Record {
+        let (build, driver) = (String::new(), String::new());
+        Record::Process(ProcessRow { tenant, id, pid: 9, birth: 5, slot, build, driver })
+    }
+
+    fn of(records: &[Record]) -> Result<Remembered, String> {
+        let all = [&[Record::begin(&[gpu()])], records].concat();
+        Remembered::of(all, &super::super::boot()).map(Option::unwrap)
+    }
+
+    #[test]
+    fn what_ended_is_forgotten_and_what_changed_is_as_it_was_last() {
+        let dead = Counters { launches: 3, ..Counters::default() };
+        let records = [
+            tenant(1, "a"),
+            tenant(2, "b"),
+            process(1, 3, 0),
+            process(1, 4, 1),
+            process(2, 5, 0),
+            Record::Hold { tenant: 2, holder: 9, pid: 8, birth: 4 },
+            Record::Budget { tenant: 1, budget: budget(20) },
+            Record::Buried { process: 3, dead: vec![dead.clone()] },
+            Record::Ended { tenant: 2 },
+        ];
+        let all = of(&records).unwrap();
+        assert_eq!(all.tenants.iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
+        assert_eq!((all.tenants[0].budget, all.tenants[0].budget_at_start), (budget(20), budget(30)));
+        assert_eq!((all.tenants[0].registered, &all.tenants[0].cells[0].dead), (2, &dead));
+        assert_eq!(all.processes.iter().map(|row| row.id).collect::<Vec<_>>(), [4]);
+        assert_eq!((all.holds.len(), all.last_id), (0, 9));
+    }
+
+    #[test]
+    fn a_journal_of_another_boot_says_nothing_and_one_of_another_version_is_refused() {
+        let begin =
+            |version, boot: &str| vec![Record::Begin { version, boot: boot.into(), devices: Vec::new() }];
+        assert_eq!(Remembered::of(begin(VERSION, "yesterday"), "today"), Ok(None));
+        let refused = Remembered::of(begin(VERSION + 1, "today"), "today").unwrap_err();
+        assert!(refused.contains(&(VERSION + 1).to_string()), "{refused}");
+        assert!(Remembered::of(Vec::new(), "today").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let elsewhere = match tenant(1, "a") {
+            Record::Tenant(row) => Record::Tenant(TenantRow { cells: Vec::new(), ..row }),
+            other => other,
+        };
+        let cases: [&[Record]; 9] = [
+            &[tenant(1, "../x")],
+            &[tenant(1, "a"), tenant(1, "b")],
+            &[tenant(1, "a"), tenant(2, "a")],
+            &[process(1, 2, 0)],
+            &[tenant(1, "a"), process(1, 2, PROCESS_SLOTS)],
+            &[tenant(1, "a"), process(1, 2, 0), process(1, 2, 1)],
+            &[tenant(1, "a"), Record::Buried { process: 2, dead: Vec::new() }],
+            &[Record::begin(&[])],
+            &[elsewhere],
+        ];
+        for records in cases {
+            assert!(of(records).is_err(), "{records:?}");
+        }
+    }
+}

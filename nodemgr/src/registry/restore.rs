@@ -1,0 +1,205 @@
+//! The registry as the journal says it, and the registry as it is after the pages of an earlier manager were found.
+
+use weir_protocol::mapping::MapError;
+use weir_protocol::pages::PROCESS_SLOTS;
+
+use super::{Cell, Holder, Pages, Process, Registry, Tenant};
+use crate::gpus::parse_uuid;
+use crate::journal::{CellRow, Journal, ProcessRow, Record, State, TenantRow};
+use weir_protocol::units::Nanos;
+
+/// A tenant of an earlier manager, as far as it was found.
+pub struct Found {
+    /// What it was.
+    pub row: TenantRow,
+    /// Its pages on each GPU; absent where no living process has them, or they cannot be had.
+    pub pages: Option<Vec<Pages>>,
+    /// Its living processes: with the pages, or those that have pages that cannot be had.
+    pub living: Vec<ProcessRow>,
+    /// Its dead ones.
+    pub dead: Vec<ProcessRow>,
+    /// Living processes that keep it.
+    pub holders: Vec<Holder>,
+}
+
+impl Registry {
+    /// From here on changes are noted in `journal`.
+    pub fn keep(&mut self, journal: Journal) {
+        self.journal = journal;
+    }
+
+    /// How the journal is doing.
+    pub fn journal(&self) -> State {
+        self.journal.state()
+    }
+
+    /// Everything, as a journal would say it.
+    pub fn records(&self) -> Vec<Record> {
+        let mut records = vec![Record::begin(&self.gpus.devices)];
+        for tenant in &self.tenants {
+            records.push(Record::Tenant(self.tenant_row(tenant)));
+            records.extend(tenant.holders.iter().map(|holder| hold(tenant.id, holder)));
+            let processes = tenant.processes.iter().chain(&tenant.unreached);
+            records.extend(processes.map(|process| process_row(tenant.id, process)));
+        }
+        records
+    }
+
+    /// A tenant's line.
+    pub(super) fn tenant_row(&self, tenant: &Tenant) -> TenantRow {
+        let uuid =
+            |gpu: usize| self.gpus.devices.get(gpu).map(crate::gpus::Device::uuid_text).unwrap_or_default();
+        let cell = |cell: &Cell| CellRow {
+            gpu: uuid(cell.gpu),
+            pages: cell.pages.inodes(),
+            dead: cell.dead.clone(),
+        };
+        let there = (tenant.processes.len() + tenant.unreached.len()) as u64;
+        TenantRow {
+            id: tenant.id,
+            name: tenant.name.clone(),
+            owner: tenant.owner,
+            class: tenant.class,
+            oversubscribe: tenant.oversubscribe,
+            budget: tenant.budget,
+            budget_at_start: tenant.budget_at_start,
+            made_at_ns: tenant.made_at.0,
+            registered: tenant.registered.saturating_sub(there), // they have lines of their own
+            cells: tenant.cells.iter().map(cell).collect(),
+        }
+    }
+
+    /// Takes over what was found. Numbers up to `last_id` were given out.
+    ///
+    /// # Errors
+    /// New pages for a tenant whose old ones were not found could not be made; that tenant is left out.
+    pub fn restore(&mut self, found: Vec<Found>, last_id: u64) -> Vec<(String, MapError)> {
+        self.last_id = self.last_id.max(last_id);
+        let mut failed = Vec::new();
+        let mut dead = Vec::new();
+        for mut found in found {
+            dead.append(&mut found.dead);
+            let name = found.row.name.clone();
+            match self.tenant_of(found) {
+                Ok(tenant) => self.tenants.push(tenant),
+                Err(error) => failed.push((name, error)),
+            }
+        }
+        for row in dead {
+            self.bury_dead(row);
+        }
+        self.clear_remains();
+        self.reorder();
+        failed
+    }
+
+    fn tenant_of(&mut self, found: Found) -> Result<Tenant, MapError> {
+        let Found { row, pages, living, dead: _, holders } = found;
+        let known = |cell: &CellRow| {
+            let uuid = parse_uuid(&cell.gpu);
+            self.gpus.devices.iter().position(|device| Some(device.uuid) == uuid).unwrap_or(usize::MAX)
+        };
+        let gpus: Vec<usize> = row.cells.iter().map(known).collect();
+        let places = gpus.iter().copied().zip(row.cells.iter().map(|cell| cell.dead.clone()));
+        let is_taken = pages.is_some();
+        let cells = match pages {
+            Some(pages) => {
+                places.zip(pages).map(|((gpu, dead), pages)| Cell::take_over(gpu, pages, dead)).collect()
+            }
+            None => {
+                let create = |(gpu, dead)| {
+                    let mut cell = Cell::create(gpu, row.id, &row.budget)?;
+                    cell.dead = dead;
+                    Ok(cell)
+                };
+                places.map(create).collect::<Result<_, MapError>>()?
+            }
+        };
+        let mut tenant = Tenant {
+            id: row.id,
+            name: row.name,
+            owner: row.owner,
+            class: row.class,
+            oversubscribe: row.oversubscribe,
+            budget: row.budget,
+            cells,
+            processes: Vec::new(),
+            slots: Vec::with_capacity(PROCESS_SLOTS),
+            unreached: Vec::new(),
+            holders,
+            registered: row.registered.saturating_sub(living.len() as u64), // counted again as they are added
+            budget_at_start: row.budget_at_start,
+            made_at: Nanos(row.made_at_ns),
+            slo: None,
+        };
+        let living = living.into_iter().map(process);
+        if is_taken {
+            living.for_each(|process| tenant.add_again(process));
+        } else {
+            tenant.unreached = living.collect();
+            tenant.registered = row.registered;
+        }
+        Ok(tenant)
+    }
+
+    /// Buries a process that died while no manager was there, if its tenant's pages were found.
+    fn bury_dead(&mut self, row: ProcessRow) {
+        let id = row.id;
+        let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == row.tenant) else { return };
+        if tenant.slots.contains(&row.slot) {
+            return;
+        }
+        tenant.slots.push(row.slot);
+        tenant.processes.push(process(row));
+        self.bury(id);
+    }
+
+    /// Clears the slots that are nobody's: the earlier manager died while it buried somebody, or before it could tell a
+    /// process which slot it has.
+    fn clear_remains(&mut self) {
+        let mut orphans = Vec::new();
+        for tenant in &self.tenants {
+            let free = (0..PROCESS_SLOTS).filter(|slot| !tenant.slots.contains(slot));
+            for slot in free {
+                let left = tenant.cells.iter().filter_map(|cell| Some((cell, cell.remains(slot)?)));
+                left.for_each(|(_, left)| orphans.extend(left));
+            }
+        }
+        self.unclaimed.hand_on(&self.tenants, orphans);
+        for tenant in &self.tenants {
+            let free = (0..PROCESS_SLOTS).filter(|slot| !tenant.slots.contains(slot));
+            for slot in free {
+                tenant.cells.iter().filter(|cell| cell.remains(slot).is_some()).for_each(|cell| {
+                    cell.pages.activity.end(slot);
+                    cell.clear(slot);
+                });
+            }
+        }
+    }
+
+    /// A process came back whose slot is not known here: it cannot be counted, and that is to be seen.
+    pub fn strand(&mut self, tenant: u64, process: Process) {
+        if let Some(tenant) = self.tenants.iter_mut().find(|known| known.id == tenant) {
+            self.journal.note(&process_row(tenant.id, &process));
+            tenant.unreached.push(process);
+            tenant.registered += 1;
+        }
+    }
+}
+
+/// The line of a control connection that keeps a tenant.
+pub(super) fn hold(tenant: u64, holder: &Holder) -> Record {
+    let Holder { id, pid, birth } = *holder;
+    Record::Hold { tenant, holder: id, pid, birth }
+}
+
+/// A process's line.
+pub(super) fn process_row(tenant: u64, process: &Process) -> Record {
+    let Process { id, pid, birth, slot, build, driver } = process.clone();
+    Record::Process(ProcessRow { tenant, id, pid, birth, slot, build, driver })
+}
+
+fn process(row: ProcessRow) -> Process {
+    let ProcessRow { id, pid, birth, slot, build, driver, .. } = row;
+    Process { id, pid, birth, slot, build, driver }
+}
