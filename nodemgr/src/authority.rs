@@ -41,10 +41,7 @@ pub struct Authority {
 impl Authority {
     /// The rules for a manager that runs as the present user.
     pub fn here() -> Self {
-        Self {
-            own_uid: own_uid(),
-            group: group_id(&std::fs::read_to_string("/etc/group").unwrap_or_default()),
-        }
+        Self { own_uid: own_uid(), group: weir_group() }
     }
 
     /// Who is at the other end of `socket`.
@@ -110,6 +107,11 @@ impl Authority {
 fn not_allowed(peer: &Peer, what: &str) -> Fault {
     let message = format!("user {} may not {what} here", peer.uid);
     Fault::new(&codes::NOT_ALLOWED, message, format!("ask root, or become a member of the group `{GROUP}`"))
+}
+
+/// The group whose members set budgets, if this machine has it.
+pub fn weir_group() -> Option<u32> {
+    group_id(&std::fs::read_to_string("/etc/group").unwrap_or_default())
 }
 
 /// The id of our group in the text of `/etc/group`. Name services beyond that file stay out of the root process.
@@ -192,6 +194,7 @@ mod tests {
             limit: SmShare::FULL,
             memory: Bytes(9),
             copy_limit: Bandwidth(7),
+            slo: None,
         };
         let tenant = Tenant {
             id: 1,
@@ -200,6 +203,7 @@ mod tests {
             class: ClassName::Primary,
             oversubscribe: false,
             budget: budget(30),
+            latency: None,
             cells: Vec::new(),
             processes: Vec::new(),
             slots: Vec::new(),

@@ -93,9 +93,14 @@ impl Gpus {
     /// [`codes::NO_GPU`].
     pub fn find(source: Source) -> Result<Self, Fault> {
         match source {
-            Source::Fixed(devices) => Ok(Self { devices, used: Arc::default() }),
+            Source::Fixed(devices) => Ok(Self::fixed(devices)),
             Source::Nvml => Self::from_nvml(),
         }
+    }
+
+    /// These devices; nobody knows what of them is in use.
+    pub fn fixed(devices: Vec<Device>) -> Self {
+        Self { devices, used: Arc::default() }
     }
 
     fn from_nvml() -> Result<Self, Fault> {

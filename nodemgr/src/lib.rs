@@ -6,12 +6,15 @@
 //!   authority               who is at the other end of a socket, and what he may do
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
 //!   nearest                 the word that was probably meant
+//!   typed                   shares and sizes as people type them
+//!   latency, signals        what applications and the world outside tell, on a thread of its own
 //!   events                  what has happened, in a bounded ring
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
+//!   web                     the same over HTTP, as a process of its own
 //!   cli                     the `weir` command
 //! ```
 //!
@@ -27,6 +30,7 @@ pub mod events;
 pub mod fault;
 pub mod gpus;
 pub mod hello;
+pub mod latency;
 mod lock;
 pub mod manager;
 mod nearest;
@@ -34,7 +38,10 @@ pub mod place;
 mod poll;
 pub mod registry;
 mod shared;
+pub mod signals;
 mod tick;
+mod typed;
+pub mod web;
 
 pub use fault::Fault;
 pub use manager::{Manager, Options};

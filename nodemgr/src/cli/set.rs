@@ -4,10 +4,11 @@ use std::fmt::Display;
 
 use weir_protocol::units::Bytes;
 
-use super::{Context, bandwidth, printer, share, size};
+use super::{Context, printer};
 use crate::control::Client;
 use crate::control::schema::{SetBudget, SetDone};
 use crate::fault::Fault;
+use crate::typed::{bandwidth, share, size};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -94,7 +95,7 @@ mod tests {
 
     fn done(dry_run: bool) -> SetDone {
         let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
-        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
+        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit, slo: None };
         let new = Budget { memory: Bytes::gib(1), ..old };
         SetDone { tenant: "a".into(), old, new, dry_run, first_launch_us: None, over_limit_bytes: 0 }
     }

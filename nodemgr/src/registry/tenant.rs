@@ -8,6 +8,7 @@ use weir_protocol::units::{Bytes, Nanos};
 
 use super::cell::Cell;
 use super::heirs::Orphan;
+use super::outside::{Latency, slo};
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -39,6 +40,8 @@ pub struct Tenant {
     pub oversubscribe: bool,
     /// Its budget, the same on each GPU.
     pub budget: Budget,
+    /// Its latencies, where it has promised any.
+    pub latency: Option<Latency>,
     /// One for each of its GPUs.
     pub cells: Vec<Cell>,
     /// Processes that live.
@@ -63,7 +66,7 @@ impl Tenant {
 
     /// What a policy may know of it on one of its GPUs.
     pub fn observe(&mut self, cell: usize, now: Nanos) -> Sample {
-        let Self { id, class, budget, cells, slots, .. } = self;
+        let Self { id, class, budget, latency, cells, slots, .. } = self;
         let cell = &mut cells[cell];
         let (outstanding, idle_for) = cell.observe(now, slots);
         Sample {
@@ -76,7 +79,7 @@ impl Tenant {
             outstanding,
             idle_for,
             work: cell.work(slots),
-            slo: None,
+            slo: slo(budget.slo, latency.as_ref()),
         }
     }
 
