@@ -33,6 +33,7 @@ mod resize;
 mod small;
 mod stalls;
 mod standalone;
+mod switch;
 mod turns;
 mod vllm_startup;
 
