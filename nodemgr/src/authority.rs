@@ -89,6 +89,7 @@ impl Authority {
     pub fn may_set(&self, peer: &Peer, tenant: &Tenant, new: &Budget) -> Result<(), Fault> {
         let old = &tenant.budget;
         let shares = new.request <= old.request && new.limit <= old.limit;
+        let shares = shares && new.slo == old.slo;
         let lowers = shares && new.memory <= old.memory && new.copy_limit.is_within(old.copy_limit);
         match (peer.admin, peer.uid == tenant.owner) {
             (true, _) => Ok(()),

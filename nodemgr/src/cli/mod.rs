@@ -57,7 +57,8 @@ enum Command {
     Set(set::Args),
     /// Show which policy decides on which GPU, or switch it while tenants run
     ///
-    /// Who the policy favours just now stands in `weir ps`, in the column POLICY, as a state by name.
+    /// A switch holds until the node manager starts again; `policy` in weir.toml is for good. What the policy makes of a
+    /// tenant stands in `weir ps`, in the column POLICY, as a state by name.
     Policy(policy::Args),
     /// Enforce nothing but memory limits, until `weir on`: for when Weir itself may be the trouble
     ///

@@ -6,7 +6,7 @@ use weir_protocol::units::Bytes;
 
 use super::{Context, printer};
 use crate::control::Client;
-use crate::control::schema::{SetBudget, SetDone};
+use crate::control::schema::{Budget, SetBudget, SetDone};
 use crate::fault::Fault;
 use crate::typed::{bandwidth, share, size};
 
@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// What may be copied between host and device on each of its GPUs, such as 4GiB/s, or unlimited
     #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
     copy_limit: Option<String>,
+    /// What it promises its users, such as 'p95 < 200ms'; for a tenant that was made with one
+    #[arg(long, value_name = "SLO")]
+    slo: Option<String>,
     /// Only say what would happen
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -38,6 +41,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         limit_permille: share("--limit", args.limit.as_deref())?,
         memory_bytes: size("--memory", args.memory.as_deref())?,
         copy_limit_bytes_per_s: bandwidth("--copy-limit", args.copy_limit.as_deref())?,
+        slo: args.slo.clone(),
         dry_run: args.dry_run,
     };
     let done = Client::connect(&context.place()?)?.set(change.clone())?;
@@ -57,6 +61,7 @@ fn text(change: &SetBudget, done: &SetDone) -> String {
         change.limit_permille.map(|_| line(done, "limit", &old.limit, &new.limit)),
         change.memory_bytes.map(|_| line(done, "memory", &old.memory, &new.memory)),
         change.copy_limit_bytes_per_s.map(|_| line(done, "copy limit", &old.copy_limit, &new.copy_limit)),
+        change.slo.as_ref().map(|_| line(done, "slo", &promise(old), &promise(new))),
     ];
     let mut lines: Vec<_> = lines.into_iter().flatten().collect();
     if done.over_limit_bytes > 0 {
@@ -67,6 +72,10 @@ fn text(change: &SetBudget, done: &SetDone) -> String {
     }
     lines.extend(effect(done));
     lines.join("\n")
+}
+
+fn promise(budget: &Budget) -> String {
+    budget.slo.map_or_else(|| "none".into(), |slo| slo.to_string())
 }
 
 fn line<T: PartialEq + Display>(done: &SetDone, what: &str, old: &T, new: &T) -> String {
@@ -90,7 +99,6 @@ fn effect(done: &SetDone) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::schema::Budget;
     use weir_protocol::units::{Bandwidth, SmShare};
 
     fn done(dry_run: bool) -> SetDone {

@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let place = context.place()?;
     let listener = listen(&args.listen)?;
     let address = listener.local_addr().map_err(|error| not_listening(&args.listen, &error))?;
-    give_up_root(args.allow_set)?;
+    give_up_root(token.is_some(), args.allow_set)?;
     if !address.ip().is_loopback() {
         printer::talk(format_args!(
             "weir: {address} is reached from elsewhere, and there is no TLS: put a proxy before it"
@@ -60,16 +60,23 @@ fn not_listening(text: &str, error: &std::io::Error) -> Fault {
     Fault::new(&codes::WEB_ADDRESS, message, "choose another address with --listen; port 0 takes a free one")
 }
 
-/// A web server is nothing for root: what it needs it has opened. To change budgets it must be of the group `weir`.
-fn give_up_root(allow_set: bool) -> Result<(), Fault> {
+/// A web server is nothing for root: what it needs it has opened. For more than the summary that everybody may read it must
+/// be of the group `weir`; what of that group's rights whoever has the token gets, `--allow-set` says.
+fn give_up_root(has_token: bool, allow_set: bool) -> Result<(), Fault> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let group = if allow_set { crate::authority::weir_group() } else { Some(NOBODY) };
-    let Some(group) = group else {
-        let message = "--allow-set needs the group `weir`, whose members set budgets, and there is none";
-        return Err(Fault::new(&codes::NOT_ALLOWED, message, "make it: groupadd --system weir"));
+    let group = match crate::authority::weir_group().filter(|_| has_token) {
+        Some(group) => group,
+        None if allow_set => {
+            let message = "--allow-set needs the group `weir`, whose members set budgets, and there is none";
+            return Err(Fault::new(&codes::NOT_ALLOWED, message, "make it: groupadd --system weir"));
+        }
+        None => NOBODY,
     };
+    if has_token && group == NOBODY {
+        printer::talk("weir: there is no group `weir`, so answers hold only what everybody may see");
+    }
     // SAFETY: takes numbers only, and no other thread runs yet that would keep its rights.
     let given_up = unsafe {
         libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(group) == 0 && libc::setuid(NOBODY) == 0

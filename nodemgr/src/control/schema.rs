@@ -123,6 +123,9 @@ pub struct SetBudget {
     /// New limit of copies, in bytes per second; 0: unlimited.
     #[serde(default)]
     pub copy_limit_bytes_per_s: Option<u64>,
+    /// New promise to its users, such as `p95 < 200ms`; for a tenant that has a source of latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<String>,
     /// Only say what would happen.
     #[serde(default)]
     pub dry_run: bool,

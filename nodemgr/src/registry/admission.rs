@@ -70,7 +70,7 @@ impl Registry {
             limit: share("limit", change.limit_permille, old.limit)?,
             memory: change.memory_bytes.map_or(old.memory, Bytes),
             copy_limit: change.copy_limit_bytes_per_s.map_or(old.copy_limit, Bandwidth),
-            slo: old.slo,
+            slo: change.slo.as_deref().map(latency::parse).transpose()?.or(old.slo),
         })
     }
 

@@ -265,12 +265,17 @@ impl Registry {
             && change.limit_permille.is_none()
             && change.memory_bytes.is_none()
             && change.copy_limit_bytes_per_s.is_none()
+            && change.slo.is_none()
         {
-            let help = "add --request, --limit, --memory or --copy-limit";
+            let help = "add --request, --limit, --memory, --copy-limit or --slo";
             return Err(Fault::new(&codes::NOTHING_TO_SET, "there is nothing to set", help));
         }
         let tenant = self.named(&change.tenant)?;
         let new = self.changed(&tenant.budget, change)?;
+        if change.slo.is_some() && tenant.latency.is_none() {
+            let message = format!("nobody would tell whether `{}` keeps the SLO", tenant.name);
+            return Err(Fault::new(&codes::SLO, message, "start it anew, with --latency-from URL METRIC"));
+        }
         let gpus: Vec<_> = tenant.cells.iter().map(|cell| cell.gpu).collect();
         self.check_budget(&new, tenant.class, &gpus)?;
         self.check_room(&new, &gpus, Some(tenant.id))?;

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use weir_nodemgr::control::history::AskEvents;
-use weir_nodemgr::control::schema::CreateTenant;
+use weir_nodemgr::control::schema::{CreateTenant, SetBudget};
 use weir_nodemgr::events::What;
 use weir_nodemgr::latency::{Health, Source};
 use weir_nodemgr::signals::{Signal, SignalRow};
@@ -74,6 +74,10 @@ fn a_promise_is_judged_by_the_requests_of_late_and_told_when_it_is_missed() {
     let events = stage.client().events(AskEvents::default()).unwrap().events;
     assert!(events.iter().any(|event| matches!(event.what, What::SloMissed { .. })), "{events:?}");
     assert_eq!(stage.tenant("serve").unwrap().budget.slo.unwrap().to_string(), "p95 < 200ms");
+    // What is promised can be changed: what was missed is then kept.
+    let slo = Some("p95 < 1s".to_owned());
+    stage.client().set(SetBudget { tenant: "serve".into(), slo, ..SetBudget::default() }).unwrap();
+    assert_eq!(stage.tenant("serve").unwrap().budget.slo.unwrap().to_string(), "p95 < 1s");
 }
 
 #[test]

@@ -452,6 +452,8 @@ pub const COMMANDS: &[Case] = &[
     Case { id: "policy.unknown-gpu", args: &["policy", "--gpu=7", "static"] },
     Case { id: "policy.duplicate-gpu", args: &["policy", "--gpu=0,0"] },
     Case { id: "why.unknown-tenant", args: &["why", "ghost"] },
+    Case { id: "state.set-no-slo", args: &["set", "held", "--slo", "fast"] },
+    Case { id: "state.set-slo-without-source", args: &["set", "held", "--slo", "p95 < 1ms"] },
     Case { id: "state.unknown-tenant", args: &["set", "ghost", "--request", "10%"] },
     Case { id: "state.nothing-to-set", args: &["set", "ghost"] },
 ];
