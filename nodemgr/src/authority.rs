@@ -44,10 +44,7 @@ pub struct Authority {
 impl Authority {
     /// The rules for a manager that runs as the present user.
     pub fn here() -> Self {
-        Self {
-            own_uid: own_uid(),
-            group: group_id(&std::fs::read_to_string("/etc/group").unwrap_or_default()),
-        }
+        Self { own_uid: own_uid(), group: weir_group() }
     }
 
     /// Who is at the other end of `socket`.
@@ -96,6 +93,7 @@ impl Authority {
     pub fn may_set(&self, peer: &Peer, tenant: &Tenant, new: &Budget) -> Result<(), Fault> {
         let old = &tenant.budget;
         let shares = new.request <= old.request && new.limit <= old.limit;
+        let shares = shares && new.slo == old.slo;
         let lowers = shares && new.memory <= old.memory && new.copy_limit.is_within(old.copy_limit);
         match (peer.admin, peer.uid == tenant.owner) {
             (true, _) => Ok(()),
@@ -114,6 +112,11 @@ impl Authority {
 fn not_allowed(peer: &Peer, what: &str) -> Fault {
     let message = format!("user {} may not {what} here", peer.uid);
     Fault::new(&codes::NOT_ALLOWED, message, format!("ask root, or become a member of the group `{GROUP}`"))
+}
+
+/// The group whose members set budgets, if this machine has it.
+pub fn weir_group() -> Option<u32> {
+    group_id(&std::fs::read_to_string("/etc/group").unwrap_or_default())
 }
 
 /// The id of our group in the text of `/etc/group`. Name services beyond that file stay out of the root process.
@@ -196,6 +199,7 @@ mod tests {
             limit: SmShare::FULL,
             memory: Bytes(9),
             copy_limit: Bandwidth(7),
+            slo: None,
         };
         let tenant = Tenant {
             id: 1,
@@ -204,6 +208,7 @@ mod tests {
             class: ClassName::Primary,
             oversubscribe: false,
             budget: budget(30),
+            latency: None,
             cells: Vec::new(),
             processes: Vec::new(),
             slots: Vec::new(),
@@ -212,7 +217,6 @@ mod tests {
             registered: 0,
             budget_at_start: budget(30),
             made_at: Nanos(0),
-            slo: None,
         };
         let peer = |uid, admin| Peer { pid: 1, birth: 1, uid, admin };
         let may = |peer, percent| Authority::here().may_set(&peer, &tenant, &budget(percent)).is_ok();

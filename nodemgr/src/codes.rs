@@ -38,12 +38,14 @@ codes! {
     GPU_MIG = "W0111", exit 2, "Weir shares whole GPUs; a MIG instance is already a fixed part of one.";
     BANDWIDTH = "W0112", exit 2, "A bandwidth is a size each second: `4GiB/s` = 4 x 2^30 bytes per second; `unlimited` takes a limit away.";
     NAME = "W0113", exit 2, "A tenant's name has 1 to 40 characters: letters, digits, `.`, `_`, `-`, starting with a letter or digit. It becomes a directory name.";
+    SLO = "W0114", exit 2, "An SLO is a quantile of the requests and its bound, `p95 < 200ms`, and needs a source of latencies: --latency-from URL METRIC.";
     TENANT_UNKNOWN = "W0115", exit 1, "No tenant has this name, or it has ended.";
     BUDGET_DIFFERS = "W0116", exit 1, "A second `weir run` with the same name joins the tenant and so must have the same budget.";
     TENANT_FULL = "W0117", exit 75, "A tenant has as many processes as its usage page has slots.";
     NOTHING_TO_SET = "W0118", exit 2, "`weir set` changes only what it is told to change.";
     POLICY_UNKNOWN = "W0119", exit 2, "No policy has this name; `weir policy` lists them.";
     NOT_ALLOWED = "W0120", exit 77, "Root and members of the group `weir` set budgets; a tenant's owner may lower its own.";
+    LATENCY_SOURCE = "W0121", exit 2, "Latencies come from a page of Prometheus text over plain HTTP, and a histogram or summary on it whose name ends in its unit.";
     PRELOAD = "W0125", exit 125, "`libweir.so` enforces the budget inside of the program. Without it a program would run unlimited, so it does not run.";
     NOT_EXECUTABLE = "W0126", exit 126, "The program was found and cannot be executed.";
     NOT_FOUND = "W0127", exit 127, "The program was not found.";
@@ -56,6 +58,9 @@ codes! {
     PLACE = "W0150", exit 78, "A directory or socket path cannot be used.";
     NO_GPU = "W0160", exit 69, "NVML, the driver's management library, was not found or does not answer, so there is no GPU to share.";
     SYSTEM = "W0161", exit 1, "The system refused something that the node manager needs.";
+    TOKEN = "W0170", exit 78, "`weir web` answers anything but /metrics only to whoever shows the token of its --token-file, which nobody else may read.";
+    WEB = "W0171", exit 2, "The public API over HTTP has a handful of paths, and none that needs a connection to stay.";
+    WEB_ADDRESS = "W0172", exit 2, "`weir web` listens at an address and a port, both numbers.";
 }
 
 /// The row of `code`, however it is capitalised.

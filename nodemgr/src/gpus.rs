@@ -94,9 +94,14 @@ impl Gpus {
     /// [`codes::NO_GPU`].
     pub fn find(source: Source, known: Vec<Device>) -> Result<Self, Fault> {
         match source {
-            Source::Fixed(devices) => Ok(Self { devices, used: Arc::default() }),
+            Source::Fixed(devices) => Ok(Self::fixed(devices)),
             Source::Nvml => Self::from_nvml(known),
         }
+    }
+
+    /// These devices; nobody knows what of them is in use.
+    pub fn fixed(devices: Vec<Device>) -> Self {
+        Self { devices, used: Arc::default() }
     }
 
     fn from_nvml(known: Vec<Device>) -> Result<Self, Fault> {

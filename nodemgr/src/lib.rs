@@ -6,6 +6,8 @@
 //!   authority, birth        who is at the other end of a socket, and what he may do
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
 //!   nearest                 the word that was probably meant
+//!   typed                   shares and sizes as people type them
+//!   latency, signals        what applications and the world outside tell, on a thread of its own
 //!   events                  what has happened, in a bounded ring
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
@@ -15,6 +17,7 @@
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
 //!   sim                     all of this in virtual time, on the simulated GPU's model
+//!   web                     the same over HTTP, as a process of its own
 //!   cli                     the `weir` command
 //! ```
 //!
@@ -33,6 +36,7 @@ pub mod fault;
 pub mod gpus;
 pub mod hello;
 mod journal;
+pub mod latency;
 mod lock;
 pub mod manager;
 mod nearest;
@@ -41,9 +45,12 @@ pub mod place;
 mod poll;
 pub mod registry;
 mod shared;
+pub mod signals;
 pub mod sim;
 mod takeover;
 mod tick;
+mod typed;
+pub mod web;
 
 pub use fault::Fault;
 pub use manager::{Manager, Options};

@@ -11,14 +11,17 @@ use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
+use crate::config::Persistent;
 use crate::fault::Fault;
 use crate::gpus::{Gpus, Source};
 use crate::journal::{self, Journal, Remembered};
+use crate::latency::scrape;
 use crate::lock::NodeLock;
 use crate::place::{Place, STRICT_MARK};
 use crate::poll::Poll;
 use crate::registry::Registry;
-use crate::shared::Shared;
+use crate::shared::{Shared, now};
+use crate::signals::Signal;
 use crate::{takeover, tick};
 
 /// How a manager is to run.
@@ -39,6 +42,10 @@ pub struct Options {
     pub context_memory: Bytes,
     /// What kernels cost before they are measured.
     pub prices: Vec<PriceRow>,
+    /// Tenants that are there from the start.
+    pub tenants: Vec<Persistent>,
+    /// What comes from outside the node.
+    pub signals: Vec<Signal>,
 }
 
 impl Options {
@@ -46,7 +53,18 @@ impl Options {
     pub fn new(place: Place, gpus: Source) -> Self {
         let (policy, tick) = (&weir_policy::POLICIES[0], Nanos::from_millis(1));
         let (mode, context_memory) = (FailMode::Managed, Bytes(0));
-        Self { place, gpus, policy, tick, mode, reserve: None, context_memory, prices: Vec::new() }
+        Self {
+            place,
+            gpus,
+            policy,
+            tick,
+            mode,
+            reserve: None,
+            context_memory,
+            prices: Vec::new(),
+            tenants: Vec::new(),
+            signals: Vec::new(),
+        }
     }
 }
 
@@ -88,10 +106,13 @@ impl Manager {
             let records = registry.records();
             registry.keep(Journal::begin(&options.place, &records)?);
         }
+        let persistent = options.tenants.iter().map(|tenant| registry.persist(tenant, now()));
+        let persistent = persistent.collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared::new(&options, registry, bell));
         let mut poll = Poll::new(shared.clone())?;
         poll.take_over()?;
-        let threads = start_threads(&shared, poll, options.tick).map_err(|error| {
+        poll.open_doors(&persistent)?;
+        let threads = start_threads(&shared, poll, options).map_err(|error| {
             shared.stop();
             Fault::system(&codes::SYSTEM, "start a thread", error, "look at the limits of processes")
         })?;
@@ -129,10 +150,11 @@ impl Drop for Manager {
     }
 }
 
-fn start_threads(shared: &Arc<Shared>, poll: Poll, tick: Nanos) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let ticking = tick::start(shared.clone(), tick)?;
+fn start_threads(shared: &Arc<Shared>, poll: Poll, options: Options) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let ticking = tick::start(shared.clone(), options.tick)?;
+    let scraping = scrape::start(shared.clone(), options.signals)?;
     let polling = std::thread::Builder::new().name("weir-poll".into()).spawn(move || poll.run())?;
-    Ok(vec![ticking, polling])
+    Ok(vec![ticking, scraping, polling])
 }
 
 /// What an earlier manager of this place knew when it died. A journal that is damaged is not believed in any part.

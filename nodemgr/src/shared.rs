@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
@@ -35,6 +36,7 @@ pub struct Shared {
     mail: Mutex<Vec<(u64, Response)>>,
     bell: OwnedFd,
     stopping: AtomicBool,
+    pausing: (Mutex<()>, Condvar),
 }
 
 impl Shared {
@@ -53,6 +55,7 @@ impl Shared {
             mail: Mutex::default(),
             bell,
             stopping: AtomicBool::new(false),
+            pausing: (Mutex::default(), Condvar::new()),
         }
     }
 
@@ -85,11 +88,19 @@ impl Shared {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.ring();
+        drop(self.pausing.0.lock()); // whoever has looked and not slept yet sleeps before the call that wakes him
+        self.pausing.1.notify_all();
     }
 
     /// Whether the threads are to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Sleeps for so long, or until the threads are to end.
+    pub fn pause(&self, time: Duration) {
+        let lock = self.pausing.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.pausing.1.wait_timeout_while(lock, time, |()| !self.is_stopping());
     }
 
     /// The eventfd that wakes the poll loop.

@@ -115,6 +115,14 @@ impl<'a> Node<'a> {
         if output.status.success() { Ok(output.stdout) } else { Err(failed()) }
     }
 
+    /// What a `weir --json` command prints.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn weir(&self, arguments: &[&str]) -> Vec<u8> {
+        self.ask(arguments).unwrap_or_else(|why| panic!("weir {arguments:?}: {why}"))
+    }
+
     /// `weir stats`.
     ///
     /// # Panics

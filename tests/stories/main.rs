@@ -34,6 +34,7 @@ mod restart;
 mod small;
 mod stalls;
 mod standalone;
+mod switch;
 mod turns;
 mod vllm_startup;
 

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    const NOTICE: Notice = Notice { gpu: 0, board: 7, complete: true };
+    const NOTICE: Notice = Notice { gpu: 0, board: 7, complete: true, standings: Vec::new() };
 
     /// A connection whose manager has died, and the next manager's door.
     fn lost() -> (tempfile::TempDir, UnixListener, Connection) {

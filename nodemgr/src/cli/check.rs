@@ -19,10 +19,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let shown = args.file.display().to_string();
     if context.json {
         printer::json(
-            &serde_json::json!({"schema": 1, "file": shown, "ok": true, "prices": config.price.len()}),
+            &serde_json::json!({"schema": 1, "file": shown, "ok": true, "prices": config.price.len(), "tenants": config.tenants.len(), "signals": config.signals.len()}),
         );
     } else {
-        printer::data(format_args!("{shown}: ok, {} price rows", config.price.len()));
+        let (prices, tenants, signals) = (config.price.len(), config.tenants.len(), config.signals.len());
+        printer::data(format_args!("{shown}: ok; tenants {tenants}, signals {signals}, price rows {prices}"));
     }
     Ok(0)
 }

@@ -28,7 +28,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
 
 /// With `--json` one document a line, so that a reader need not wait for the end.
 fn print(context: &Context, found: &Events) {
-    if found.missed > 0 && found.last > found.missed {
+    if found.missed > 0 {
         printer::talk(format_args!("weir: {} earlier events are no longer kept", found.missed));
     }
     for event in &found.events {

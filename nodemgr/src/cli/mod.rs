@@ -1,6 +1,7 @@
 //! The `weir` command: parse, wire, print. Results go to stdout, all talk to stderr.
 
 mod check;
+mod config;
 mod container_spec;
 mod doctor;
 mod events;
@@ -18,15 +19,14 @@ mod standalone;
 mod stats;
 mod summary;
 mod switch;
+mod web;
 mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
-use crate::codes;
 use crate::control::schema::ClassName;
 use crate::fault::Fault;
 use crate::place::Place;
@@ -58,7 +58,8 @@ enum Command {
     Set(set::Args),
     /// Show which policy decides on which GPU, or switch it while tenants run
     ///
-    /// Who the policy favours just now stands in `weir ps`, in the column POLICY, as a state by name.
+    /// A switch holds until the node manager starts again; `policy` in weir.toml is for good. What the policy makes of a
+    /// tenant stands in `weir ps`, in the column POLICY, as a state by name.
     Policy(policy::Args),
     /// Enforce nothing but memory limits, until `weir on`: for when Weir itself may be the trouble
     ///
@@ -78,12 +79,16 @@ enum Command {
     /// One document on stdout, with and without --json. Its field `schema` is the version of the document: it is raised
     /// when a field changes its meaning. Units are in the names: _ns, _us, _bytes, _percent, _permille, _ppm.
     Stats,
+    /// Serve metrics and the public API over HTTP, as a process of its own without rights
+    Web(web::Args),
     /// Print what a container needs to be a tenant: a CDI file, or flags for docker and podman
     ContainerSpec(container_spec::Args),
     /// Check what this machine has and what it lacks
     Doctor,
     /// Check a configuration file
     Check(check::Args),
+    /// Show the settings of the node manager
+    Config(config::Args),
     /// Explain an error code, or list them all
     Explain(explain::Args),
     /// Simulate a scenario: which services fit together, and under which policy
@@ -125,9 +130,11 @@ pub fn main() -> ExitCode {
         Command::Events(args) => events::run(&context, &args),
         Command::Why(args) => why::run(&context, &args),
         Command::Stats => stats::run(&context),
+        Command::Web(args) => web::run(&context, &args),
         Command::ContainerSpec(args) => container_spec::run(&context, &args),
         Command::Doctor => doctor::run(&context),
         Command::Check(args) => check::run(&context, &args),
+        Command::Config(args) => config::run(&context, &args),
         Command::Explain(args) => explain::run(&context, &args),
         Command::Sim(args) => sim::run(&context, &args),
         Command::Node(args) => node::run(&context, &args),
@@ -139,39 +146,6 @@ pub fn main() -> ExitCode {
             ExitCode::from(fault.exit_code())
         }
     }
-}
-
-/// The value of `--request` or `--limit`, in thousandths.
-fn share(flag: &str, text: Option<&str>) -> Result<Option<u16>, Fault> {
-    let parse = |text: &str| {
-        let share = text.parse::<SmShare>().map(SmShare::as_permille);
-        share.map_err(|error| too_fine(flag, text).unwrap_or_else(|| Fault::unit(flag, &error)))
-    };
-    text.map(parse).transpose()
-}
-
-/// What to say of a share that lies between two steps.
-fn too_fine(flag: &str, text: &str) -> Option<Fault> {
-    let (whole, fraction) = text.trim().strip_suffix('%')?.trim_end().split_once('.')?;
-    let (tenth, _) = fraction.split_at_checked(1)?;
-    let plain = [whole, fraction].iter().all(|part| part.bytes().all(|digit| digit.is_ascii_digit()));
-    let below = format!("{whole}{tenth}").parse::<u16>().ok().filter(|below| plain && *below < 1000)?;
-    let typed = |permille| format!("`{}%`", SmShare::permille(permille).as_percent());
-    let message = format!("{flag}: `{text}` lies between two steps: a share has steps of 0.1 %");
-    let help = format!("write {} or {}", typed(below), typed(below + 1));
-    Some(Fault::new(&codes::SHARE, message, help))
-}
-
-/// The value of `--memory`, in bytes.
-fn size(flag: &str, text: Option<&str>) -> Result<Option<u64>, Fault> {
-    let parse = |text: &str| text.parse::<Bytes>().map_err(|error| Fault::unit(flag, &error));
-    Ok(text.map(parse).transpose()?.map(|bytes| bytes.0))
-}
-
-/// The value of `--copy-limit`, in bytes per second.
-fn bandwidth(flag: &str, text: Option<&str>) -> Result<Option<u64>, Fault> {
-    let parse = |text: &str| text.parse::<Bandwidth>().map_err(|error| Fault::unit(flag, &error));
-    Ok(text.map(parse).transpose()?.map(|bandwidth| bandwidth.0))
 }
 
 /// A class as clap reads it.

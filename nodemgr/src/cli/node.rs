@@ -92,5 +92,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.tick = config.tick();
     options.mode = config.mode.unwrap_or(options.mode);
     options.prices = config.price;
+    options.tenants = config.tenants;
+    options.signals = crate::signals::of(&config.signals);
     Ok(options)
 }

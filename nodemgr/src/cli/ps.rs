@@ -1,11 +1,13 @@
 //! `weir ps`: who has what, and uses how much of it.
 
 use weir_protocol::pages::{CopyWay, GraphCount, Stall};
-use weir_protocol::units::{Bytes, Nanos};
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::{Context, printer, switch};
 use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
 use crate::fault::Fault;
+use crate::latency::Health;
+use crate::signals::SignalStats;
 
 const HEADS: [&str; 12] = [
     "NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "COPIES", "POLICY", "STATE",
@@ -44,13 +46,40 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         true => printer::table(&STALL_HEADS, &rows(&stats, stalls)),
         false => printer::table(&HEADS, &rows(&stats, row)),
     });
-    for note in lost(&stats) {
+    let promises = stats.tenants.iter().filter_map(slo);
+    for note in promises.chain(stats.signals.iter().map(signal)).chain(lost(&stats)) {
         printer::data(note);
     }
     for note in pairs(&stats).filter_map(|(tenant, gpu)| graphs(&tenant.name, gpu)) {
         printer::data(note);
     }
     Ok(0)
+}
+
+/// What a tenant promises, and how it keeps it.
+fn slo(tenant: &TenantStats) -> Option<String> {
+    let promise = tenant.budget.slo?;
+    let latency = tenant.latency.as_ref();
+    let kept = match latency.map(|latency| (&latency.health, latency.recent_ns)) {
+        None => String::new(),
+        Some((Health::Asked, _)) => "; not asked yet".into(),
+        Some((Health::Told | Health::Idle, Some(ns))) if ns > promise.target_ns => {
+            format!("; MISSED: {}", Nanos(ns))
+        }
+        Some((Health::Told | Health::Idle, Some(ns))) => format!("; kept: {}", Nanos(ns)),
+        Some((Health::Told | Health::Idle, None)) => "; no request of late".into(),
+        Some((Health::Failing(why), _)) => format!("; NOBODY TELLS: {why}"),
+    };
+    let source = latency.map_or(String::new(), |latency| format!(" by {}", latency.source.metric));
+    Some(format!("slo of {}: {promise}{source}{kept}", tenant.name))
+}
+
+/// What comes from outside, and what it leaves to best effort.
+fn signal(signal: &SignalStats) -> String {
+    let left = SmShare::permille(signal.best_effort_permille);
+    let value = signal.value.map_or("unknown".to_owned(), |value| value.to_string());
+    let failing = signal.failing.as_ref().map_or(String::new(), |why| format!("; cannot be read: {why}"));
+    format!("signal {}: {value}, best effort may have {left} of each GPU{failing}", signal.name)
 }
 
 fn pairs(stats: &Stats) -> impl Iterator<Item = (&TenantStats, &TenantGpuStats)> {

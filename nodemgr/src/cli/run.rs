@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::signals::Signals;
 use super::standalone::Standalone;
-use super::{Class, Context, bandwidth, preload, printer, share, size, summary};
+use super::{Class, Context, preload, printer, summary};
 use crate::codes;
 use crate::control::Client;
 use crate::control::schema::{CreateTenant, Created};
 use crate::fault::Fault;
+use crate::latency::Source;
 use crate::place::name_of_program;
+use crate::typed::{bandwidth, share, size};
 
 /// A program that has not loaded the library after this time is not going to.
 const LOADING: Duration = Duration::from_secs(2);
@@ -49,6 +51,14 @@ pub(super) struct Args {
     /// What the program is to its neighbours
     #[arg(long, value_enum, default_value_t = Class::Primary)]
     class: Class,
+    /// What it promises its users, such as 'p95 < 200ms'; with --latency-from
+    #[arg(long, value_name = "SLO")]
+    slo: Option<String>,
+    /// Where its latencies come from: a page of Prometheus text, and a histogram or summary on it
+    ///
+    /// Such as http://127.0.0.1:8000/metrics vllm:time_to_first_token_seconds. The node manager asks once a second.
+    #[arg(long, num_args = 2, value_names = ["URL", "METRIC"])]
+    latency_from: Option<Vec<String>>,
     /// The library that enforces the budget [default: libweir.so beside this program]
     #[arg(long, value_name = "PATH")]
     preload: Option<PathBuf>,
@@ -105,7 +115,15 @@ fn wanted(args: &Args, program: &str) -> Result<CreateTenant, Fault> {
         copy_limit_bytes_per_s: bandwidth("--copy-limit", args.copy_limit.as_deref())?.unwrap_or(0),
         class: args.class.into(),
         oversubscribe: args.oversubscribe,
+        slo: args.slo.clone(),
+        latency_from: args.latency_from.as_deref().and_then(source),
     })
+}
+
+/// Both values of the flag.
+fn source(values: &[String]) -> Option<Source> {
+    let [url, metric] = values else { return None };
+    Some(Source { url: url.clone(), metric: metric.clone() })
 }
 
 /// The daemon of the place; where none is named and none is there, a manager of our own.

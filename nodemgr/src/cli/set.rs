@@ -4,10 +4,11 @@ use std::fmt::Display;
 
 use weir_protocol::units::Bytes;
 
-use super::{Context, bandwidth, printer, share, size};
+use super::{Context, printer};
 use crate::control::Client;
-use crate::control::schema::{SetBudget, SetDone};
+use crate::control::schema::{Budget, SetBudget, SetDone};
 use crate::fault::Fault;
+use crate::typed::{bandwidth, share, size};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -25,6 +26,9 @@ pub(super) struct Args {
     /// What may be copied between host and device on each of its GPUs, such as 4GiB/s, or unlimited
     #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
     copy_limit: Option<String>,
+    /// What it promises its users, such as 'p95 < 200ms'; for a tenant that was made with one
+    #[arg(long, value_name = "SLO")]
+    slo: Option<String>,
     /// Only say what would happen
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -37,6 +41,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         limit_permille: share("--limit", args.limit.as_deref())?,
         memory_bytes: size("--memory", args.memory.as_deref())?,
         copy_limit_bytes_per_s: bandwidth("--copy-limit", args.copy_limit.as_deref())?,
+        slo: args.slo.clone(),
         dry_run: args.dry_run,
     };
     let done = Client::connect(&context.place()?)?.set(change.clone())?;
@@ -56,6 +61,7 @@ fn text(change: &SetBudget, done: &SetDone) -> String {
         change.limit_permille.map(|_| line(done, "limit", &old.limit, &new.limit)),
         change.memory_bytes.map(|_| line(done, "memory", &old.memory, &new.memory)),
         change.copy_limit_bytes_per_s.map(|_| line(done, "copy limit", &old.copy_limit, &new.copy_limit)),
+        change.slo.as_ref().map(|_| line(done, "slo", &promise(old), &promise(new))),
     ];
     let mut lines: Vec<_> = lines.into_iter().flatten().collect();
     if done.over_limit_bytes > 0 {
@@ -66,6 +72,10 @@ fn text(change: &SetBudget, done: &SetDone) -> String {
     }
     lines.extend(effect(done));
     lines.join("\n")
+}
+
+fn promise(budget: &Budget) -> String {
+    budget.slo.map_or_else(|| "none".into(), |slo| slo.to_string())
 }
 
 fn line<T: PartialEq + Display>(done: &SetDone, what: &str, old: &T, new: &T) -> String {
@@ -89,12 +99,11 @@ fn effect(done: &SetDone) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::schema::Budget;
     use weir_protocol::units::{Bandwidth, SmShare};
 
     fn done(dry_run: bool) -> SetDone {
         let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
-        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
+        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit, slo: None };
         let new = Budget { memory: Bytes::gib(1), ..old };
         SetDone { tenant: "a".into(), old, new, dry_run, first_launch_us: None, over_limit_bytes: 0 }
     }

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_budget_that_changed_on_the_way_is_told_and_one_that_did_not_is_not() {
         let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
-        let start = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
+        let start = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit, slo: None };
         let end = Budget { limit: SmShare::percent(40), ..start };
         assert_eq!(changes(&start, &start), None);
         let told = changes(&start, &end).unwrap();

@@ -153,7 +153,11 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Response, Fault> {
+    /// Asks anything.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn ask(&mut self, request: &Request) -> Result<Response, Fault> {
         let gone = |error: std::io::Error| {
             let message = format!("the node manager does not answer: {error}");
             Fault::new(&codes::UNREACHABLE, message, "look whether `weir node` still runs")

@@ -12,5 +12,5 @@ pub mod switch;
 
 pub use client::{Absence, Client};
 pub(crate) use history::{Watcher, serve_watchers};
-pub(crate) use server::{Outcome, answer};
+pub(crate) use server::{Outcome, answer, created};
 pub use stats::{GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};

@@ -10,6 +10,7 @@ use super::policy::{AskPolicy, Policies};
 use super::stats::Stats;
 use super::switch::Switched;
 use crate::fault::Fault;
+use crate::latency::{Promise, Source};
 
 /// Version of everything in this module and in the statistics. Raised when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -96,6 +97,12 @@ pub struct CreateTenant {
     /// Beyond the memory limit, plain allocations become managed memory instead of being refused.
     #[serde(default)]
     pub oversubscribe: bool,
+    /// What it promises its users, such as `p95 < 200ms`; with `latency_from`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<String>,
+    /// Where its latencies come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_from: Option<Source>,
 }
 
 /// A change of budget: what is absent stays.
@@ -116,6 +123,9 @@ pub struct SetBudget {
     /// New limit of copies, in bytes per second; 0: unlimited.
     #[serde(default)]
     pub copy_limit_bytes_per_s: Option<u64>,
+    /// New promise to its users, such as `p95 < 200ms`; for a tenant that has a source of latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<String>,
     /// Only say what would happen.
     #[serde(default)]
     pub dry_run: bool,
@@ -180,6 +190,9 @@ pub struct Budget {
     /// Copies between host and device; 0: unlimited.
     #[serde(rename = "copy_limit_bytes_per_s", default)]
     pub copy_limit: Bandwidth,
+    /// What it promises its users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Promise>,
 }
 
 /// The tenant that was made or joined.

@@ -10,7 +10,7 @@ use crate::ack;
 use crate::authority::Peer;
 use crate::codes;
 use crate::fault::Fault;
-use crate::registry::{Holder, Tenant};
+use crate::registry::{Holder, Registry, Tenant};
 use crate::shared::{Shared, now};
 
 /// Changes of budget carried out at the same time; each has a thread for as long as it waits.
@@ -50,21 +50,29 @@ fn everything(shared: &Shared, peer: &Peer) -> stats::Stats {
 }
 
 fn create(shared: &Shared, peer: &Peer, from: u64, wanted: &CreateTenant) -> Result<Outcome, Fault> {
-    shared.authority.may_create(peer)?;
     let mut registry = shared.registry();
+    let own = |tenant: &Tenant| tenant.name == wanted.name && tenant.owner == peer.uid && !wanted.unique;
+    if !registry.tenants().iter().any(own) {
+        shared.authority.may_create(peer)?;
+    }
     let holder = Holder { id: from, pid: peer.pid, birth: peer.birth };
     let (id, joined) = registry.create(wanted, peer.uid, holder, now())?;
-    let tenant = registry.tenant(id).ok_or_else(|| not_there(&wanted.name))?;
+    let created = created(shared, &registry, id, joined).ok_or_else(|| not_there(&wanted.name))?;
+    Ok(Outcome::Door(id, created))
+}
+
+/// What whoever starts a tenant's processes must know.
+pub(crate) fn created(shared: &Shared, registry: &Registry, id: u64, joined: bool) -> Option<Created> {
+    let tenant = registry.tenant(id)?;
     let devices = tenant.cells.iter().filter_map(|cell| registry.gpus.devices.get(cell.gpu));
-    let created = Created {
+    Some(Created {
         tenant: tenant.name.clone(),
         dir: shared.place.tenant_dir(&tenant.name),
         gpus: devices.clone().map(crate::gpus::Device::uuid_text).collect(),
         budget: tenant.budget,
         joined,
         simulated: devices.clone().any(crate::gpus::Device::is_simulated),
-    };
-    Ok(Outcome::Door(id, created))
+    })
 }
 
 fn not_there(name: &str) -> Fault {

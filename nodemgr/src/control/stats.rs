@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::pages::{ContextSource, Gate, MemoryKind, ProcessSlot, ProcessState};
 
 use super::schema::{Budget, ClassName, SCHEMA};
-use crate::registry::{Cell, Counters, Process, Registry, Tenant};
+use crate::registry::{Cell, Counters, Latency, PERSISTENT, Process, Registry, Tenant};
 use crate::shared::now;
+use crate::signals::SignalStats;
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct Stats {
     pub node: NodeStats,
     /// The GPUs.
     pub gpus: Vec<GpuStats>,
+    /// Signals from outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<SignalStats>,
     /// The tenants.
     pub tenants: Vec<TenantStats>,
 }
@@ -92,6 +96,12 @@ pub struct TenantStats {
     pub budget: Budget,
     /// The budget with which it was made.
     pub budget_at_start: Budget,
+    /// Its latencies, where it has promised any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// Whether it stays without a process: it stands in the configuration.
+    #[serde(default)]
+    pub persistent: bool,
     /// Time since it was made, in nanoseconds: what its counters are a part of.
     pub age_ns: u64,
     /// Whether its plain allocations beyond the memory limit become managed memory.
@@ -213,7 +223,7 @@ pub fn collect(
         journal: registry.journal().as_str().into(),
     };
     let tenants = registry.tenants().iter().map(|t| tenant_stats(registry, t, may_see(t))).collect();
-    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), tenants }
+    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals: registry.signals().to_vec(), tenants }
 }
 
 fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
@@ -244,6 +254,8 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         state: if registry.is_off() { "off".into() } else { state(tenant, &gpus) },
         budget: tenant.budget,
         budget_at_start: tenant.budget_at_start,
+        latency: tenant.latency.clone(),
+        persistent: tenant.holders.contains(&PERSISTENT),
         age_ns: now().since(tenant.made_at).0,
         oversubscribe: tenant.oversubscribe,
         processes_ever: tenant.registered,
@@ -254,6 +266,7 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
     if !in_full {
         stats.pids.clear();
         stats.unreached_pids.clear();
+        stats.latency = None; // where its figures are to be had is its own
         stats.gpus.iter_mut().for_each(|gpu| gpu.processes.clear());
     }
     stats

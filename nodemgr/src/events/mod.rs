@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use told::clock;
 
 use crate::control::schema::{Budget, ClassName};
+use crate::latency::Promise;
 
 /// Events kept. A node that does nothing unusual fills this in days, a policy that changes its mind all the time in
 /// minutes; it is about a mebibyte.
@@ -113,6 +114,35 @@ pub enum What {
     },
     /// All of a tenant's budget is enforced again.
     EnforcedAgain,
+    /// Latencies can be read again, or cannot any more.
+    LatencySource {
+        /// Why they cannot.
+        failing: Option<String>,
+    },
+    /// A promise is not kept any more.
+    SloMissed {
+        /// The promise.
+        slo: Promise,
+        /// Its quantile of late, in nanoseconds.
+        recent_ns: u64,
+    },
+    /// A promise is kept again.
+    SloKept {
+        /// The promise.
+        slo: Promise,
+    },
+    /// Signals from outside leave another part to best effort.
+    SignalsChanged {
+        /// That part, in thousandths of a GPU.
+        best_effort_permille: u16,
+    },
+    /// A signal from outside cannot be read.
+    SignalFailing {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// The operator has switched everything off but the memory limits.
     SwitchedOff {
         /// The user.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::{Event, What};
 use crate::control::schema::Budget;
@@ -50,6 +50,15 @@ impl fmt::Display for What {
             }
             Self::NotEnforced { state } => write!(f, "NOT ENFORCED: {state}"),
             Self::EnforcedAgain => write!(f, "enforced again"),
+            Self::LatencySource { failing: Some(why) } => write!(f, "its latencies cannot be read: {why}"),
+            Self::LatencySource { failing: None } => write!(f, "its latencies can be read"),
+            Self::SloMissed { slo, recent_ns } => write!(f, "SLO missed: {} ({slo})", Nanos(*recent_ns)),
+            Self::SloKept { slo } => write!(f, "SLO kept again ({slo})"),
+            Self::SignalsChanged { best_effort_permille } => {
+                let share = SmShare::permille(*best_effort_permille);
+                write!(f, "signals from outside leave {share} of each GPU to best effort")
+            }
+            Self::SignalFailing { name, why } => write!(f, "signal {name} cannot be read: {why}"),
             Self::SwitchedOff { uid } => {
                 write!(f, "switched OFF by user {uid}: NOT ENFORCED but for memory limits")
             }
@@ -70,7 +79,8 @@ fn changed(old: &Budget, new: &Budget) -> Vec<String> {
         line("memory", old.memory.to_string(), new.memory.to_string()),
         line("copy limit", old.copy_limit.to_string(), new.copy_limit.to_string()),
     ];
-    lines.into_iter().flatten().collect()
+    let slo = |budget: &Budget| budget.slo.map_or_else(|| "none".to_owned(), |slo| slo.to_string());
+    lines.into_iter().chain([line("slo", slo(old), slo(new))]).flatten().collect()
 }
 
 /// The time of day in UTC: the node's own zone is not this process's to guess.
@@ -84,12 +94,12 @@ pub(crate) fn clock(unix_ms: u64) -> String {
 mod tests {
     use super::super::{About, Ring};
     use super::*;
-    use weir_protocol::units::{Bandwidth, SmShare};
+    use weir_protocol::units::Bandwidth;
 
     #[test]
     fn a_line_says_when_to_whom_where_and_what() {
         let (request, copy_limit) = (SmShare::percent(30), Bandwidth::UNLIMITED);
-        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit };
+        let old = Budget { request, limit: SmShare::FULL, memory: Bytes::gib(2), copy_limit, slo: None };
         let mut ring = Ring::default();
         ring.push(About::NODE, What::TenantEnded);
         ring.push(About::gpu(1), What::PolicySwitched { old: "static".into(), new: "weir".into() });

@@ -8,6 +8,7 @@ use weir_protocol::units::Bytes;
 use super::VERSION;
 use crate::control::schema::{Budget, ClassName};
 use crate::gpus::{Device, parse_uuid};
+use crate::latency::Source;
 use crate::place::check_name;
 use crate::registry::Counters;
 
@@ -93,6 +94,9 @@ pub struct TenantRow {
     pub budget: Budget,
     /// The budget with which it was made.
     pub budget_at_start: Budget,
+    /// Where its latencies come from.
+    #[serde(default)]
+    pub latency_from: Option<Source>,
     /// When it was made, on the monotonic clock.
     pub made_at_ns: u64,
     /// Processes that ever registered, but for those of lines that follow.
@@ -292,6 +296,7 @@ mod tests {
             limit: SmShare::FULL,
             memory: Bytes::gib(1),
             copy_limit: Bandwidth::UNLIMITED,
+            slo: None,
         }
     }
 
@@ -304,6 +309,7 @@ mod tests {
             oversubscribe: false,
             budget: budget(30),
             budget_at_start: budget(30),
+            latency_from: None,
             made_at_ns: 1,
             registered: 0,
             cells: vec![CellRow { gpu: gpu().uuid_text(), pages: [1, 2, 3, 4], dead: Counters::default() }],

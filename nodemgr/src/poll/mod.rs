@@ -30,6 +30,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use crate::control::created;
 use crate::control::schema::Response;
 use crate::fault::Fault;
 use crate::shared::Shared;
@@ -88,6 +89,18 @@ impl Poll {
         poll.add(Source::Control(control), EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
         poll.add(Source::Bell, EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
         Ok(poll)
+    }
+
+    /// Opens the doors of tenants that are there before anybody has asked for them.
+    ///
+    /// # Errors
+    /// A door cannot be opened.
+    pub fn open_doors(&mut self, tenants: &[u64]) -> Result<(), Fault> {
+        for tenant in tenants {
+            let created = created(&self.shared, &self.shared.registry(), *tenant, true);
+            created.map_or(Ok(()), |created| self.open_door(*tenant, &created.dir))?;
+        }
+        Ok(())
     }
 
     /// Runs until the manager stops.

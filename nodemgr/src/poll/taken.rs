@@ -15,7 +15,7 @@ use super::member::Member;
 use super::{Poll, Source};
 use crate::birth;
 use crate::fault::Fault;
-use crate::registry::Process;
+use crate::registry::{PERSISTENT, Process};
 
 /// A process that was told of its slot by an earlier manager has its pages mapped by then, or never will.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ impl Poll {
             doors.push((tenant.id, self.shared.place.tenant_dir(&tenant.name)));
             let processes = tenant.processes.iter().chain(&tenant.unreached);
             lives.extend(processes.map(|process| (process.id, process.pid, process.birth)));
-            keepers.extend(tenant.holders.iter().copied());
+            keepers.extend(tenant.holders.iter().copied().filter(|holder| *holder != PERSISTENT));
         }
         for (tenant, dir) in doors {
             self.open_door(tenant, &dir)?;

@@ -7,6 +7,7 @@ use crate::codes;
 use crate::control::schema::{Budget, ClassName, CreateTenant, SetBudget};
 use crate::fault::Fault;
 use crate::gpus::parse_uuid;
+use crate::latency::{self, Promise};
 use crate::place::check_name;
 
 /// What would be made of a request for a tenant.
@@ -46,9 +47,19 @@ impl Registry {
             limit: checked_share("limit", wanted.limit_permille.unwrap_or(1000))?,
             memory,
             copy_limit: Bandwidth(wanted.copy_limit_bytes_per_s),
+            slo: promise(wanted)?,
         };
         self.check_budget(&budget, wanted.class, &gpus)?;
         Ok(Plan { budget, gpus })
+    }
+
+    /// Whether the tenant could be made, beside those that there are.
+    ///
+    /// # Errors
+    /// Whatever [`codes`] has for budgets.
+    pub fn consider_new(&self, wanted: &CreateTenant) -> Result<(), Fault> {
+        let plan = self.plan(wanted)?;
+        self.check_room(&plan.budget, &plan.gpus, None)
     }
 
     /// The budget that `change` makes of `old`.
@@ -59,6 +70,7 @@ impl Registry {
             limit: share("limit", change.limit_permille, old.limit)?,
             memory: change.memory_bytes.map_or(old.memory, Bytes),
             copy_limit: change.copy_limit_bytes_per_s.map_or(old.copy_limit, Bandwidth),
+            slo: change.slo.as_deref().map(latency::parse).transpose()?.or(old.slo),
         })
     }
 
@@ -204,6 +216,24 @@ impl Registry {
             let message = format!("there is no GPU `{}` on this node", text.escape_debug());
             Fault::new(&codes::GPU_UNKNOWN, message, format!("choose from {}", known.join(", ")))
         })
+    }
+}
+
+/// What is promised, and to be told by whom: neither is of use without the other.
+fn promise(wanted: &CreateTenant) -> Result<Option<Promise>, Fault> {
+    let refuse = |message: &str, help: &str| Err(Fault::new(&codes::SLO, message, help));
+    match (&wanted.slo, &wanted.latency_from) {
+        (None, None) => Ok(None),
+        (Some(text), Some(source)) => {
+            let promise = latency::parse(text)?;
+            source.check()?;
+            Ok(Some(promise))
+        }
+        (Some(text), None) => {
+            latency::parse(text)?;
+            refuse("nobody would tell whether the SLO is kept", "add --latency-from URL METRIC")
+        }
+        (None, Some(_)) => refuse("latencies without an SLO lead to nothing", "add --slo 'p95 < 200ms'"),
     }
 }
 

@@ -7,6 +7,8 @@ mod admission;
 mod cell;
 mod counters;
 mod heirs;
+mod outside;
+mod persistent;
 mod restore;
 mod ruler;
 mod tenant;
@@ -18,12 +20,14 @@ use std::sync::Arc;
 
 pub use cell::{Cell, Pages};
 pub use counters::Counters;
+pub use outside::Latency;
+pub use persistent::PERSISTENT;
 pub use restore::Found;
 use ruler::Ruler;
 pub use ruler::find_policy;
 pub use tenant::{Holder, Process, Tenant};
 pub use watch::Moment;
-use weir_policy::{Mode, Observation, Sample, Signals, Slo};
+use weir_policy::{Mode, Observation, Sample, Signals};
 use weir_protocol::message::Standing;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
@@ -35,6 +39,7 @@ use crate::failpoint;
 use crate::fault::Fault;
 use crate::gpus::Gpus;
 use crate::journal::{Journal, Record};
+use crate::signals::SignalStats;
 
 /// Marks for the share of the last second are taken this often.
 const MARK_PERIOD: Nanos = Nanos::from_millis(100);
@@ -51,6 +56,8 @@ pub struct Registry {
     pub policy_name: &'static str,
     /// What has happened.
     pub events: Ring,
+    outside: Signals,
+    signals: Vec<SignalStats>,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
     rulers: Vec<Ruler>, // one for each GPU
@@ -83,6 +90,8 @@ impl Registry {
             epoch: 0,
             policy_name: policy.name,
             events: Ring::default(),
+            outside: Signals::default(),
+            signals: Vec::new(),
             off: false,
             tenants: Vec::new(),
             samples: Vec::new(),
@@ -144,6 +153,11 @@ impl Registry {
         holder: Holder,
         now: Nanos,
     ) -> Result<(u64, bool), Fault> {
+        if let Some(tenant) = self.tenants.iter_mut().find(|tenant| is_meant_as_it_is(tenant, wanted)) {
+            may_be_joined(tenant, owner)?;
+            tenant.holders.push(holder);
+            return Ok((tenant.id, true));
+        }
         let plan = self.plan(wanted)?;
         let name = if wanted.unique { self.unique(&wanted.name) } else { wanted.name.clone() };
         if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.name == name) {
@@ -168,6 +182,7 @@ impl Registry {
             class,
             oversubscribe: wanted.oversubscribe,
             budget,
+            latency: wanted.latency_from.clone().map(Latency::of),
             cells,
             processes,
             slots,
@@ -176,7 +191,6 @@ impl Registry {
             registered: 0,
             budget_at_start: budget,
             made_at: now,
-            slo: None,
         };
         self.journal.note(&Record::Tenant(self.tenant_row(&tenant)));
         self.journal.note(&restore::hold(id, &holder));
@@ -294,12 +308,17 @@ impl Registry {
             && change.limit_permille.is_none()
             && change.memory_bytes.is_none()
             && change.copy_limit_bytes_per_s.is_none()
+            && change.slo.is_none()
         {
-            let help = "add --request, --limit, --memory or --copy-limit";
+            let help = "add --request, --limit, --memory, --copy-limit or --slo";
             return Err(Fault::new(&codes::NOTHING_TO_SET, "there is nothing to set", help));
         }
         let tenant = self.named(&change.tenant)?;
         let new = self.changed(&tenant.budget, change)?;
+        if change.slo.is_some() && tenant.latency.is_none() {
+            let message = format!("nobody would tell whether `{}` keeps the SLO", tenant.name);
+            return Err(Fault::new(&codes::SLO, message, "start it anew, with --latency-from URL METRIC"));
+        }
         let gpus: Vec<_> = tenant.cells.iter().map(|cell| cell.gpu).collect();
         self.check_budget(&new, tenant.class, &gpus)?;
         self.check_room(&new, &gpus, Some(tenant.id))?;
@@ -329,13 +348,6 @@ impl Registry {
         published.collect()
     }
 
-    /// What a tenant promised its users, with the latest figure.
-    pub fn set_slo(&mut self, tenant: u64, slo: Option<Slo>) {
-        if let Some(tenant) = self.tenants.iter_mut().find(|t| t.id == tenant) {
-            tenant.slo = slo;
-        }
-    }
-
     /// One run of the control loop.
     pub fn tick(&mut self, now: Nanos) {
         self.epoch += 1;
@@ -343,7 +355,7 @@ impl Registry {
         for Ruler { policy, ruled, .. } in &mut self.rulers {
             samples.clear();
             samples.extend(ruled.iter().map(|(tenant, cell)| tenants[*tenant].observe(*cell, now)));
-            let seen = Observation { now, mode: Mode::default(), signals: Signals::default(), samples };
+            let seen = Observation { now, mode: Mode::default(), signals: self.outside, samples };
             for ((tenant, cell), decision) in ruled.iter().zip(policy.decide(&seen)) {
                 let tenant = &mut tenants[*tenant];
                 tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget, self.off);
@@ -433,18 +445,42 @@ impl Registry {
     }
 }
 
-/// A second `weir run` with the same name is the same tenant only if it says the same.
-fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u32) -> Result<(), Fault> {
-    if tenant.owner != owner {
-        let message = format!("tenant `{}` belongs to user {}", tenant.name, tenant.owner);
-        return Err(Fault::new(&codes::NOT_ALLOWED, message, "choose another --name"));
-    }
-    let same_gpus = tenant.cells.iter().map(|cell| cell.gpu).eq(plan.gpus.iter().copied());
-    let same_rules = tenant.class == wanted.class && tenant.oversubscribe == wanted.oversubscribe;
-    if tenant.budget == plan.budget && same_rules && same_gpus {
+/// Whether somebody names a tenant and says nothing of its budget: then it is to be as it is.
+fn is_meant_as_it_is(tenant: &Tenant, wanted: &CreateTenant) -> bool {
+    let silent = wanted.request_permille.is_none()
+        && wanted.limit_permille.is_none()
+        && wanted.memory_bytes.is_none()
+        && wanted.copy_limit_bytes_per_s == 0
+        && wanted.slo.is_none()
+        && wanted.latency_from.is_none()
+        && !wanted.oversubscribe;
+    let class = wanted.class == tenant.class || wanted.class == Default::default();
+    silent && class && !wanted.unique && wanted.name == tenant.name && names_first_gpu(wanted)
+}
+
+/// Whether no other GPU is named than the one that goes without saying.
+fn names_first_gpu(wanted: &CreateTenant) -> bool {
+    wanted.gpus.is_empty() || wanted.gpus == ["0"]
+}
+
+fn may_be_joined(tenant: &Tenant, owner: u32) -> Result<(), Fault> {
+    if tenant.owner == owner {
         return Ok(());
     }
-    let Budget { request, limit, memory, copy_limit } = tenant.budget;
+    let message = format!("tenant `{}` belongs to user {}", tenant.name, tenant.owner);
+    Err(Fault::new(&codes::NOT_ALLOWED, message, "choose another --name"))
+}
+
+/// A second `weir run` with the same name is the same tenant only if it says the same.
+fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u32) -> Result<(), Fault> {
+    may_be_joined(tenant, owner)?;
+    let same_gpus = tenant.cells.iter().map(|cell| cell.gpu).eq(plan.gpus.iter().copied());
+    let same_rules = tenant.class == wanted.class && tenant.oversubscribe == wanted.oversubscribe;
+    let same_source = tenant.latency.as_ref().map(|latency| &latency.source) == wanted.latency_from.as_ref();
+    if tenant.budget == plan.budget && same_rules && same_gpus && same_source {
+        return Ok(());
+    }
+    let Budget { request, limit, memory, copy_limit, .. } = tenant.budget;
     let message = format!(
         "tenant `{}` runs with another budget: request {request}, limit {limit}, memory {memory}, copies {copy_limit}, \
          class {}",

@@ -3,7 +3,7 @@
 use weir_protocol::mapping::MapError;
 use weir_protocol::pages::PROCESS_SLOTS;
 
-use super::{Cell, Holder, Pages, Process, Registry, Tenant};
+use super::{Cell, Holder, Latency, Pages, Process, Registry, Tenant};
 use crate::gpus::parse_uuid;
 use crate::journal::{CellRow, Journal, ProcessRow, Record, State, TenantRow};
 use weir_protocol::units::Nanos;
@@ -63,6 +63,7 @@ impl Registry {
             oversubscribe: tenant.oversubscribe,
             budget: tenant.budget,
             budget_at_start: tenant.budget_at_start,
+            latency_from: tenant.latency.as_ref().map(|latency| latency.source.clone()),
             made_at_ns: tenant.made_at.0,
             registered: tenant.registered.saturating_sub(there), // they have lines of their own
             cells: tenant.cells.iter().map(cell).collect(),
@@ -130,7 +131,7 @@ impl Registry {
             registered: row.registered.saturating_sub(living.len() as u64), // counted again as they are added
             budget_at_start: row.budget_at_start,
             made_at: Nanos(row.made_at_ns),
-            slo: None,
+            latency: row.latency_from.map(Latency::of),
         };
         let living = living.into_iter().map(process);
         if is_taken {

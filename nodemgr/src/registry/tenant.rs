@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_policy::{Sample, Slo};
+use weir_policy::Sample;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::cell::Cell;
 use super::heirs::Orphan;
+use super::outside::{Latency, slo};
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -52,6 +53,8 @@ pub struct Tenant {
     pub oversubscribe: bool,
     /// Its budget, the same on each GPU.
     pub budget: Budget,
+    /// Its latencies, where it has promised any.
+    pub latency: Option<Latency>,
     /// One for each of its GPUs.
     pub cells: Vec<Cell>,
     /// Processes that live.
@@ -69,8 +72,6 @@ pub struct Tenant {
     pub budget_at_start: Budget,
     /// When it was made, on the manager's clock.
     pub made_at: Nanos,
-    /// What it promised its users, and how that was kept of late.
-    pub slo: Option<Slo>,
 }
 
 impl Tenant {
@@ -81,7 +82,7 @@ impl Tenant {
 
     /// What a policy may know of it on one of its GPUs.
     pub fn observe(&mut self, cell: usize, now: Nanos) -> Sample {
-        let Self { id, class, budget, cells, slots, slo, .. } = self;
+        let Self { id, class, budget, latency, cells, slots, .. } = self;
         let cell = &mut cells[cell];
         let (outstanding, idle_for) = cell.observe(now, slots);
         Sample {
@@ -94,7 +95,7 @@ impl Tenant {
             outstanding,
             idle_for,
             work: cell.work(slots),
-            slo: *slo,
+            slo: slo(budget.slo, latency.as_ref()),
         }
     }
 

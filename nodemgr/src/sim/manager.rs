@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use weir_policy::Slo;
 use weir_protocol::units::{Bytes, Nanos as Time, SmShare};
 use weir_simgpu_model::Nanos;
 
@@ -16,6 +15,7 @@ use super::seat::Seat;
 use crate::control::schema::CreateTenant;
 use crate::fault::Fault;
 use crate::gpus::{Device, Gpus, Source};
+use crate::latency::{self, Health};
 use crate::registry::{Holder, Pages, Registry};
 
 /// The card's memory, and what each tenant may hold: memory is not simulated.
@@ -58,6 +58,8 @@ impl Manager {
                 copy_limit_bytes_per_s: 0,
                 class: tenant.class,
                 oversubscribe: false,
+                slo: tenant.slo.clone(),
+                latency_from: tenant.slo.as_ref().map(|_| told_by_the_run()),
             };
             numbers.push(registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0);
         }
@@ -87,7 +89,7 @@ impl Manager {
         if now.0 >= self.scraped_at + SCRAPE {
             self.scraped_at = now.0;
             for (seat, tenant) in seats.iter().zip(&self.tenants) {
-                self.registry.set_slo(*tenant, slo(seat, now.0));
+                self.registry.note_latency(*tenant, recent(seat, now.0), Health::Told);
             }
         }
         self.registry.tick(now);
@@ -98,12 +100,16 @@ impl Manager {
     }
 }
 
-/// A tenant's promise, with how it was kept of late.
-fn slo(seat: &Seat, now: Nanos) -> Option<Slo> {
+/// A source that nobody asks: the run itself tells.
+fn told_by_the_run() -> latency::Source {
+    latency::Source { url: "http://simulated/metrics".into(), metric: "latency_seconds".into() }
+}
+
+/// A tenant's promised quantile of late.
+fn recent(seat: &Seat, now: Nanos) -> Option<Time> {
     let (promise, metric) = seat.promise?;
     let late = seat.log.all().iter().rev().take_while(|served| served.done + LATE >= now);
     let mut latencies: Vec<Nanos> = late.filter_map(|served| served.latency(metric)).collect();
     latencies.sort_unstable();
-    let recent = quantile(&latencies, promise.quantile_permille).map(Time);
-    Some(Slo { quantile_permille: promise.quantile_permille, target: promise.target, recent })
+    quantile(&latencies, promise.quantile_permille).map(Time)
 }

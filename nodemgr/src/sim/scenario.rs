@@ -11,51 +11,6 @@ use crate::config;
 use crate::control::schema::ClassName;
 use crate::fault::Fault;
 
-/// Keys of the file, for suggestions.
-const KEYS: &[&str] = &[
-    "about",
-    "source",
-    "seed",
-    "seconds",
-    "warm_up_seconds",
-    "device",
-    "tenant",
-    "mode",
-    "slice_us",
-    "switch_us",
-    "name",
-    "class",
-    "request",
-    "limit",
-    "slo",
-    "slo_on",
-    "kernel",
-    "inference",
-    "training",
-    "offline",
-    "sm_percent",
-    "bandwidth_percent",
-    "prefill_ms",
-    "prefill_each_ms",
-    "decode_ms",
-    "tokens",
-    "token_cv",
-    "batch",
-    "arrivals",
-    "per_s",
-    "cv",
-    "trace_per_s",
-    "times",
-    "parallel",
-    "exchange",
-    "compute_ms",
-    "bubble_ms",
-    "micro_batches",
-    "jitter_percent",
-    "batch_ms",
-    "unit_us",
-];
-
 /// What stands in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -433,12 +388,8 @@ pub struct Promise {
 
 /// Reads `p95 < 200ms`.
 fn promise(text: &str) -> Option<Promise> {
-    let (quantile, bound) = text.split_once('<')?;
-    let percent: f64 = quantile.trim().strip_prefix('p')?.parse().ok()?;
-    let bound: f64 = bound.trim().strip_suffix("ms")?.trim().parse().ok()?;
-    let sound = (1.0..100.0).contains(&percent) && bound > 0.0;
-    let permille = u16::try_from(nanos(percent * 10.0)).ok()?;
-    sound.then_some(Promise { quantile_permille: permille, target: Time(ms(bound)) })
+    let promise = crate::latency::parse(text).ok()?;
+    Some(Promise { quantile_permille: promise.quantile_permille, target: Time(promise.target_ns) })
 }
 
 impl Scenario {
@@ -459,7 +410,7 @@ impl Scenario {
     /// [`codes::SCENARIO`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
         let scenario: Self = toml::from_str(text)
-            .map_err(|error| config::misunderstood(&codes::SCENARIO, text, path, &error, KEYS))?;
+            .map_err(|error| config::misunderstood(&codes::SCENARIO, text, path, &error))?;
         scenario.check().map_err(|(what, help)| refuse(path, what, help))?;
         Ok(scenario)
     }

@@ -23,9 +23,16 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// One whose options are changed before it starts.
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
         let dir = tempfile::Builder::new().prefix("weir").tempdir_in("/tmp").unwrap();
         let place = Place::at(&dir.path().join("node")).unwrap();
-        let manager = Some(Manager::start(options(&place)).unwrap());
+        let mut options = options(&place);
+        change(&mut options);
+        let manager = Some(Manager::start(options).unwrap());
         Self { place, manager, dir }
     }
 

@@ -18,6 +18,34 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.unknown-mode", "mode = \"lax\"\n"),
     ("config.price-missing", "[[price]]\nname = \"gemm*\"\n"),
     ("config.price-not-a-number", "[[price]]\nname = \"gemm*\"\ntime_us = nan\n"),
+    (
+        "config.tenant-unknown-key",
+        "[[tenant]]\nname = \"a\"\nrequest = \"60%\"\nmemory = \"1GiB\"\nmemroy = \"1GiB\"\n",
+    ),
+    ("config.tenant-without-name", "[[tenant]]\nrequest = \"60%\"\n"),
+    (
+        "config.tenant-twice",
+        "[[tenant]]\nname = \"a\"\nrequest = \"60%\"\nmemory = \"1GiB\"\n[[tenant]]\nname = \"a\"\nrequest = \"60%\"\nmemory = \"1GiB\"\n",
+    ),
+    ("config.tenant-share", "\n[[tenant]]\nname = \"a\"\nrequest = \"60\"\nmemory = \"1GiB\"\n"),
+    ("config.tenant-without-memory", "[[tenant]]\nname = \"a\"\nrequest = \"60%\"\n"),
+    ("config.tenant-without-request", "[[tenant]]\nname = \"a\"\nmemory = \"1GiB\"\n"),
+    (
+        "config.tenants-over-100",
+        "[[tenant]]\nname = \"a\"\nrequest = \"60%\"\nmemory = \"1GiB\"\n[[tenant]]\nname = \"b\"\nrequest = \"60%\"\nmemory = \"1GiB\"\n",
+    ),
+    (
+        "config.tenant-gpu",
+        "[[tenant]]\nname = \"a\"\nrequest = \"60%\"\nmemory = \"1GiB\"\ngpu = [\"first\"]\n",
+    ),
+    (
+        "config.tenant-slo",
+        "[[tenant]]\nname = \"a\"\nrequest = \"60%\"\nmemory = \"1GiB\"\nslo = \"fast\"\nlatency_from = [\"http://127.0.0.1:9/\", \"a_seconds\"]\n",
+    ),
+    ("config.signals-relative", "[signals.carbon]\nfrom = \"carbon\"\nfull = 1\nnone = 2\n"),
+    ("config.signals-no-range", "[signals.carbon]\nfrom = \"/run/carbon\"\nfull = 2\nnone = 2\n"),
+    ("config.signals-period", "[signals.carbon]\nfrom = \"/run/carbon\"\nfull = 1\nnone = 2\nevery_s = 0\n"),
+    ("config.signals-unknown-key", "[signals.carbon]\nform = \"/run/carbon\"\n"),
     ("config.relative-dir", "dir = \"run/weir\"\n"),
 ];
 

@@ -4,7 +4,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+mod origin;
+mod tenant;
+
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use toml::Spanned;
 use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
@@ -13,23 +19,15 @@ use crate::codes;
 use crate::fault::Fault;
 use crate::nearest::nearest;
 use crate::place::own_uid;
+use crate::signals::SignalRow;
+pub use origin::{Origin, Said, Setting};
+pub use tenant::{Persistent, TenantRow};
 
 /// Where the file lies if nobody says otherwise.
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
-/// Keys of the file, for suggestions.
-const KEYS: [&str; 10] = [
-    "dir",
-    "policy",
-    "tick_us",
-    "mode",
-    "memory_reserve",
-    "context_memory",
-    "price",
-    "name",
-    "time_us",
-    "ns_per_block",
-];
+/// Keys of the file.
+const KEYS: &str = "dir, policy, tick_us, mode, memory_reserve, context_memory, price, tenant, signals";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -53,6 +51,17 @@ pub struct Config {
     /// What kernels cost before they are measured.
     #[serde(default)]
     pub price: Vec<PriceRow>,
+    /// Tenants that are there from the start, as they are written.
+    #[serde(default)]
+    pub tenant: Vec<Spanned<TenantRow>>,
+    /// What comes from outside the node, by name.
+    #[serde(default)]
+    pub signals: BTreeMap<String, SignalRow>,
+    /// The tenants, checked.
+    #[serde(skip)]
+    pub tenants: Vec<Persistent>,
+    #[serde(skip)]
+    lines: BTreeMap<String, String>, // of the keys that stand in the file
 }
 
 impl Config {
@@ -88,9 +97,11 @@ impl Config {
     /// # Errors
     /// [`codes::CONFIG`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
-        let config: Self =
-            toml::from_str(text).map_err(|error| misunderstood(&codes::CONFIG, text, path, &error, &KEYS))?;
+        let mut config: Self =
+            toml::from_str(text).map_err(|error| misunderstood(&codes::CONFIG, text, path, &error))?;
         config.check().map_err(|(message, help)| refuse(path, message, &help))?;
+        config.tenants = tenant::read(&config.tenant, text, path)?;
+        config.lines = origin::lines(text, path);
         Ok(config)
     }
 
@@ -110,6 +121,9 @@ impl Config {
         if let Some(row) = self.price.iter().find(|row| row.price(1).is_none()) {
             let help = "give time_us or ns_per_block, a number of zero or more";
             return Err((format!("has a [[price]] row `{}` without a price", row.name), help.into()));
+        }
+        for (name, signal) in &self.signals {
+            signal.check().map_err(|(what, help)| (format!("has [signals.{name}] where {what}"), help))?;
         }
         Ok(())
     }
@@ -166,8 +180,7 @@ fn check_file(path: &Path) -> Result<(), Fault> {
     let meta = std::fs::metadata(path).map_err(|error| {
         let help = match error.kind() {
             std::io::ErrorKind::NotFound => format!(
-                "name a file that is there; docs/weir.toml.example has every key with its default: {}",
-                KEYS[..7].join(", ")
+                "name a file that is there; docs/weir.toml.example has every key with its default: {KEYS}"
             ),
             _ => "name a file that can be read".to_owned(),
         };
@@ -192,42 +205,45 @@ fn check_file(path: &Path) -> Result<(), Fault> {
 }
 
 /// A fault that points at its line, with the nearest of `keys` where a key is unknown.
-pub(crate) fn misunderstood(
-    row: &codes::Row,
-    text: &str,
-    path: &Path,
-    error: &toml::de::Error,
-    keys: &[&str],
-) -> Fault {
+pub(crate) fn misunderstood(row: &codes::Row, text: &str, path: &Path, error: &toml::de::Error) -> Fault {
     let message = error.message().lines().next().unwrap_or_default().to_owned();
-    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    let help = match unknown.map(|key| (key, nearest(key, keys.iter().copied()))) {
-        Some((_, Some(key))) => format!("did you mean `{key}`?"),
-        Some((_, None)) => format!("the keys are: {}", message_keys(keys)),
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let help = match unknown {
+        Some((key, expected)) => {
+            // Every other part between backticks is a key that could stand there.
+            let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+            let near = nearest(key, keys.iter().copied());
+            near.map_or_else(
+                || format!("the keys are: {}", keys.join(", ")),
+                |key| format!("did you mean `{key}`?"),
+            )
+        }
         None if row.code == codes::CONFIG.code => {
             "correct the line, then look at the file with `weir check`".to_owned()
         }
         None => "correct the line".to_owned(),
     };
-    let shown = unknown.map_or_else(|| message.clone(), |key| format!("unknown key `{key}`"));
+    let shown = unknown.map_or_else(|| message.clone(), |(key, _)| format!("unknown key `{key}`"));
     let fault = Fault::new(row, format!("`{}` is not understood: {shown}", path.display()), help);
-    let Some(span) = error.span() else { return fault };
+    match error.span() {
+        Some(span) => fault.at(line_of(text, path, &span)),
+        None => fault,
+    }
+}
+
+/// Where a span begins, as `file:line:column`.
+fn line_of(text: &str, path: &Path, span: &std::ops::Range<usize>) -> String {
     let before = text.get(..span.start).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    fault.at(format!("{}:{line}:{column}", path.display()))
-}
-
-/// The first ones: those of a file's upper level come first.
-fn message_keys(keys: &[&str]) -> String {
-    keys.get(..7).unwrap_or(keys).join(", ")
+    format!("{}:{line}:{column}", path.display())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const EXAMPLE: &str = include_str!("../../docs/weir.toml.example");
+    const EXAMPLE: &str = include_str!("../../../docs/weir.toml.example");
 
     fn parsed(text: &str) -> Config {
         Config::parse(text, Path::new("weir.toml.example")).unwrap()
@@ -256,7 +272,9 @@ mod tests {
         };
         let all = parsed(&EXAMPLE.lines().map(live).collect::<String>());
         // By name, so that a new key does not compile until it stands in the example.
-        let Config { dir, policy, tick_us, mode, memory_reserve, context_memory, price } = all;
+        let Config {
+            dir, policy, tick_us, mode, memory_reserve, context_memory, price, tenant, signals, ..
+        } = all;
         assert!(
             dir.is_some()
                 && policy.is_some()
@@ -269,5 +287,23 @@ mod tests {
             price.iter().any(|row| row.time_us.is_some())
                 && price.iter().any(|row| row.ns_per_block.is_some())
         );
+        // The same for rows.
+        let TenantRow {
+            name: _,
+            gpu,
+            request,
+            limit,
+            memory,
+            copy_limit,
+            class,
+            oversubscribe,
+            owner,
+            slo,
+            latency_from,
+        } = tenant[0].as_ref();
+        let given = [request, limit, memory, copy_limit, slo].iter().all(|text| text.is_some());
+        assert!(given && gpu.is_some() && class.is_some() && oversubscribe.is_some());
+        assert!(owner.is_some() && latency_from.is_some());
+        assert!(signals.values().all(|row| row.every_s.is_some()) && !signals.is_empty());
     }
 }

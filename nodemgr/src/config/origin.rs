@@ -1,0 +1,157 @@
+//! Where each setting comes from: a flag, the environment, a line of the file, or nowhere, and then it is the default.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toml::de::DeTable;
+use weir_protocol::message::FailMode;
+
+use super::{Config, line_of};
+
+/// A setting with its value and where that comes from.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// The key, as in the file.
+    pub key: String,
+    /// The value in effect.
+    pub value: String,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub from: Origin,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "from", content = "at", rename_all = "snake_case")]
+pub enum Origin {
+    /// Nobody has said anything.
+    Default,
+    /// A line of the file.
+    File(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+    /// An environment variable: it names a place, never a limit.
+    Environment(&'static str),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(at) => f.write_str(at),
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Environment(name) => write!(f, "${name}"),
+        }
+    }
+}
+
+/// What the command line and the environment say.
+#[derive(Debug, Default)]
+pub struct Said<'a> {
+    /// `--dir`.
+    pub dir: Option<&'a Path>,
+    /// `--policy`.
+    pub policy: Option<&'a str>,
+    /// Where the manager lies if neither flag nor file says so.
+    pub standard_dir: PathBuf,
+    /// Whether that comes from `WEIR_NODE_DIR`.
+    pub dir_from_environment: bool,
+}
+
+/// Line of each top-level key.
+pub(super) fn lines(text: &str, path: &Path) -> BTreeMap<String, String> {
+    // What does not parse is told by whoever reads the values.
+    let Ok(table) = DeTable::parse(text) else { return BTreeMap::new() };
+    let line = |span| line_of(text, path, &span);
+    table.get_ref().iter().map(|(key, _)| (key.get_ref().to_string(), line(key.span()))).collect()
+}
+
+impl Config {
+    /// Every setting, in the order of the example.
+    pub fn settings(&self, said: &Said<'_>) -> Vec<Setting> {
+        let in_file = |key: &str| self.lines.get(key).map_or(Origin::Default, |at| Origin::File(at.clone()));
+        let row = |key: &str, value: String| Setting { key: key.into(), value, from: in_file(key) };
+        let bytes = |bytes: Option<String>| bytes.unwrap_or_else(|| "a fiftieth of the card".into());
+        let mut all = vec![
+            self.dir_setting(said, in_file("dir")),
+            self.policy_setting(said, in_file("policy")),
+            row("tick_us", (self.tick().0 / 1_000).to_string()),
+            row("mode", mode_name(self.mode.unwrap_or(FailMode::Managed)).into()),
+            row("memory_reserve", bytes(self.memory_reserve.clone())),
+            row("context_memory", self.context_memory.clone().unwrap_or_else(|| "not configured".into())),
+            row("price", format!("{} rows", self.price.len())),
+        ];
+        for (name, signal) in &self.signals {
+            let value = format!("{}: full {}, none {}", signal.from, signal.full, signal.none);
+            all.push(Setting { key: format!("signals.{name}"), value, from: in_file("signals") });
+        }
+        for tenant in &self.tenants {
+            let wanted = &tenant.wanted;
+            let value = format!("{}, user {}", wanted.class.as_str(), tenant.owner);
+            let from = Origin::File(tenant.at.clone());
+            all.push(Setting { key: format!("tenant {}", wanted.name), value, from });
+        }
+        all
+    }
+
+    fn dir_setting(&self, said: &Said<'_>, in_file: Origin) -> Setting {
+        let (value, from) = match (said.dir, &self.dir) {
+            (Some(dir), _) => (dir.to_path_buf(), Origin::Flag("--dir")),
+            (None, Some(dir)) => (dir.clone(), in_file),
+            (None, None) if said.dir_from_environment => {
+                (said.standard_dir.clone(), Origin::Environment("WEIR_NODE_DIR"))
+            }
+            (None, None) => (said.standard_dir.clone(), Origin::Default),
+        };
+        Setting { key: "dir".into(), value: value.display().to_string(), from }
+    }
+
+    fn policy_setting(&self, said: &Said<'_>, in_file: Origin) -> Setting {
+        let (value, from) = match said.policy {
+            Some(policy) => (policy.to_owned(), Origin::Flag("--policy")),
+            None => {
+                let default = weir_policy::POLICIES[0].name;
+                (self.policy.as_deref().unwrap_or(default).to_owned(), in_file)
+            }
+        };
+        Setting { key: "policy".into(), value, from }
+    }
+}
+
+const fn mode_name(mode: FailMode) -> &'static str {
+    match mode {
+        FailMode::Standalone => "standalone",
+        FailMode::Managed => "managed",
+        FailMode::Strict => "strict",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
+        let text = "# a comment\npolicy = \"static\"\ndir = \"/srv/weir\"\n";
+        let config = Config::parse(text, Path::new("w.toml")).unwrap();
+        let from = |said: &Said<'_>, key: &str| {
+            let setting = config.settings(said).into_iter().find(|setting| setting.key == key).unwrap();
+            (setting.value, setting.from)
+        };
+        let silent = Said::default();
+        assert_eq!(from(&silent, "policy"), ("static".into(), Origin::File("w.toml:2:1".into())));
+        assert_eq!(from(&silent, "tick_us"), ("1000".into(), Origin::Default));
+        assert_eq!(from(&silent, "dir").1, Origin::File("w.toml:3:1".into()));
+        let flags = Said { dir: Some(Path::new("/x")), policy: Some("other"), ..Said::default() };
+        assert_eq!(from(&flags, "policy"), ("other".into(), Origin::Flag("--policy")));
+        assert_eq!(from(&flags, "dir"), ("/x".into(), Origin::Flag("--dir")));
+    }
+
+    #[test]
+    fn the_environment_names_the_place_if_nobody_else_does() {
+        let said = Said { standard_dir: "/e".into(), dir_from_environment: true, ..Said::default() };
+        let dir = Config::default().settings(&said).remove(0);
+        assert_eq!((dir.value.as_str(), dir.from), ("/e", Origin::Environment("WEIR_NODE_DIR")));
+    }
+}

@@ -1,0 +1,34 @@
+//! Request latencies: what a tenant has promised its users, and how it keeps it by the figures that the application
+//! itself exports.
+//!
+//! ```text
+//!   slo        `p95 < 200ms`: a quantile and its bound
+//!   source     URL and metric, checked before anything is asked
+//!   exposition the lines of one metric in Prometheus text
+//!   window     the quantile of the last seconds, from differences of buckets
+//!   scrape     a thread of its own: asks, with a deadline, and leaves the answer in the registry
+//! ```
+
+mod exposition;
+pub(crate) mod scrape;
+mod slo;
+mod source;
+mod window;
+
+pub use slo::{Promise, parse};
+pub use source::{Source, check_url};
+
+/// How it stands with a source, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Nobody has asked yet.
+    #[default]
+    Asked,
+    /// There are figures.
+    Told,
+    /// It answers, and no request came of late.
+    Idle,
+    /// It does not answer as it should, and why.
+    Failing(String),
+}

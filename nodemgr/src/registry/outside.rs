@@ -1,0 +1,94 @@
+//! What comes from beyond the pages: latencies that applications export, and signals from outside the node. A thread of its
+//! own asks for them and leaves the answers here.
+
+use serde::{Deserialize, Serialize};
+use weir_policy::{Signals, Slo};
+use weir_protocol::units::Nanos;
+
+use super::{Registry, Tenant};
+use crate::events::{About, What};
+use crate::latency::scrape::Asked;
+use crate::latency::{Health, Promise, Source};
+use crate::signals::SignalStats;
+
+/// A tenant's latency, as its own figures have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Where the figures come from.
+    pub source: Source,
+    /// The promised quantile of late, in nanoseconds; absent while no request came or nobody tells.
+    pub recent_ns: Option<u64>,
+    /// How it stands with the source.
+    pub health: Health,
+}
+
+impl Latency {
+    /// Of a source that nobody has asked yet.
+    pub fn of(source: Source) -> Self {
+        Self { source, recent_ns: None, health: Health::default() }
+    }
+}
+
+/// What a policy is told.
+pub(super) fn slo(promise: Option<Promise>, latency: Option<&Latency>) -> Option<Slo> {
+    let Promise { quantile_permille, target_ns } = promise?;
+    let recent = latency.and_then(|latency| latency.recent_ns).map(Nanos);
+    Some(Slo { quantile_permille, target: Nanos(target_ns), recent })
+}
+
+impl Registry {
+    /// Whom to ask for latencies.
+    pub(crate) fn latency_sources(&self) -> Vec<Asked> {
+        let asked = |tenant: &Tenant| {
+            let source = tenant.latency.as_ref()?.source.clone();
+            Some(Asked { tenant: tenant.id, promise: tenant.budget.slo?, source })
+        };
+        self.tenants.iter().filter_map(asked).collect()
+    }
+
+    /// A source has answered, or has not.
+    pub(crate) fn note_latency(&mut self, tenant: u64, recent: Option<Nanos>, health: Health) {
+        let Some(tenant) = self.tenants.iter_mut().find(|known| known.id == tenant) else { return };
+        let (Some(latency), Some(promise)) = (&mut tenant.latency, tenant.budget.slo) else { return };
+        let about = About::tenant(&tenant.name, tenant.owner);
+        let fails = |health: &Health| matches!(health, Health::Failing(_));
+        if fails(&latency.health) != fails(&health) {
+            let why = if let Health::Failing(why) = &health { Some(why.clone()) } else { None };
+            self.events.push(about, What::LatencySource { failing: why });
+        }
+        let misses = |recent: Option<u64>| recent.is_some_and(|ns| ns > promise.target_ns);
+        let recent_ns = recent.map(|recent| recent.0);
+        if misses(latency.recent_ns) != misses(recent_ns) {
+            let what = match recent_ns.filter(|ns| *ns > promise.target_ns) {
+                Some(recent_ns) => What::SloMissed { slo: promise, recent_ns },
+                None => What::SloKept { slo: promise },
+            };
+            self.events.push(about, what);
+        }
+        (latency.recent_ns, latency.health) = (recent_ns, health);
+    }
+
+    /// The signals have been read.
+    pub(crate) fn note_signals(&mut self, stats: Vec<SignalStats>) {
+        let strictest = stats.iter().map(|signal| signal.best_effort_permille).min().unwrap_or(1000);
+        let old = std::mem::replace(&mut self.outside, Signals { best_effort_permille: strictest });
+        if old.best_effort_permille != strictest {
+            self.events.push(About::NODE, What::SignalsChanged { best_effort_permille: strictest });
+        }
+        for signal in &stats {
+            let before = self.signals.iter().find(|known| known.name == signal.name);
+            if before.is_none_or(|before| before.failing.is_some() != signal.failing.is_some())
+                && let Some(why) = &signal.failing
+            {
+                let what = What::SignalFailing { name: signal.name.clone(), why: why.clone() };
+                self.events.push(About::NODE, what);
+            }
+        }
+        self.signals = stats;
+    }
+
+    /// The signals as they were read last.
+    pub fn signals(&self) -> &[SignalStats] {
+        &self.signals
+    }
+}

@@ -1,0 +1,202 @@
+//! `weir web`: what it shows to whom, and that Prometheus itself can read it.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+use weir_nodemgr::control::schema::CreateTenant;
+
+use crate::stage::{Actor, DEADLINE, Stage, wish};
+
+const TOKEN: &str = "a-token-of-enough-characters";
+
+/// A process that dies with this value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Web {
+    url: String,
+    process: Running,
+}
+
+impl Web {
+    fn start(stage: &Stage, more: &[&str]) -> Self {
+        // It gives up root, and the throw-away directory is closed to others.
+        std::fs::set_permissions(stage.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.arg("--dir").arg(stage.place.base()).args(["web", "--listen=127.0.0.1:0"]).args(more);
+        let mut process = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { url: line.trim().strip_suffix("/metrics").unwrap().to_owned(), process }
+    }
+
+    fn with_token(stage: &Stage, more: &[&str]) -> Self {
+        let file = token_file(stage.path(), TOKEN, 0o600);
+        Self::start(stage, &[&["--token-file", file.to_str().unwrap()], more].concat())
+    }
+
+    /// Status and body.
+    fn get(&self, path: &str, token: &str) -> (u16, String) {
+        let ask = agent().get(format!("{}{path}", self.url));
+        let ask = if token.is_empty() { ask } else { ask.header("Authorization", format!("Bearer {token}")) };
+        let mut answer = ask.call().unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    }
+
+    fn post(&self, body: &str) -> (u16, Value) {
+        let ask = agent().post(format!("{}/v1/do", self.url));
+        let mut answer = ask.header("Authorization", format!("Bearer {TOKEN}")).send(body).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        (answer.status().as_u16(), serde_json::from_str(&text).unwrap())
+    }
+}
+
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(DEADLINE));
+    config.build().new_agent()
+}
+
+fn token_file(dir: &Path, token: &str, mode: u32) -> PathBuf {
+    let path = dir.join("token");
+    std::fs::write(&path, token).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// A tenant that has done something.
+fn busy(stage: &Stage) -> (weir_nodemgr::control::Client, Actor) {
+    let mut run = stage.client();
+    let created = run.create(CreateTenant { limit_permille: Some(800), ..wish("train", 60) }).unwrap();
+    let mut process = Actor::ready(&created);
+    assert_eq!(process.ask("hold 4096"), "held");
+    assert_eq!(process.ask("launch"), "launched");
+    assert_eq!(process.ask("wait gate 1500"), "waited");
+    (run, process)
+}
+
+#[test]
+fn metrics_are_for_everybody_and_all_else_is_for_whoever_has_the_token() {
+    let stage = Stage::new();
+    let _busy = busy(&stage);
+    let web = Web::with_token(&stage, &[]);
+    let (status, page) = web.get("/metrics", "");
+    assert_eq!(status, 200);
+    let pair = "gpu=\"0\",UUID=\"GPU-00000000-0000-0000-0000-000000000000\",tenant=\"train\"";
+    for line in [
+        format!("weir_memory_used_bytes{{{pair}}} 4096.0"),
+        format!("weir_launches_total{{{pair}}} 1.0"),
+        format!("weir_wait_seconds_total{{{pair},cause=\"gate\"}} 1.5"),
+        format!("weir_limit_ratio{{{pair}}} 0.8"),
+        "weir_tenant_state{tenant=\"train\",state=\"enforced\"} 1.0".to_owned(),
+        "weir_off 0".to_owned(),
+    ] {
+        assert!(page.lines().any(|known| known == line), "{line}\n{page}");
+    }
+    assert!(page.ends_with("# EOF\n"), "the format's own end");
+    for path in ["/v1/stats", "/v1/policy", "/v1/events?after=0", "/v1/why/train"] {
+        for token in ["", "a-token-of-enough-characterS"] {
+            assert_eq!(web.get(path, token).0, 401, "{path}");
+        }
+    }
+    let stats: Value = serde_json::from_str(&web.get("/v1/stats", TOKEN).1).unwrap();
+    assert_eq!((&stats["is"], &stats["tenants"][0]["name"]), (&"stats".into(), &"train".into()));
+    assert_eq!(web.get("/v1/events", TOKEN).0, 200);
+    assert_eq!(web.get("/v1/why/ghost", TOKEN).0, 404);
+    assert_eq!(web.get("/elsewhere", "").0, 404);
+}
+
+#[test]
+fn without_a_token_there_is_nothing_but_metrics() {
+    let stage = Stage::new();
+    let web = Web::start(&stage, &[]);
+    assert_eq!(web.get("/metrics", "").0, 200);
+    assert_eq!(web.get("/v1/stats", TOKEN).0, 401);
+}
+
+#[test]
+fn one_that_only_reads_changes_nothing_and_refuses_nonsense() {
+    let stage = Stage::new();
+    let _busy = busy(&stage);
+    let web = Web::with_token(&stage, &[]);
+    let (status, answer) = web.post(r#"{"do":"set","tenant":"train","request_permille":300}"#);
+    assert_eq!((status, &answer["code"]), (403, &"W0120".into()));
+    assert_eq!(web.post(r#"{"do":"switch","off":true}"#).0, 403);
+    assert_eq!(web.post("{").0, 400);
+    assert_eq!(web.post(&"x".repeat(100 << 10)).0, 400, "longer than any request");
+    assert_eq!(web.post(r#"{"do":"stats"}"#).0, 200);
+    assert!(!stage.stats().node.off);
+    assert_eq!(stage.tenant("train").unwrap().budget.request.as_permille(), 600);
+}
+
+#[test]
+fn it_outlives_the_node_manager_and_says_that_nobody_answers() {
+    let stage = Stage::new();
+    let mut web = Web::with_token(&stage, &[]);
+    drop(stage);
+    assert_eq!(web.get("/metrics", "").0, 503);
+    assert!(web.process.0.try_wait().unwrap().is_none(), "it still serves");
+}
+
+/// Debian's package `prometheus`, from the path or `$WEIR_PROMETHEUS`.
+fn prometheus() -> Option<PathBuf> {
+    let named = std::env::var_os("WEIR_PROMETHEUS").map(PathBuf::from);
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let found = || std::env::split_paths(&dirs).map(|dir| dir.join("prometheus")).find(|path| path.exists());
+    named.or_else(found)
+}
+
+#[test]
+fn prometheus_itself_scrapes_it() {
+    let Some(program) = prometheus() else {
+        return eprintln!("skipped: no prometheus (Debian's package of that name, or WEIR_PROMETHEUS)");
+    };
+    let stage = Stage::new();
+    let _busy = busy(&stage);
+    let web = Web::start(&stage, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("prometheus.yml");
+    let target = web.url.strip_prefix("http://").unwrap();
+    let text = format!(
+        "scrape_configs:\n- job_name: weir\n  scrape_interval: 1s\n  static_configs:\n  - targets: ['{target}']\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // free again
+    let mut command = Command::new(program);
+    command.arg(format!("--config.file={}", config.display()));
+    command.arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()));
+    command.arg(format!("--web.listen-address={address}")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _prometheus = Running(command.spawn().unwrap());
+    let query = |expression: &str| -> Option<Value> {
+        let ask = agent().get(format!("http://{address}/api/v1/query")).query("query", expression);
+        let text = ask.call().ok()?.body_mut().read_to_string().ok()?;
+        let value: Value = serde_json::from_str(&text).ok()?;
+        value["data"]["result"].get(0).cloned()
+    };
+    let start = Instant::now();
+    let until = |expression: &str| loop {
+        if let Some(found) = query(expression) {
+            break found;
+        }
+        assert!(start.elapsed() < 3 * DEADLINE, "{expression} has not come");
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+    };
+    assert_eq!(until("up{job=\"weir\"} == 1")["value"][1], "1", "it takes the page for one of its own");
+    let waited = until("weir_wait_seconds_total{cause=\"gate\"}");
+    assert_eq!((&waited["value"][1], &waited["metric"]["tenant"]), (&"1.5".into(), &"train".into()));
+    let kind =
+        agent().get(format!("http://{address}/api/v1/metadata")).query("metric", "weir_memory_used_bytes");
+    let kind: Value =
+        serde_json::from_str(&kind.call().unwrap().body_mut().read_to_string().unwrap()).unwrap();
+    assert_eq!(kind["data"]["weir_memory_used_bytes"][0]["type"], "gauge");
+}
