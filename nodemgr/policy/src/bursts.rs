@@ -58,9 +58,14 @@ impl Bursts {
         self.busy
     }
 
+    /// How long the burst has lasted.
+    pub fn wall(&self, now: Nanos) -> Nanos {
+        now.since(self.began)
+    }
+
     /// How long the burst truly took until `now`.
     pub fn truly(&self, now: Nanos, sample: &Sample) -> Nanos {
-        let wall = now.since(self.began);
+        let wall = self.wall(now);
         let spent = spent(&self.before, &sample.work);
         // Nothing is dealt out yet, or nobody does: then all of it counts.
         let lost = u128::from(spent.gate.saturating_add(spent.neighbour)) * u128::from(wall.0);

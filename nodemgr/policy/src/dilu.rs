@@ -121,7 +121,9 @@ impl Better {
     fn look(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
         let burst = match self.bursts.step(now, sample, QUIET) {
             Edge::Ended(length) if length > LEAST_BURST => self.stretch.ended(length),
-            Edge::None if self.bursts.is_busy() => self.stretch.goes_on(self.bursts.truly(now, sample)),
+            Edge::None if self.bursts.is_busy() && self.stretch.may_be_news(self.bursts.wall(now)) => {
+                self.stretch.goes_on(self.bursts.truly(now, sample))
+            }
             _ => None,
         };
         let reading = self.promise.read(now, sample);

@@ -74,8 +74,11 @@ impl Pulse {
 
 impl Lull {
     fn add(&mut self, now: Nanos, sample: &Sample, pulse: &Pulse) {
-        self.working |= is_working(sample);
         self.quiet = self.quiet.min(sample.idle_for);
+        if is_working(sample) {
+            (self.working, self.foreseen) = (true, false);
+            return;
+        }
         let ends_in = pulse.gaps.next().and_then(|foretold| {
             let latest = foretold.length.0.saturating_add(foretold.error.0).saturating_add(LATE.0);
             // Its return will be seen up to a tick late, as those were from which this was learnt.

@@ -129,6 +129,12 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// Whether a burst that has lasted so long may be news at all: most ticks need no division.
+    pub fn may_be_news(&self, wall: Nanos) -> bool {
+        let long = |least: Nanos| u128::from(wall.0) * 1_000 >= u128::from(least.0) * u128::from(EMERGENCY);
+        self.judged.is_none() && self.lengths.least().is_some_and(long)
+    }
+
     /// A burst goes on: news once it is an emergency, so that nobody waits for its end (papers 1.5, weakness 9).
     pub fn goes_on(&mut self, length: Nanos) -> Option<Stretched> {
         let ratio = self.ratio(length)?;

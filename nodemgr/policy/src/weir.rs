@@ -243,19 +243,19 @@ impl Better {
 
     /// Follows its bursts; says how far one was stretched that fillers worked beside, or just before.
     fn follow(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
-        let edge = self.bursts.step(now, sample, QUIET);
-        let length = match edge {
-            Edge::Ended(length) => length,
-            _ if self.bursts.is_busy() => self.bursts.truly(now, sample),
-            _ => return None,
+        let Edge::Ended(length) = self.bursts.step(now, sample, QUIET) else {
+            let news = self.bursts.is_busy() && self.stretch.may_be_news(self.bursts.wall(now));
+            let length = if news { self.bursts.truly(now, sample) } else { return None };
+            return if self.is_beside(length) { self.stretch.goes_on(length) } else { None };
         };
-        let beside = self.beside >= length.0 / BESIDE_PART;
-        match edge {
-            Edge::Ended(_) => self.beside = 0,
-            _ if beside => return self.stretch.goes_on(length),
-            _ => return None,
-        }
+        let beside = self.is_beside(length);
+        self.beside = 0;
         if length < LEAST_BURST { None } else { self.stretch.ended(length).filter(|_| beside) }
+    }
+
+    /// Whether fillers worked enough to have stretched a burst of this length.
+    fn is_beside(&self, length: Nanos) -> bool {
+        self.beside >= length.0 / BESIDE_PART
     }
 
     /// Whether fillers have to be out of its way.
