@@ -18,7 +18,7 @@ const COMPUTE_OF_BUBBLE: f64 = 3.0;
 const LEAST_COMPUTE_MS: f64 = 30.0;
 
 /// Simulated seconds of each case.
-const SECONDS: f64 = 60.0;
+const SECONDS: f64 = 40.0;
 
 /// One case.
 #[derive(Debug, Serialize)]
@@ -60,7 +60,7 @@ fn case(runs: &mut Runs, base: &Scenario, bubble_ms: f64) -> io::Result<Case> {
     if let Some(training) = &mut scenario.tenant[0].training {
         (training.compute_ms, training.bubble_ms) = (compute_ms, bubble_ms);
     }
-    let comparison = runs.compare_all(&format!("bubbles-{bubble_ms}"), &scenario)?;
+    let (_, comparison) = runs.compare_all(&format!("bubbles-{bubble_ms}"), &scenario)?;
     let mut outcomes = Vec::new();
     for outcome in &comparison.outcomes {
         outcomes.push(Filled {

@@ -9,7 +9,7 @@ use super::{INFERENCE, LLM, OURS, Row, Runs, better, filler_work, scenario};
 use crate::report::{Bar, Report};
 
 /// Simulated seconds of each case.
-const SECONDS: f64 = 400.0;
+const SECONDS: f64 = 200.0;
 
 /// One case.
 #[derive(Debug, Serialize)]
@@ -52,7 +52,8 @@ pub fn measure(report: &mut Report, runs: &mut Runs) -> io::Result<()> {
 fn case(runs: &mut Runs, file: (&'static str, &'static str)) -> io::Result<Case> {
     let scenario = Scenario { seconds: SECONDS, ..scenario(file)? };
     let bound = sim::most_filler_work(&scenario, 0).unwrap_or(0) as f64 / 1e6 / SECONDS; // ms in a second
-    let comparison = runs.compare_all(&format!("goodput-{}", file.0.trim_end_matches(".toml")), &scenario)?;
+    let (_, comparison) =
+        runs.compare_all(&format!("goodput-{}", file.0.trim_end_matches(".toml")), &scenario)?;
     let mut outcomes = Vec::new();
     for outcome in &comparison.outcomes {
         let tenant = better(outcome)?;

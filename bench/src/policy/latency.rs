@@ -13,7 +13,7 @@ use crate::report::{Bar, Report};
 const LOADS: [f64; 3] = [30.0, 60.0, 85.0];
 
 /// Simulated seconds of each case: p99 of a few hundred requests at least.
-const SECONDS: f64 = 400.0;
+const SECONDS: f64 = 300.0;
 
 /// The least that the ratio may be bound to (design 10).
 const LEAST_LIMIT: f64 = 1.05;
@@ -64,9 +64,8 @@ pub fn measure(report: &mut Report, runs: &mut Runs) -> io::Result<()> {
 fn case(runs: &mut Runs, file: &'static str, scenario: &Scenario, load: f64) -> io::Result<Case> {
     let scenario = at_load(runs, scenario, load)?;
     let name = format!("{}-{load:.0}", file.trim_end_matches(".toml"));
-    let comparison = runs.compare_all(&name, &scenario)?;
-    let alone = runs.compare(&scenario, &["alone"])?;
-    let alone = better(&alone.outcomes[0])?;
+    let (alone, comparison) = runs.compare_all(&name, &scenario)?;
+    let alone = better(&alone)?;
     let switch_ms = scenario.switch() as f64 / 1e6;
     let unit_ms = scenario.tenant.iter().skip(1).map(|tenant| tenant.unit() as f64 / 1e6).fold(0.0, f64::max);
     let may_wait = CAP_MS + unit_ms + BELL_MS + switch_ms;

@@ -69,20 +69,20 @@ impl Runs {
         Ok(comparison)
     }
 
-    /// The same under every rule that there is, with pictures if they are wanted.
-    fn compare_all(&mut self, name: &str, scenario: &Scenario) -> io::Result<Comparison> {
-        let comparison = self.compare(scenario, &all_rules())?;
+    /// Each tenant alone, and the scenario under every rule that there is, with pictures if they are wanted.
+    fn compare_all(&mut self, name: &str, scenario: &Scenario) -> io::Result<(Outcome, Comparison)> {
+        let mut comparison = self.compare(scenario, &all_rules())?;
         if let Some(dir) = &self.plot {
             sim::draw(&dir.join(name), &comparison).map_err(other)?;
         }
-        Ok(comparison)
+        Ok((comparison.outcomes.remove(0), comparison))
     }
 }
 
-/// `weir` first, then the other policies, then what is none.
+/// Alone, `weir`, the other policies, and what is none.
 fn all_rules() -> Vec<&'static str> {
     let policies = sim::policies().filter(|name| *name != OURS);
-    std::iter::once(OURS).chain(policies).chain(["slicing", "mps"]).collect()
+    ["alone", OURS].into_iter().chain(policies).chain(["slicing", "mps"]).collect()
 }
 
 fn other(fault: Fault) -> io::Error {

@@ -74,9 +74,14 @@ impl Bursts {
         Some(Nanos(on_sms.saturating_mul(1_000) / charged))
     }
 
+    /// How long the burst has lasted.
+    pub fn wall(&self, now: Nanos) -> Nanos {
+        now.since(self.began)
+    }
+
     /// How long the burst truly took until `now`.
     pub fn truly(&self, now: Nanos, sample: &Sample) -> Nanos {
-        let wall = now.since(self.began);
+        let wall = self.wall(now);
         let spent = spent(&self.before, &sample.work);
         // Nothing is dealt out yet, or nobody does: then all of it counts.
         let lost = u128::from(spent.gate.saturating_add(spent.neighbour)) * u128::from(wall.0);
@@ -103,5 +108,54 @@ pub fn spent(before: &Work, after: &Work) -> Spent {
         gate: grown(Stall::Gate as usize),
         neighbour: grown(Stall::Neighbour as usize),
         all: (0..Stall::ALL.len()).map(grown).fold(0, u64::saturating_add),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::tenant;
+
+    const QUIET: Nanos = Nanos::from_millis(1);
+
+    fn at(ms: u64, idle_ms: u64, stalls: &[(Stall, u64)]) -> (Nanos, Sample) {
+        let mut sample = Sample { idle_for: Nanos::from_millis(idle_ms), ..tenant() };
+        stalls.iter().for_each(|(stall, ms)| sample.work.stalls[*stall as usize] = Nanos::from_millis(*ms));
+        (Nanos::from_millis(ms), sample)
+    }
+
+    fn step(bursts: &mut Bursts, (now, sample): (Nanos, Sample)) -> Edge {
+        bursts.step(now, &sample, QUIET)
+    }
+
+    #[test]
+    fn bursts_and_gaps_are_told_from_when_something_last_moved() {
+        let mut bursts = Bursts::default();
+        assert_eq!(step(&mut bursts, at(100, 0, &[])), Edge::Began(None));
+        assert_eq!(step(&mut bursts, at(110, 0, &[])), Edge::None);
+        assert_eq!(step(&mut bursts, at(111, 1, &[])), Edge::Ended(Nanos::from_millis(10)));
+        assert_eq!(step(&mut bursts, at(118, 8, &[])), Edge::None);
+        assert_eq!(step(&mut bursts, at(120, 0, &[])), Edge::Began(Some(Nanos::from_millis(10))));
+    }
+
+    #[test]
+    fn the_part_of_a_burst_that_was_our_gates_or_a_neighbours_is_taken_out() {
+        // gpu-truths, rule 3. Two processes: their stalls add up to twice the time.
+        let mut bursts = Bursts::default();
+        step(&mut bursts, at(100, 0, &[]));
+        let spent = [(Stall::Compute, 100), (Stall::Gate, 60), (Stall::Neighbour, 40)];
+        assert_eq!(step(&mut bursts, at(201, 1, &spent)), Edge::Ended(Nanos::from_millis(50)));
+    }
+
+    #[test]
+    fn a_tenant_that_lies_changes_no_more_than_its_own_figure() {
+        let mut bursts = Bursts::default();
+        step(&mut bursts, at(100, 0, &[(Stall::Gate, 50)]));
+        let (now, mut sample) = at(200, 50, &[]);
+        sample.work.stalls = [Nanos(u64::MAX); Stall::ALL.len()];
+        sample.work.stalls[Stall::Gate as usize] = Nanos(0);
+        assert!(
+            matches!(bursts.step(now, &sample, QUIET), Edge::Ended(length) if length <= Nanos::from_millis(50))
+        );
     }
 }

@@ -37,7 +37,7 @@ use crate::grants::{IN_FLIGHT_CAP, SHORT_CAP};
 use crate::lend::{FULL, ppm};
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
-use crate::pressure::{Level, Stretch, Verdict};
+use crate::pressure::{Level, Stretch, Stretched, Verdict};
 use crate::promise::{self, Promise};
 use crate::{Decision, Observation, Policy, Sample};
 
@@ -102,12 +102,11 @@ impl Dilu {
         let mut silent = Nanos(u64::MAX);
         for (sample, better) in seen.samples.iter().zip(self.betters.iter_mut()) {
             if is_filler(sample) {
-                *better = Better::default();
                 continue;
             }
             silent = silent.min(sample.idle_for);
-            if let Some(ratio) = better.look(seen.now, sample) {
-                better.verdict = self.level.judge(ratio);
+            if let Some(stretched) = better.look(seen.now, sample) {
+                better.verdict = self.level.judge(stretched);
             }
         }
         self.open = silent > SILENT || (self.open && silent > HEARD);
@@ -119,14 +118,16 @@ impl Dilu {
 
 impl Better {
     /// Follows its bursts; says how far it is disturbed when there is news.
-    fn look(&mut self, now: Nanos, sample: &Sample) -> Option<u64> {
+    fn look(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
         let burst = match self.bursts.step(now, sample, QUIET) {
             Edge::Ended(length) if length > LEAST_BURST => self.stretch.ended(length),
-            Edge::None if self.bursts.is_busy() => self.stretch.goes_on(self.bursts.truly(now, sample)),
+            Edge::None if self.bursts.is_busy() && self.stretch.may_be_news(self.bursts.wall(now)) => {
+                self.stretch.goes_on(self.bursts.truly(now, sample))
+            }
             _ => None,
         };
-        let told =
-            self.promise.read(now, sample).map(|reading| reading.permille().saturating_mul(BOUND) / 1_000);
+        let reading = self.promise.read(now, sample);
+        let told = reading.map(|reading| Stretched::by(reading.permille().saturating_mul(BOUND) / 1_000));
         if promise::is_told(sample) { told } else { burst }
     }
 }
@@ -136,3 +137,6 @@ fn unrequested(samples: &[Sample]) -> u64 {
     let betters = samples.iter().filter(|sample| !is_filler(sample));
     u64::from(FULL).saturating_sub(betters.map(|sample| u64::from(ppm(sample.request))).sum())
 }
+
+#[cfg(test)]
+mod tests;

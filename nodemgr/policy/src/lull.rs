@@ -51,7 +51,6 @@ impl Watch {
         self.pulses.follow(seen.samples);
         for (sample, pulse) in seen.samples.iter().zip(self.pulses.iter_mut()) {
             if is_filler(sample) {
-                *pulse = Pulse::default();
                 continue;
             }
             match pulse.bursts.step(seen.now, sample, QUIET) {
@@ -75,8 +74,11 @@ impl Pulse {
 
 impl Lull {
     fn add(&mut self, now: Nanos, sample: &Sample, pulse: &Pulse) {
-        self.working |= is_working(sample);
         self.quiet = self.quiet.min(sample.idle_for);
+        if is_working(sample) {
+            (self.working, self.foreseen) = (true, false);
+            return;
+        }
         let ends_in = pulse.gaps.next().and_then(|foretold| {
             let latest = foretold.length.0.saturating_add(foretold.error.0).saturating_add(LATE.0);
             // Its return will be seen up to a tick late, as those were from which this was learnt.
@@ -99,4 +101,61 @@ impl Lull {
 /// Whether a tenant has work on the GPU: something is under way, and has moved of late.
 pub fn is_working(sample: &Sample) -> bool {
     sample.outstanding > Nanos(0) && sample.idle_for == Nanos(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::{filler, primary, tenant};
+    use crate::{Mode, Signals};
+
+    /// Looks once a millisecond at a primary that iterates, 5 ms of work and 10 ms of nothing, and at a filler.
+    fn watch(ms: u64) -> Vec<Lull> {
+        let mut watch = Watch::default();
+        let look = |at: u64| {
+            let (busy, idle) = (at % 15 <= 5, (at % 15).saturating_sub(5));
+            let outstanding = Nanos(u64::from(busy && at % 15 != 5));
+            let primary =
+                Sample { tenant: 1, outstanding, idle_for: Nanos::from_millis(idle), ..primary(50) };
+            let filler = Sample { tenant: 2, outstanding: Nanos(9), ..filler() };
+            let now = Nanos::from_millis(at + 100);
+            let (mode, signals) = (Mode::default(), Signals::default());
+            watch.look(&Observation { now, mode, signals, samples: &[primary, filler] })
+        };
+        (0..ms).map(look).collect()
+    }
+
+    #[test]
+    fn a_bubbles_end_is_foretold_once_there_is_a_rhythm() {
+        let lulls = watch(150);
+        assert!(lulls.iter().take(40).all(|lull| lull.ends_in.is_none()), "two bubbles are no rhythm");
+        let left = |at: usize| lulls[at].ends_in.map(|left| left.0 / 1_000_000);
+        assert_eq!(
+            (left(140), left(145), left(149)),
+            (Some(9), Some(4), Some(0)),
+            "a tick before it is seen"
+        );
+    }
+
+    #[test]
+    fn a_bubble_is_foreseen_when_the_burst_before_it_is_done() {
+        let lulls = watch(150);
+        assert!(!lulls[5].foreseen, "the first");
+        assert!(lulls[140].foreseen && !lulls[140].working && lulls[140].quiet == Nanos(0));
+        assert!(!lulls[136].foreseen, "the burst has only begun");
+    }
+
+    #[test]
+    fn fillers_disturb_no_lull() {
+        let lulls = watch(15);
+        assert!(lulls[2].working && !lulls[8].working);
+        assert_eq!(lulls[8].quiet, Nanos::from_millis(3));
+    }
+
+    #[test]
+    fn what_is_left_behind_by_the_dead_is_no_work() {
+        let stale = Sample { outstanding: Nanos(5), idle_for: Nanos::from_secs(2), ..tenant() };
+        assert!(!is_working(&stale));
+        assert!(is_working(&Sample { idle_for: Nanos(0), ..stale }));
+    }
 }

@@ -40,8 +40,8 @@ impl Pools {
         u64::from(FULL).saturating_sub(requested.sum())
     }
 
-    /// Divides the GPU; the fillers are opened up to `opened`. Of what betters may borrow, those for whom `first` holds
-    /// borrow first.
+    /// Divides the GPU; the fillers are opened up to `opened`. Among fillers, and among betters, those for whom `first`
+    /// holds borrow first.
     pub fn divide(&mut self, seen: &Observation<'_>, opened: Opened, first: impl Fn(&Sample) -> bool) {
         let fillers = |at: usize| is_filler(&seen.samples[at]);
         let betters = |at: usize| !fillers(at);
@@ -52,6 +52,8 @@ impl Pools {
         };
         let (claims, rates) = (&self.claims, &mut self.rates);
         lend::begin(claims, rates);
+        let first = |at: usize| first(&seen.samples[at]);
+        lend::lend(pool.min(best_effort), claims, rates, fillers, |at| fillers(at) && first(at));
         lend::lend(pool.min(best_effort), claims, rates, fillers, fillers);
         let lent = match opened {
             Opened::Beside(_) => {
@@ -60,7 +62,7 @@ impl Pools {
             Opened::Bubble(_) => 0,
         };
         let left = u64::from(FULL).saturating_sub(lent);
-        lend::lend(left, claims, rates, betters, |at| betters(at) && first(&seen.samples[at]));
+        lend::lend(left, claims, rates, betters, |at| betters(at) && first(at));
         lend::lend(left, claims, rates, betters, betters);
     }
 
@@ -73,12 +75,13 @@ impl Pools {
         better: impl Fn(usize) -> &'static str,
     ) -> &mut [Decision] {
         self.decisions.clear();
+        let beside = Beside { tenants: seen.samples.len(), gives_way: false };
         for (at, (sample, rate)) in seen.samples.iter().zip(&self.rates).enumerate() {
-            let beside = Beside { tenants: seen.samples.len(), gives_way: false };
             let granted = |request: SmShare| grant(Rate::ppm(*rate), request, sample.memory_limit, beside);
             self.decisions.push(if is_filler(sample) {
                 let Opening { gate, in_flight_cap, state } = filler(at);
-                let grant = Grant { gate, in_flight_cap, ..granted(sample.request) };
+                let left = SmShare::permille(u16::try_from(self.claims[at].has / 1_000).unwrap_or(u16::MAX));
+                let grant = Grant { gate, in_flight_cap, ..granted(sample.request.max(left)) };
                 Decision { grant, state }
             } else {
                 Decision { grant: granted(sample.request), state: better(at) }

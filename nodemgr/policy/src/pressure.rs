@@ -62,12 +62,13 @@ impl Level {
         Self { ppm, calm: 0 }
     }
 
-    /// A burst was stretched by `ratio`, or a latency stands so: shrinks or grows, and says how it judges.
-    pub fn judge(&mut self, ratio: u64) -> Verdict {
-        let verdict = verdict(ratio);
+    /// Somebody was stretched: shrinks or grows, and says how it judges.
+    pub fn judge(&mut self, stretched: Stretched) -> Verdict {
+        let verdict = stretched.verdict();
         match verdict {
-            Verdict::Emergency => self.shrink(ratio),
+            Verdict::Emergency => self.shrink(stretched),
             Verdict::Recovery => self.calm += 1,
+            Verdict::Contention if stretched.permille >= ANOTHER_WORKLOAD => self.take_back(stretched.judged),
             Verdict::Contention => {}
         }
         if self.calm >= CALM_VERDICTS {
@@ -78,11 +79,16 @@ impl Level {
         verdict
     }
 
-    /// Divides by `ratio`, thousandths.
-    pub fn shrink(&mut self, ratio: u64) {
+    fn shrink(&mut self, by: Stretched) {
         self.calm = 0;
-        let less = u64::from(self.ppm) * 1_000 / ratio.max(1_000);
-        self.ppm = u32::try_from(less).unwrap_or(FULL).max(FLOOR);
+        let less = u128::from(self.ppm) * u128::from(by.judged.max(1_000)) / u128::from(by.permille.max(1));
+        self.ppm = u32::try_from(less).unwrap_or(FULL).clamp(FLOOR, self.ppm.max(FLOOR));
+    }
+
+    /// A burst that was judged while it went on was no interference after all.
+    fn take_back(&mut self, judged: u64) {
+        let before = u128::from(self.ppm) * u128::from(judged) / 1_000;
+        self.ppm = u32::try_from(before).unwrap_or(FULL).min(FULL);
     }
 
     /// Nobody is there to be disturbed.
@@ -91,12 +97,27 @@ impl Level {
     }
 }
 
-/// How a ratio is judged.
-fn verdict(ratio: u64) -> Verdict {
-    match ratio {
-        EMERGENCY..ANOTHER_WORKLOAD => Verdict::Emergency,
-        0..CALM => Verdict::Recovery,
-        _ => Verdict::Contention,
+/// By how much somebody was stretched, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretched {
+    /// In all.
+    pub permille: u64,
+    /// Up to which ratio the same burst was judged before; 1,000: not at all.
+    judged: u64,
+}
+
+impl Stretched {
+    /// That was not judged before.
+    pub const fn by(permille: u64) -> Self {
+        Self { permille, judged: 1_000 }
+    }
+
+    fn verdict(self) -> Verdict {
+        match self.permille {
+            EMERGENCY..ANOTHER_WORKLOAD => Verdict::Emergency,
+            0..CALM => Verdict::Recovery,
+            _ => Verdict::Contention,
+        }
     }
 }
 
@@ -104,30 +125,102 @@ fn verdict(ratio: u64) -> Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Stretch {
     lengths: History<20>,
-    told: u64, // of the burst that is on: up to which ratio it was judged
+    judged: Option<u64>, // of the burst that is on: up to which ratio
 }
 
 impl Stretch {
-    /// The ratio of a burst that goes on, once it is an emergency: nobody waits for its end (papers 1.5, weakness 9).
-    pub fn goes_on(&mut self, length: Nanos) -> Option<u64> {
-        let ratio = self.ratio(length)?;
-        let news = self.told == 0 && (EMERGENCY..ANOTHER_WORKLOAD).contains(&ratio);
-        self.told = if news { ratio } else { self.told };
-        news.then_some(ratio)
+    /// Whether a burst that has lasted so long may be news at all: most ticks need no division.
+    pub fn may_be_news(&self, wall: Nanos) -> bool {
+        let long = |least: Nanos| u128::from(wall.0) * 1_000 >= u128::from(least.0) * u128::from(EMERGENCY);
+        self.judged.is_none() && self.lengths.least().is_some_and(long)
     }
 
-    /// The ratio of a burst that has ended; of one that was judged before, by how much it went on growing.
-    pub fn ended(&mut self, length: Nanos) -> Option<u64> {
+    /// A burst goes on: news once it is an emergency, so that nobody waits for its end (papers 1.5, weakness 9).
+    pub fn goes_on(&mut self, length: Nanos) -> Option<Stretched> {
+        let ratio = self.ratio(length)?;
+        if self.judged.is_some() || !(EMERGENCY..ANOTHER_WORKLOAD).contains(&ratio) {
+            return None;
+        }
+        self.judged = Some(ratio);
+        Some(Stretched::by(ratio))
+    }
+
+    /// A burst has ended.
+    pub fn ended(&mut self, length: Nanos) -> Option<Stretched> {
         let ratio = self.ratio(length);
         self.lengths.push(length);
-        match std::mem::take(&mut self.told) {
-            0 => ratio,
-            told => ratio.map(|ratio| (ratio.saturating_mul(1_000) / told).max(CALM)),
-        }
+        let judged = self.judged.take().unwrap_or(1_000);
+        ratio.map(|permille| Stretched { permille, judged })
     }
 
     fn ratio(&self, length: Nanos) -> Option<u64> {
         let permille = u128::from(length.0) * 1_000 / u128::from(self.lengths.least()?.0.max(1));
         Some(u64::try_from(permille).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_level_falls_by_the_ratio_and_grows_on_each_fifth_calm_verdict() {
+        // papers 1.5, the table of states.
+        let mut level = Level::new(100_000);
+        assert_eq!((level.judge(Stretched::by(2_000)), level.ppm), (Verdict::Emergency, 50_000));
+        assert_eq!((level.judge(Stretched::by(1_599)), level.ppm), (Verdict::Contention, 50_000));
+        assert_eq!((level.judge(Stretched::by(4_000)), level.ppm), (Verdict::Contention, 50_000), "ignored");
+        for _ in 0..4 {
+            assert_eq!((level.judge(Stretched::by(1_199)), level.ppm), (Verdict::Recovery, 50_000));
+        }
+        assert_eq!((level.judge(Stretched::by(1_000)), level.ppm), (Verdict::Recovery, 65_000));
+    }
+
+    #[test]
+    fn the_level_stays_between_its_floor_and_all() {
+        let mut level = Level::new(FULL);
+        for _ in 0..50 {
+            level.judge(Stretched::by(3_999));
+        }
+        assert_eq!(level.ppm, FLOOR);
+        for _ in 0..500 {
+            level.judge(Stretched::by(0));
+        }
+        assert_eq!(level.ppm, FULL);
+    }
+
+    #[test]
+    fn a_burst_that_was_judged_while_it_went_on_shrinks_the_level_no_further_than_by_all_of_it() {
+        let (mut stretch, mut level) = (Stretch::default(), Level::new(900_000));
+        assert_eq!(stretch.ended(Nanos(40 * MS)), None, "nothing to compare with");
+        assert_eq!(stretch.goes_on(Nanos(60 * MS)), None);
+        let early = stretch.goes_on(Nanos(80 * MS)).expect("twice as long");
+        assert_eq!((level.judge(early), level.ppm), (Verdict::Emergency, 450_000));
+        assert_eq!(stretch.goes_on(Nanos(90 * MS)), None, "told once");
+        let late = stretch.ended(Nanos(120 * MS)).expect("three times as long");
+        assert_eq!((level.judge(late), level.ppm), (Verdict::Emergency, 300_000));
+    }
+
+    #[test]
+    fn a_burst_that_turns_out_to_be_another_workload_is_taken_back() {
+        // papers 1.5: a ratio of 4 and more is ignored.
+        let (mut stretch, mut level) = (Stretch::default(), Level::new(800_000));
+        stretch.ended(Nanos(40 * MS));
+        let early = stretch.goes_on(Nanos(80 * MS)).expect("twice as long");
+        assert_eq!((level.judge(early), level.ppm), (Verdict::Emergency, 400_000));
+        let late = stretch.ended(Nanos(200 * MS)).expect("five times as long");
+        assert_eq!((level.judge(late), level.ppm), (Verdict::Contention, 800_000));
+    }
+
+    #[test]
+    fn the_least_of_the_last_twenty_is_what_bursts_are_held_against() {
+        let mut stretch = Stretch::default();
+        stretch.ended(Nanos(10 * MS));
+        for _ in 0..20 {
+            stretch.ended(Nanos(30 * MS));
+        }
+        assert_eq!(stretch.ended(Nanos(60 * MS)), Some(Stretched::by(2_000)), "the 10 ms are forgotten");
     }
 }

@@ -55,3 +55,41 @@ impl Reading {
         u64::try_from(permille).unwrap_or(u64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::{latency, slo};
+
+    #[test]
+    fn a_figure_is_news_when_it_changes_or_after_a_second() {
+        let mut promise = Promise::default();
+        let mut read = |ms: u64, recent: Option<u64>| {
+            let sample = Sample { slo: slo(200, recent), ..latency(10) };
+            promise.read(Nanos::from_millis(ms), &sample).map(|reading| reading.recent.0 / 1_000_000)
+        };
+        assert_eq!(
+            [read(0, Some(150)), read(1, Some(150)), read(2, Some(151))],
+            [Some(150), None, Some(151)]
+        );
+        assert_eq!([read(1_001, Some(151)), read(1_002, Some(151))], [None, Some(151)]);
+        assert_eq!(
+            [read(1_003, None), read(1_004, Some(151))],
+            [None, Some(151)],
+            "it was silent in between"
+        );
+    }
+
+    #[test]
+    fn a_promise_is_broken_at_its_bound() {
+        let broken = |slo| is_broken(&Sample { slo, ..latency(10) });
+        assert!(broken(slo(200, Some(200))) && !broken(slo(200, Some(199))) && !broken(slo(200, None)));
+        assert!(!broken(None));
+    }
+
+    #[test]
+    fn a_bound_of_nothing_is_far_exceeded() {
+        let reading = Reading { recent: Nanos(u64::MAX), target: Nanos(0) };
+        assert_eq!(reading.permille(), u64::MAX);
+    }
+}

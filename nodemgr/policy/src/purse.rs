@@ -28,21 +28,62 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// Pays in for the time since the last call, and out for what the neighbours took of it. `theirs`: those are fillers.
-    pub fn settle(&mut self, now: Nanos, work: &Work, theirs: bool) {
+    /// Pays in for the time since the last call, and out for what was lost to fillers in it: time behind a neighbour if
+    /// only fillers were there, and at our gate if that let all through that it could (`unmetered`), so that it was the turn
+    /// that was waited for. Stalls come late, and those of several processes add up; neither favours the fillers.
+    pub fn settle(&mut self, now: Nanos, work: &Work, only_fillers: bool, unmetered: bool) {
         let Some((at, before)) = self.before.replace((now, *work)) else { return };
-        let elapsed = now.since(at).0;
         let spent = spent(&before, work);
-        // The stalls are those of several processes, perhaps, and come late: what counts is their part, of the time
-        // that they are about.
-        let lost = if theirs { spent.neighbour.min(elapsed) } else { 0 };
-        let saved = i128::from(elapsed / PART) - i128::from(lost);
-        let sum = i128::from(self.saved).saturating_add(saved).clamp(LEAST.into(), MOST.into());
-        self.saved = i64::try_from(sum).unwrap_or(LEAST);
+        let gate = if unmetered { spent.gate } else { 0 };
+        let lost = if only_fillers { spent.neighbour.saturating_add(gate) } else { 0 };
+        let sum = i128::from(self.saved) + i128::from(now.since(at).0 / PART) - i128::from(lost);
+        self.saved = i64::try_from(sum.clamp(LEAST.into(), MOST.into())).unwrap_or(LEAST);
     }
 
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.saved < 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_protocol::pages::Stall;
+
+    /// A second of which so many milliseconds went to this, told at its end.
+    fn after(stall: Stall, ms: u64, only_fillers: bool, unmetered: bool) -> Purse {
+        let (mut purse, mut work) = (Purse::default(), Work::default());
+        purse.settle(Nanos(0), &work, only_fillers, unmetered);
+        work.stalls[stall as usize] = Nanos::from_millis(ms);
+        purse.settle(Nanos::from_secs(1), &work, only_fillers, unmetered);
+        purse
+    }
+
+    #[test]
+    fn less_than_a_hundredth_of_its_time_may_be_lost() {
+        assert!(!after(Stall::Neighbour, 7, true, true).is_empty());
+        assert!(after(Stall::Neighbour, 9, true, true).is_empty());
+        assert!(after(Stall::Gate, 9, true, true).is_empty(), "it waited for the turn");
+    }
+
+    #[test]
+    fn what_fillers_did_not_cause_is_not_paid() {
+        assert!(!after(Stall::Neighbour, 500, false, true).is_empty(), "another primary was there");
+        assert!(!after(Stall::Gate, 500, true, false).is_empty(), "it had used up its own rate");
+        assert!(!after(Stall::Compute, 900, true, true).is_empty());
+    }
+
+    #[test]
+    fn neither_a_quiet_hour_nor_a_bad_one_counts_for_long() {
+        let mut purse = after(Stall::Neighbour, 3_600_000, true, true);
+        let mut work = Work::default();
+        work.stalls[Stall::Neighbour as usize] = Nanos::from_secs(3_600);
+        purse.settle(Nanos::from_secs(4), &work, true, true);
+        assert!(!purse.is_empty(), "paid back in three seconds");
+        purse.settle(Nanos::from_secs(4_000), &work, true, true);
+        work.stalls[Stall::Neighbour as usize].0 += 11_000_000;
+        purse.settle(Nanos::from_secs(4_000), &work, true, true);
+        assert!(purse.is_empty(), "11 ms at once are more than is ever saved");
     }
 }

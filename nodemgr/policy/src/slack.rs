@@ -57,3 +57,46 @@ impl Slack {
         self.spare
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(slack: &mut Slack, recent_ms: u64) -> u32 {
+        slack.note(Reading { recent: Nanos::from_millis(recent_ms), target: Nanos::from_millis(200) });
+        slack.lent() / 1_000
+    }
+
+    #[test]
+    fn what_is_lent_rises_slowly_and_falls_at_once() {
+        // gpu-truths 2a.
+        let mut slack = Slack::default();
+        let (first, second) = (note(&mut slack, 150), note(&mut slack, 150));
+        assert_eq!(first, 50, "a quarter of the way to 1 - 150 / 187.5");
+        assert!(second > first);
+        assert_eq!(note(&mut slack, 187), second + 1, "at the goal it stays");
+        assert!(note(&mut slack, 195) < second);
+        assert_eq!((note(&mut slack, 200), slack.spare()), (0, Nanos(0)), "at the bound nothing is left");
+    }
+
+    #[test]
+    fn a_latency_that_does_not_rise_lets_it_rise_on() {
+        let mut slack = Slack::default();
+        for _ in 0..100 {
+            note(&mut slack, 20);
+        }
+        assert!(slack.lent() > FULL / 100 * 99);
+        assert_eq!(slack.spare(), Nanos::from_millis(180));
+    }
+
+    #[test]
+    fn any_reading_will_do() {
+        for recent in [0, 1, u64::MAX] {
+            for target in [0, 1, u64::MAX] {
+                let mut slack = Slack::default();
+                (0..9).for_each(|_| slack.note(Reading { recent: Nanos(recent), target: Nanos(target) }));
+                assert!(slack.lent() <= FULL && (recent < target || slack.lent() == 0));
+            }
+        }
+    }
+}

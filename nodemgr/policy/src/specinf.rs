@@ -111,3 +111,6 @@ fn reserve(pools: &mut Pools, seen: &Observation<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,8 @@ pub fn slo(target_ms: u64, recent_ms: Option<u64>) -> Option<Slo> {
 pub enum Doing {
     /// Its work is on the GPU.
     Works,
+    /// The same, and a neighbour at the same moment slows it to half its pace.
+    Slowed,
     /// It waits at our gate.
     Waits,
     /// Its work is queued behind a neighbour's.
@@ -133,20 +135,24 @@ impl Story {
             let (sample, actor) = (&mut self.samples[who], &mut self.actors[who]);
             let better = sample.class != Class::Filler;
             let mut now = doing(who);
-            let wakes = actor.before == Doing::Idle && now == Doing::Works;
+            let works = |doing: Doing| matches!(doing, Doing::Works | Doing::Slowed);
+            let wakes = actor.before == Doing::Idle && works(now);
             actor.moved |= now != Doing::Idle || actor.before != Doing::Idle;
             actor.before = now;
             actor.behind =
                 if wakes && better && open > 0 { BEHIND_STEPS } else { actor.behind.saturating_sub(1) };
-            if actor.behind > 0 && now == Doing::Works {
+            if actor.behind > 0 && works(now) {
                 now = Doing::Behind;
                 self.lost.0 += step.0;
             }
             idle &= !better || now == Doing::Idle;
-            sample.outstanding = if matches!(now, Doing::Works | Doing::Behind) { TICK } else { Nanos(0) };
-            if now == Doing::Works {
-                sample.work.charged = Tokens(sample.work.charged.0 + step.0.cast_signed());
-            }
+            sample.outstanding = if works(now) || now == Doing::Behind { TICK } else { Nanos(0) };
+            let charged = match now {
+                Doing::Works => step.0,
+                Doing::Slowed => step.0 / 2,
+                _ => 0,
+            };
+            sample.work.charged = Tokens(sample.work.charged.0 + charged.cast_signed());
             sample.work.stalls[stall(now) as usize].0 += step.0;
         }
         if idle {
@@ -189,7 +195,7 @@ impl Story {
 
     /// Whether its gate is open.
     pub fn is_open(&self, who: usize) -> bool {
-        self.decisions[who].grant.gate == Gate::Open
+        self.decisions[who].grant.gate != Gate::Closed
     }
 
     /// Part of the betters' idle time that fillers were granted, in percent.
@@ -205,7 +211,7 @@ pub fn iterates(at_us: u64, busy_us: u64, bubble_us: u64) -> Doing {
 
 fn stall(doing: Doing) -> Stall {
     match doing {
-        Doing::Works => Stall::Compute,
+        Doing::Works | Doing::Slowed => Stall::Compute,
         Doing::Waits => Stall::Gate,
         Doing::Behind => Stall::Neighbour,
         Doing::Idle => Stall::Host,

@@ -169,3 +169,6 @@ fn per_second(work: u64, elapsed: Nanos) -> u64 {
     let rate = u128::from(work) * 1_000_000_000 / u128::from(elapsed.0.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,7 @@ use crate::lend::FULL;
 use crate::lull::{Lull, Watch, is_working};
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
-use crate::pressure::{Level, Stretch, Verdict};
+use crate::pressure::{Level, Stretch, Stretched, Verdict};
 use crate::promise::{self, Promise};
 use crate::purse::{PART, Purse};
 use crate::slack::Slack;
@@ -58,7 +58,16 @@ const SWITCH: Nanos = Nanos::from_micros(100);
 /// A latency tenant's request is a guarantee over this long (gpu-truths, rule 4).
 const LONG_RUN: Nanos = Nanos::from_secs(10);
 
-/// What is remembered of a better.
+/// Part of what a request may still be late by that one filler's launch may take.
+const SPARE_PART: u64 = 4;
+
+/// Shorter bursts say nothing: a tick is too much of them.
+const LEAST_BURST: Nanos = Nanos::from_millis(5);
+
+/// Fillers that worked for less than this part of a burst, around it, did not stretch it.
+const BESIDE_PART: u64 = 20;
+
+/// What is remembered of a better, ...
 #[derive(Default)]
 struct Better {
     bursts: Bursts,
@@ -67,6 +76,9 @@ struct Better {
     slack: Slack,
     purse: Purse,
     verdict: Verdict,
+    unmetered: bool, // in the last tick
+    beside: u64,     // ns that fillers worked since its last burst ended
+    charged: Tokens, // ... and of a filler: what it had done at the last look
 }
 
 /// The policy.
@@ -92,17 +104,15 @@ impl Policy for Weir {
         let (opened, opening) = self.open(seen, &lull);
         self.pools.begin(seen);
         self.pools.divide(seen, opened, promise::is_broken);
+        for (rate, better) in self.pools.rates.iter().zip(self.betters.iter_mut()) {
+            better.unmetered = *rate == FULL;
+        }
         let fillers = seen.samples.iter().any(is_filler);
         let state = |at: usize| {
             self.betters.get(at).map_or(STEADY, |better| better.state(&seen.samples[at], fillers))
         };
         let decisions = self.pools.answer(seen, |_| opening, state);
-        for (sample, Decision { grant, .. }) in seen.samples.iter().zip(&mut *decisions) {
-            if sample.class == Class::Latency && (fillers || sample.slo.is_some()) {
-                let saved = i64::try_from(grant.rate.over(LONG_RUN)).unwrap_or(i64::MAX);
-                grant.capacity = grant.capacity.max(Tokens(saved));
-            }
-        }
+        Self::widen(seen, fillers, decisions);
         decisions
     }
 }
@@ -114,48 +124,85 @@ impl Weir {
     /// Looks at each better, and moves the level and the slacks.
     fn judge(&mut self, seen: &Observation<'_>) {
         self.betters.follow(seen.samples);
+        let worked = self.take_fillers_work(seen);
         let busy = seen.samples.iter().filter(|s| !is_filler(s) && is_working(s)).count();
         for (sample, better) in seen.samples.iter().zip(self.betters.iter_mut()) {
             if is_filler(sample) {
-                *better = Better::default();
                 continue;
             }
-            better.purse.settle(seen.now, &sample.work, busy <= 1);
-            if let Some(ratio) = better.look(seen.now, sample) {
-                better.verdict = self.level.judge(ratio);
+            better.beside = better.beside.saturating_add(worked);
+            better.purse.settle(seen.now, &sample.work, busy <= 1, better.unmetered);
+            if let Some(stretched) = better.look(seen.now, sample) {
+                better.verdict = self.level.judge(stretched);
             }
         }
     }
 
+    /// What fillers did since the last look, in ns.
+    fn take_fillers_work(&mut self, seen: &Observation<'_>) -> u64 {
+        let mut worked = 0u64;
+        for (sample, filler) in seen.samples.iter().zip(self.betters.iter_mut()).filter(|(s, _)| is_filler(s))
+        {
+            let before = std::mem::replace(&mut filler.charged, sample.work.charged);
+            let more = sample.work.charged.0.saturating_sub(before.0);
+            worked = worked.saturating_add(u64::try_from(more).unwrap_or(0));
+        }
+        worked
+    }
+
     /// How far the fillers are opened, and how.
     fn open(&mut self, seen: &Observation<'_>, lull: &Lull) -> (Opened, Opening) {
+        let filling = std::mem::take(&mut self.filling);
         let betters =
             || seen.samples.iter().zip(self.betters.iter()).filter(|(sample, _)| !is_filler(sample));
-        let filling = std::mem::take(&mut self.filling);
+        let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
         if lull.working {
-            let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
-            let lent = betters().filter(|(s, _)| is_working(s)).map(|(_, better)| better.slack.lent()).min();
-            return match lent {
-                _ if disturbed => (Opened::Beside(0), Opening::closed("EMERGENCY")),
-                None | Some(0) => (Opened::Beside(0), Opening::closed("BUSY")),
-                Some(lent) => {
-                    let spare = betters().map(|(_, better)| better.slack.spare()).min().unwrap_or(SHORT_CAP);
-                    (
-                        Opened::Beside(lent.into()),
-                        Opening::lent(Nanos(spare.0 / 4).clamp(SHORT_CAP, LONG_CAP), "SLACK"),
-                    )
-                }
+            return if disturbed {
+                closed("EMERGENCY")
+            } else {
+                lend(betters().filter(|(s, _)| is_working(s)))
             };
         }
         let empty =
             betters().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
-        let latency = betters().any(|(sample, _)| sample.class == Class::Latency);
         if !is_bubble(lull, empty, filling) {
-            return (Opened::Beside(0), Opening::closed("SUSPECT"));
+            return closed("SUSPECT");
         }
         self.filling = true;
+        let most = match betters().any(|(sample, _)| sample.class == Class::Latency) {
+            true if disturbed => SHORT_CAP,
+            true => LONG_CAP,
+            false => IN_FLIGHT_CAP,
+        };
         let state = if lull.quiet >= OPEN_AFTER { "OPEN" } else { "FILL" };
-        (Opened::Bubble(self.level.ppm.into()), Opening::open(cap(lull, latency), state))
+        (Opened::Bubble(self.level.ppm.into()), Opening::open(cap(lull, most), state))
+    }
+
+    /// Buckets of latency tenants hold their request of a long run.
+    fn widen(seen: &Observation<'_>, fillers: bool, decisions: &mut [Decision]) {
+        for (sample, Decision { grant, .. }) in seen.samples.iter().zip(decisions) {
+            if sample.class == Class::Latency && (fillers || sample.slo.is_some()) {
+                let saved = i64::try_from(grant.rate.over(LONG_RUN)).unwrap_or(i64::MAX);
+                grant.capacity = grant.capacity.max(Tokens(saved));
+            }
+        }
+    }
+}
+
+fn closed(state: &'static str) -> (Opened, Opening) {
+    (Opened::Beside(0), Opening::closed(state))
+}
+
+/// What those who work can lend: the least slack among them. One launch of a filler may take a part of what a request may
+/// be late by.
+fn lend<'a>(working: impl Iterator<Item = (&'a Sample, &'a Better)>) -> (Opened, Opening) {
+    let slacks = working.map(|(_, better)| (better.slack.lent(), better.slack.spare()));
+    match slacks.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))) {
+        None | Some((0, _)) => closed("BUSY"),
+        Some((lent, spare)) => {
+            let cap = Nanos(spare.0 / SPARE_PART).clamp(SHORT_CAP, LONG_CAP);
+            (Opened::Beside(lent.into()), Opening::lent(cap, "SLACK"))
+        }
     }
 }
 
@@ -170,10 +217,8 @@ fn is_bubble(lull: &Lull, careful: bool, filling: bool) -> bool {
     }
 }
 
-/// How much fillers may queue: what a purse pays for the time that nobody woke, in steps of two so that it seldom changes; little
-/// where a user may come at any moment.
-fn cap(lull: &Lull, latency: bool) -> Nanos {
-    let most = if latency { LONG_CAP } else { IN_FLIGHT_CAP };
+/// How much fillers may queue: what a purse pays for the time that nobody woke, in steps of two so that it seldom changes.
+fn cap(lull: &Lull, most: Nanos) -> Nanos {
     let ends_in = lull.ends_in.unwrap_or(Nanos(u64::MAX));
     let allowed = (lull.quiet.0 / PART).min(ends_in.0 / 4).min(most.0);
     let steps = (allowed / SHORT_CAP.0).max(1).ilog2();
@@ -182,25 +227,39 @@ fn cap(lull: &Lull, latency: bool) -> Nanos {
 
 impl Better {
     /// Follows its bursts and its promise; says how far it is slowed down when there is news.
-    fn look(&mut self, now: Nanos, sample: &Sample) -> Option<u64> {
-        let stretched = match self.bursts.step(now, sample, QUIET) {
-            Edge::Ended(_) => self.bursts.pace(sample).and_then(|pace| self.stretch.ended(pace)),
-            Edge::None if self.bursts.is_busy() => {
-                self.bursts.pace(sample).and_then(|pace| self.stretch.goes_on(pace))
-            }
-            _ => None,
-        };
+    fn look(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
+        let stretched = self.follow(now, sample);
         let reading = self.promise.read(now, sample);
-        if sample.class != Class::Latency || !promise::is_told(sample) {
+        let told = promise::is_told(sample);
+        if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {
             self.slack.note(reading);
         }
-        if !promise::is_told(sample) {
-            return stretched;
+        if told {
+            self.verdict = Verdict::default();
         }
-        self.verdict = Verdict::default();
-        None
+        stretched.filter(|_| !told)
+    }
+
+    /// Follows its bursts; says how far one was stretched that fillers worked beside, or just before.
+    fn follow(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
+        let Edge::Ended(length) = self.bursts.step(now, sample, QUIET) else {
+            let beside = self.bursts.is_busy() && self.is_beside(self.bursts.wall(now));
+            return if beside { self.stretch.goes_on(self.bursts.pace(sample)?) } else { None };
+        };
+        let beside = self.is_beside(length);
+        self.beside = 0;
+        if length < LEAST_BURST {
+            None
+        } else {
+            self.stretch.ended(self.bursts.pace(sample)?).filter(|_| beside)
+        }
+    }
+
+    /// Whether fillers worked enough to have stretched a burst of this length.
+    fn is_beside(&self, length: Nanos) -> bool {
+        self.beside >= length.0 / BESIDE_PART
     }
 
     /// Whether fillers have to be out of its way.
@@ -216,3 +275,6 @@ impl Better {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

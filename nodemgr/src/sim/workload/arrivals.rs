@@ -43,13 +43,13 @@ fn follow(
     for rate in trace.iter().cycle() {
         let over = (second + SECOND).min(end as f64);
         let rate = rate * times;
-        let mut at = second;
-        while rate > 0.0 {
-            at += random.exponential(SECOND / rate);
-            if at >= over {
-                break;
+        if rate > 0.0 {
+            let next = |at: &f64, random: &mut Random| at + random.exponential(SECOND / rate);
+            let mut at = next(&second, random);
+            while at < over {
+                moments.push(whole(at));
+                at = next(&at, random);
             }
-            moments.push(whole(at));
         }
         second += SECOND;
         if second >= end as f64 {

@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn it_waits_for_each_batch_and_begins_the_next() {
-        let spec = scenario::Offline { batch_ms: 2.0, unit_us: 1_000.0, ..scenario::Offline::default() };
+        let spec = scenario::Offline { batch_ms: 2.0, unit_us: 1_000.0 };
         let mut offline = Offline::new(&spec, KernelShape::default());
         let mut log = Log::new(Window { from: 0, to: u64::MAX });
         let mut launched = |steps: usize| {

@@ -1,0 +1,255 @@
+use super::*;
+use weir_protocol::pages::Rate;
+use weir_protocol::units::SmShare;
+
+use crate::story::{Doing, Story, filler, iterates, latency, primary, slo};
+
+const BETTER: usize = 0;
+const FILLER: usize = 1;
+
+/// The first tenant iterates, all others have work all along.
+fn iterate(story: &mut Story, ms: u64, busy_us: u64, bubble_us: u64) {
+    story.play(ms, |who, at| if who == BETTER { iterates(at, busy_us, bubble_us) } else { Doing::Works });
+}
+
+fn level(story: &Story) -> u32 {
+    story.decision(FILLER).grant.rate.as_ppm()
+}
+
+#[test]
+fn bubbles_are_filled_at_less_than_a_hundredth_of_the_primarys_time() {
+    // design 10: policy.idle_filled_percent over what can be filled: the gap less a tick until it is seen, what is in flight,
+    // and two switches. policy.primary_loss_percent.
+    for busy_us in [3_300, 40_300] {
+        for bubble_us in [2_000, 3_000, 5_200, 10_000, 20_000, 50_000, 200_000] {
+            let mut story = Story::new("weir", &[primary(100), filler()]);
+            iterate(&mut story, 2_000, busy_us, bubble_us);
+            (story.idle, story.filled, story.lost) = Default::default();
+            iterate(&mut story, 2_000, busy_us, bubble_us);
+            let fillable = 100 * (bubble_us - 1_500) / bubble_us;
+            let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 2_000_000_000);
+            assert!(filled * 10 >= fillable * 9, "{busy_us}/{bubble_us}: {filled} % of {fillable} %");
+            assert!(lost < 10, "{busy_us}/{bubble_us}: lost {lost} thousandths");
+        }
+    }
+}
+
+#[test]
+fn bubbles_that_nobody_foretells_cost_no_more() {
+    // design 10, policy.primary_loss_percent; gaps without a rhythm, drawn from a fixed sequence.
+    let lengths: Vec<u64> = (0..60u64).map(|n| 1_300 + n * n * 7_919 % 23_000).collect();
+    let mut story = Story::new("weir", &[primary(100), filler()]);
+    let period: u64 = lengths.iter().map(|gap| gap + 6_000).sum();
+    story.play(6_000, |who, at| {
+        let mut at = at % period;
+        let length = lengths.iter().find(|gap| {
+            let here = at < *gap + 6_000;
+            at = if here { at } else { at - *gap - 6_000 };
+            here
+        });
+        if who == FILLER || length.is_some_and(|_| at < 6_000) { Doing::Works } else { Doing::Idle }
+    });
+    let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 6_000_000_000);
+    assert!(lost < 10, "lost {lost} thousandths");
+    assert!(filled > 20, "and yet {filled} % are filled");
+}
+
+#[test]
+fn fillers_are_closed_in_the_tick_in_which_a_better_works() {
+    // papers 2; design 10, gate.silence.
+    for better in [primary(50), latency(50)] {
+        let mut story = Story::new("weir", &[better, filler()]);
+        story.run(50, &[FILLER]);
+        assert!(story.is_open(FILLER) && level(&story) == FULL);
+        story.run(1, &[BETTER, FILLER]);
+        assert_eq!((story.is_open(FILLER), story.percent(FILLER), story.state(FILLER)), (false, 1, "BUSY"));
+    }
+}
+
+#[test]
+fn a_lull_is_suspect_until_a_whole_tick_was_still() {
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    story.run(20, &[BETTER, FILLER]);
+    story.run(1, &[FILLER]);
+    assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("SUSPECT", false), "it moved in this tick");
+    story.run(1, &[FILLER]);
+    assert_eq!((story.state(FILLER), level(&story)), ("FILL", FULL));
+    story.run(200, &[FILLER]);
+    assert_eq!((story.state(FILLER), level(&story)), ("OPEN", FULL));
+}
+
+#[test]
+fn fillers_may_queue_more_the_longer_nobody_woke() {
+    // gpu-truths, rule 10: 300 us when a better may wake, 5 to 20 ms when not.
+    let cap = |better: Sample, idle_ms: u64| {
+        let mut story = Story::new("weir", &[better, filler()]);
+        story.run(10, &[BETTER, FILLER]);
+        story.run(idle_ms, &[FILLER]);
+        story.decision(FILLER).grant.in_flight_cap.0 / 1_000
+    };
+    assert_eq!([2, 50, 100, 1_000, 9_000].map(|ms| cap(primary(50), ms)), [300, 300, 600, 4_800, 19_200]);
+    assert_eq!([2, 100, 9_000].map(|ms| cap(latency(50), ms)), [300, 600, 4_800], "a user may come");
+    let broken = Sample { slo: slo(200, Some(250)), ..latency(50) };
+    assert_eq!(cap(broken, 9_000), 300, "and waits long enough as it is");
+}
+
+#[test]
+fn stretched_bursts_are_an_emergency_that_shrinks_the_filler_and_recovery_gives_it_back() {
+    // papers 1.5, the table of states; design 8.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    iterate(&mut story, 40 * 8, 20_000, 20_000);
+    assert_eq!((story.state(BETTER), level(&story)), ("RECOVERY", FULL));
+    let slowed = |who, at| match iterates(at, 40_000, 20_000) {
+        Doing::Works if who == BETTER => Doing::Slowed,
+        doing if who == BETTER => doing,
+        _ => Doing::Works,
+    };
+    story.play(40, slowed);
+    assert_eq!((story.state(FILLER), story.percent(FILLER)), ("EMERGENCY", 1));
+    iterate(&mut story, 20, 1, 100_000);
+    assert_eq!(
+        (story.state(BETTER), story.percent(FILLER)),
+        ("EMERGENCY", 50),
+        "twice as long: half of the bubble"
+    );
+    iterate(&mut story, 40 * 30, 20_000, 20_000);
+    assert_eq!((story.state(BETTER), level(&story)), ("RECOVERY", FULL));
+}
+
+#[test]
+fn larger_batches_are_no_slowdown() {
+    // papers 1.5, weakness 7: the length of a burst says nothing where requests vary.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    iterate(&mut story, 40 * 8, 20_000, 20_000);
+    for busy_us in [40_000, 60_000, 30_000] {
+        iterate(&mut story, 400, busy_us, 20_000);
+        assert_eq!(story.state(BETTER), "RECOVERY");
+        assert_ne!(story.state(FILLER), "EMERGENCY");
+    }
+}
+
+#[test]
+fn bursts_that_no_filler_worked_beside_are_not_stretched_by_one() {
+    // gpu-truths, rule 3: only true slowdown is interference.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    let alone =
+        |busy_us| move |who, at| if who == BETTER { iterates(at, busy_us, 20_000) } else { Doing::Idle };
+    story.play(40 * 8, alone(20_000));
+    story.play(60, alone(40_000));
+    assert_eq!(story.state(BETTER), "RECOVERY");
+}
+
+#[test]
+fn waiting_at_our_gate_or_behind_a_neighbour_is_not_slowdown() {
+    // gpu-truths, rule 3.
+    for waiting in [Doing::Waits, Doing::Behind] {
+        let mut story = Story::new("weir", &[primary(50), filler()]);
+        iterate(&mut story, 40 * 8, 20_000, 20_000);
+        let half = |at: u64| if at % 2_000 < 1_000 { Doing::Works } else { waiting };
+        story.play(40, |who, at| if who == BETTER { half(at) } else { Doing::Works });
+        story.run(10, &[FILLER]);
+        assert_eq!(story.state(BETTER), "RECOVERY", "{waiting:?}");
+    }
+}
+
+/// Busy all the time, told that users wait so long, for so many seconds.
+fn serve(story: &mut Story, recent_ms: u64, seconds: u64) -> u32 {
+    story.samples[BETTER].slo = slo(200, Some(recent_ms));
+    story.run(seconds * 1_000 + 1, &[BETTER, FILLER]);
+    story.percent(FILLER)
+}
+
+#[test]
+fn what_a_promise_leaves_is_lent_and_taken_back_as_it_is_used_up() {
+    // gpu-truths 2a: slack = SLO - step time; design 10, policy.slo_goodput_percent.
+    let mut story = Story::new("weir", &[latency(50), filler()]);
+    let at_150 = serve(&mut story, 150, 1);
+    assert!((5..50).contains(&at_150), "{at_150} %");
+    assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("SLACK", true));
+    let at_190 = serve(&mut story, 190, 3);
+    assert!(at_190 < at_150, "{at_190} % is less than {at_150} %");
+    assert_eq!(serve(&mut story, 210, 1), 1);
+    assert_eq!((story.state(FILLER), story.state(BETTER)), ("EMERGENCY", "EMERGENCY"));
+    assert!(!story.is_open(FILLER));
+}
+
+#[test]
+fn lent_slack_comes_to_what_an_oracle_would_lend() {
+    // design 10, policy.slo_goodput_percent: 90 % of an offline oracle. Here latency goes with 1 / (1 - lent), 120 ms alone:
+    // the oracle lends 40 % of the time for 200 ms.
+    let mut story = Story::new("weir", &[latency(40), filler()]);
+    let mut percent = 1;
+    for _ in 0..60 {
+        percent = serve(&mut story, 12_000 / (100 - u64::from(percent)), 1);
+    }
+    assert!((36..=40).contains(&percent), "{percent} %");
+}
+
+#[test]
+fn slack_never_takes_what_was_requested_and_is_nobodys_beside_a_primary() {
+    let slack = Sample { slo: slo(200, Some(20)), ..latency(80) };
+    let mut story = Story::new("weir", &[slack, filler()]);
+    story.run(60_000, &[BETTER, FILLER]);
+    assert_eq!((story.percent(BETTER), story.percent(FILLER)), (81, 20), "of which 1 % is the floor");
+    let mut story = Story::new("weir", &[slack, filler(), primary(20)]);
+    story.run(60_000, &[BETTER, FILLER, 2]);
+    assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("BUSY", false));
+}
+
+#[test]
+fn who_breaks_its_promise_borrows_first() {
+    // design 8: latency against SLO first.
+    let mut story = Story::new("weir", &[latency(20), filler(), primary(30)]);
+    story.run(10, &[BETTER, 2]);
+    assert_eq!((story.percent(BETTER), story.percent(2)), (40, 60), "as static");
+    story.samples[BETTER].slo = slo(200, Some(250));
+    story.run(10, &[BETTER, 2]);
+    assert_eq!((story.percent(BETTER), story.percent(2)), (70, 30));
+}
+
+#[test]
+fn an_online_filler_that_is_late_fills_before_the_others() {
+    // papers 2: online and offline fillers; a filler with an SLO is online.
+    let online = Sample { slo: slo(200, Some(250)), limit: SmShare::percent(80), ..filler() };
+    let mut story = Story::new("weir", &[primary(50), filler(), online]);
+    story.run(50, &[FILLER, 2]);
+    assert_eq!((story.percent(FILLER), story.percent(2)), (20, 80));
+    story.samples[2].slo = slo(200, Some(100));
+    story.run(1, &[FILLER, 2]);
+    assert_eq!((story.percent(FILLER), story.percent(2)), (50, 50));
+}
+
+#[test]
+fn debt_never_delays_a_latency_tenant_in_favour_of_a_filler() {
+    // gpu-truths, rule 4.
+    let mut story = Story::new("weir", &[latency(30), filler()]);
+    story.run(100, &[BETTER, FILLER]);
+    assert_eq!(story.decision(BETTER).grant.rate, Rate::FULL, "not metered at all");
+    let half = Sample { request: SmShare::percent(20), ..filler() };
+    let mut story = Story::new("weir", &[latency(30), half]);
+    story.run(100, &[BETTER, FILLER]);
+    let grant = story.decision(BETTER).grant;
+    assert_eq!(grant.rate, Rate::ppm(800_000), "the filler's own guarantee");
+    assert_eq!(grant.capacity, Tokens(8_000_000_000), "ten seconds of it may be used at once");
+}
+
+#[test]
+fn outside_signals_scale_what_all_fillers_have_together() {
+    // design 8: power, carbon, price.
+    let mut story = Story::new("weir", &[primary(50), filler(), filler()]);
+    story.signals.best_effort_permille = 300;
+    story.run(50, &[1, 2]);
+    assert_eq!((story.percent(1), story.percent(2)), (15, 15));
+    story.signals.best_effort_permille = 0;
+    story.run(1, &[1, 2]);
+    assert_eq!((story.percent(1), story.percent(2)), (1, 1), "the floor stays");
+}
+
+#[test]
+fn without_betters_fillers_share_the_gpu_as_static_does() {
+    let twenty = Sample { request: SmShare::percent(20), ..filler() };
+    let mut story = Story::new("weir", &[twenty, filler()]);
+    story.run(10, &[0, 1]);
+    assert_eq!((story.percent(0), story.percent(1)), (95, 5));
+    assert_eq!((story.state(0), story.decision(0).grant.in_flight_cap), ("OPEN", Nanos::from_micros(19_200)));
+}
