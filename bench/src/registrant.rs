@@ -1,8 +1,9 @@
 //! A process that registers with the node manager when it is told to, as `libweir.so` does at a program's first call of
 //! the driver, and is there until it is told to end. A thousand of them cost less than a thousand CUDA programs.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -54,15 +55,17 @@ pub fn run(life: Life) -> ExitCode {
 
 fn live(life: Life) -> io::Result<()> {
     let place = std::env::var_os("WEIR_DIR").unwrap_or_default();
+    // Not through the library's buffer, which would take the others' bytes too.
+    let mut gate = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut byte = [0];
-    io::stdin().read_exact(&mut byte)?;
+    gate.read_exact(&mut byte)?;
     let (_socket, slot, pages) = register(Path::new(&place))?;
     io::stdout().write_all(&byte)?;
     io::stdout().flush()?;
     if life == Life::Works {
         std::thread::spawn(move || work(slot, &pages));
     }
-    io::stdin().read_to_end(&mut Vec::new()).map(drop)
+    gate.read_to_end(&mut Vec::new()).map(drop)
 }
 
 fn register(place: &Path) -> io::Result<(UnixStream, usize, Vec<Mapped<UsagePage>>)> {

@@ -165,9 +165,21 @@ fn settle_in(
     for (index, (granted, pages)) in welcome.gpus.iter().zip(pages).enumerate() {
         gpus.push(Gpu::new(index, granted.uuid, slot, pages.map_err(|error| unfit(error.to_string()))?));
     }
+    // A manager that has died by now may have been followed by one that did not find the pages here yet, and made others.
+    // One that dies from here on has its pages found.
+    if has_ended(&stream) {
+        return Err(Unattached::Broken(TransportError::Closed));
+    }
     let standalone = welcome.mode == FailMode::Standalone;
     let connection = Connection::new(stream, place.join(SOCKET), welcome.slot);
     Ok(Client::new(welcome, standalone, gpus, Papers { connection, pages: fds }))
+}
+
+/// Whether the other end of the connection is closed.
+fn has_ended(stream: &UnixStream) -> bool {
+    use rustix::net::RecvFlags;
+    let heard = rustix::net::recv(stream, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    !matches!(heard, Ok((1.., _)) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
 }
 
 /// `chunks_exact(4)` yields fours; an error in place of a panic all the same.

@@ -275,6 +275,9 @@ impl Gpu {
                  memory limits stay. help: start `weir node` again"
                     .into()
             });
+            if let Some(client) = super::Client::get() {
+                client.take_notices(); // there may be another one that has not found these pages
+            }
             ProcessState::Stale
         } else {
             ProcessState::Enforced

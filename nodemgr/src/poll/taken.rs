@@ -87,6 +87,10 @@ impl Poll {
         let Arrival { socket, peer, tenant, .. } = arrival;
         let process = {
             let registry = self.shared.registry();
+            if !registry.tenant(tenant).is_some_and(|tenant| self.shared.authority.may_join(&peer, tenant)) {
+                let reason = format!("user {} does not own the tenant", peer.uid);
+                return drop(transport::send(&socket, &Reply::Refused { reason }, &[]));
+            }
             let known = registry.tenant(tenant).into_iter().flat_map(|tenant| &tenant.processes);
             let mut same = known
                 .filter(|known| known.slot == slot && (known.pid, known.birth) == (peer.pid, peer.birth));

@@ -69,6 +69,42 @@ fn another_protocol_is_refused_with_both_versions_named() {
     assert!(reason.contains("protocol 77") && reason.contains(&ours), "{reason}");
 }
 
+/// A user who owns no tenant.
+const NOBODY: libc::uid_t = 65_534;
+
+#[test]
+fn a_stranger_who_says_that_he_has_a_slot_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: changing the user needs root");
+    }
+    let stage = Stage::new();
+    std::fs::set_permissions(stage.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut run = stage.client();
+    let created = run.create(wish("train", 60)).unwrap();
+    let place = created.dir.join("tenant.sock");
+    let stranger = std::thread::spawn(move || {
+        // SAFETY: takes numbers only. The bare system call changes this thread alone.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+        assert_eq!(changed, 0);
+        let socket = connect(&place);
+        let hello = weir_protocol::message::Hello {
+            protocol: weir_protocol::PROTOCOL_VERSION,
+            build: String::new(),
+            driver: String::new(),
+            slot: Some(0),
+        };
+        weir_protocol::transport::send(&socket, &hello, &[]).unwrap();
+        weir_protocol::transport::receive::<weir_protocol::message::Reply>(&socket).unwrap().0
+    });
+    let weir_protocol::message::Reply::Refused { reason } = stranger.join().unwrap() else {
+        panic!("welcomed")
+    };
+    assert!(reason.contains("does not own"), "{reason}");
+    assert_eq!(stage.tenant("train").unwrap().state, "starting", "and nothing is to be seen of him");
+    Actor::ready(&created);
+}
+
 #[test]
 fn descriptors_that_a_peer_sends_are_not_taken() {
     use std::os::fd::AsFd;
