@@ -7,7 +7,7 @@
 mod copies;
 mod standstill;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use weir_protocol::pages::{BucketPage, Gate as GateWord, Grant, GrantPage, ProcessSlot, Rate, UsagePage};
 use weir_protocol::units::{Nanos, Tokens};
@@ -21,9 +21,13 @@ pub const SILENCE: Nanos = Nanos::from_secs(1);
 /// wake-up hurts.
 const SLEEP: (Nanos, Nanos) = (Nanos::from_micros(50), Nanos::from_millis(20));
 
-/// What a closed gate lets through at once: so much accrues before a launch goes, and no more is saved up. Less than a driver's
-/// switch is long would be in vain.
-const CLOSED_TURN: Tokens = Tokens(100_000);
+/// What a closed gate lets through at once: so much accrues before a launch goes, and no more is saved up. Each costs the
+/// better two switches of the driver's, a tenth of a millisecond each.
+const CLOSED_TURN: Tokens = Tokens(500_000);
+
+/// What a tenant had while its gate was open counts as its request of the time that follows, up to so much: of one that
+/// requested nothing, for a second. So nobody starves, and who is well fed does not come in between.
+const MOST_PAID: u64 = 10_000_000;
 
 /// The pages of one tenant on one GPU as the gate needs them.
 #[derive(Clone, Copy)]
@@ -106,6 +110,9 @@ pub struct Gate {
     epoch: AtomicU64,
     epoch_moved_at: AtomicU64,
     stale: AtomicU32,
+    closed: AtomicU32,
+    had: AtomicU64,     // by the tenant, when the gate was closed last
+    imposed: AtomicI64, // debt of tokens that is given back when it opens
     own: Watch,
     siblings: Watch,
 }
@@ -126,6 +133,7 @@ impl Gate {
         let grant = pages.grant.read();
         let rate = self.rate(&grant, pages.grant.epoch(), now);
         let closed = request.closed || grant.gate == GateWord::Closed;
+        self.turn_to(pages, closed);
         let (rate, capacity) = match closed {
             true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
             false => (rate, grant.capacity),
@@ -151,11 +159,25 @@ impl Gate {
         Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
     }
 
-    /// The gate closes now: what was saved up for better times is not spent.
-    pub fn close(&self, pages: Pages<'_>) {
-        let saved = pages.bucket.balance().0;
-        if saved > 0 {
-            pages.bucket.charge(Tokens(saved));
+    /// Closes or opens, if it was not so. What was saved up for better times is not spent behind a closed gate, and what was had
+    /// in them is paid for by the request.
+    fn turn_to(&self, pages: Pages<'_>, closed: bool) {
+        // Relaxed: of two threads that find it changed one acts, and the other asks a moment too early or late.
+        if self.closed.load(Ordering::Relaxed) == u32::from(closed)
+            || self.closed.swap(closed.into(), Ordering::Relaxed) == u32::from(closed)
+        {
+            return;
+        }
+        let balance = pages.bucket.balance().0;
+        if closed {
+            let had = work_of_all(pages.usage).0;
+            let since = had.saturating_sub(self.had.swap(had, Ordering::Relaxed));
+            let paid = since.min(MOST_PAID).cast_signed();
+            self.imposed.store(paid, Ordering::Relaxed);
+            pages.bucket.charge(Tokens((balance + paid).max(0)));
+        } else {
+            let imposed = self.imposed.swap(0, Ordering::Relaxed);
+            pages.bucket.charge(Tokens(-imposed.min(-balance).max(0)));
         }
     }
 
@@ -345,7 +367,6 @@ mod tests {
         let tenant = Tenant::new(&grant(90));
         tenant.ask(50_000, 1, false);
         assert!(tenant.pages().bucket.balance() > Tokens(1_500_000), "saved up");
-        tenant.gate.close(tenant.pages());
         let (mut spent, mut longest, mut waited) = (0, 0, false);
         for now in (50_100..850_100).step_by(50) {
             let mut at_once = 0;
@@ -359,6 +380,25 @@ mod tests {
         assert!(longest <= CLOSED_TURN.0 + 20_000, "{longest} ns at once");
         let open = tenant.run(850_100, 950_100, 20_000) / 1_000_000;
         assert!((85..=91).contains(&open), "open again: {open} ms of 100");
+    }
+
+    /// A floor is for those who would starve: not on top of what was had while the gate was open.
+    #[test]
+    fn what_was_had_while_the_gate_was_open_pays_for_the_time_behind_it() {
+        let tenant = Tenant::new(&Grant { fallback_rate: Rate::ppm(10_000), ..grant(90) });
+        let closed_for = |from_us: u64, had_ns: u64| {
+            tenant.usage.slots[0].submitted_ns.fetch_add(had_ns, Ordering::Relaxed);
+            let goes =
+                |at: &u64| matches!(tenant.ask_where(*at, 20_000, true, true), Verdict::Admitted { .. });
+            let first = (from_us..from_us + 2_000_000).step_by(500).find(goes).unwrap() - from_us;
+            tenant.ask(from_us + first + 100, 1, false); // opens again
+            first / 1_000
+        };
+        let turn_ms = CLOSED_TURN.0 as u64 / 10_000;
+        let about = |ms: u64| ms - 1..ms + 2;
+        assert!(about(turn_ms).contains(&closed_for(1_000, 0)), "nothing was had: a turn accrues at 1 %");
+        assert!(about(turn_ms + 200).contains(&closed_for(100_000, 2_000_000)), "2 ms are 200 ms of 1 %");
+        assert!(about(turn_ms + 1_000).contains(&closed_for(1_000_000, 500_000_000)), "a second at most");
     }
 
     #[test]

@@ -61,8 +61,6 @@ pub struct Gpu {
     pub board: Board,
     /// Those of them to whom the tenant gives way.
     pub betters: Betters,
-    /// One of those was found to have work.
-    pub closed: AtomicBool,
     /// What each lane's thread launches to.
     pub runs: [Run; LANES],
     /// The gate.
@@ -128,7 +126,6 @@ impl Gpu {
             progress: Progress::default(),
             board: Board::default(),
             betters: Betters::default(),
-            closed: AtomicBool::new(false),
             runs: Default::default(),
             gate: Gate::default(),
             primary: AtomicU64::new(0),

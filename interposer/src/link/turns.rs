@@ -78,15 +78,8 @@ impl Gpu {
     /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same; and where its counter
     /// of edges stands.
     pub fn gives_way_to(&self) -> Option<(Arc<Mapped<ActivityPage>>, u32)> {
-        let better = self.betters.look().err();
-        let gives_way = better.is_some() && self.grant.read().gate != Gate::Lent;
-        if gives_way && !self.closed.swap(true, Ordering::Relaxed) {
-            self.gate.close(self.pages());
-        }
-        if !gives_way {
-            self.closed.store(false, Ordering::Relaxed);
-        }
-        better.filter(|_| gives_way)
+        let better = self.betters.look().err()?;
+        (self.grant.read().gate != Gate::Lent).then_some(better)
     }
 
     /// Tokens that may be drawn at once in what is left of the turn.

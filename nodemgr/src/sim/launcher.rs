@@ -143,7 +143,6 @@ impl Launcher {
         let closes = closed_by.is_some() && !std::mem::replace(&mut self.closed, closed_by.is_some());
         if closes {
             self.pages.bucket.charge(Tokens(-self.purse.empty())); // drawn in better times
-            self.gate.close(self.gate_pages());
         }
         if let Some(better) = closed_by {
             let said = self.ask_closed(price, now, asking, better);
