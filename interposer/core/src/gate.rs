@@ -388,6 +388,7 @@ mod tests {
         let tenant = Tenant::new(&Grant { fallback_rate: Rate::ppm(10_000), ..grant(90) });
         let closed_for = |from_us: u64, had_ns: u64| {
             tenant.usage.slots[0].submitted_ns.fetch_add(had_ns, Ordering::Relaxed);
+            tenant.ask(from_us - 20, 1, false);
             let goes =
                 |at: &u64| matches!(tenant.ask_where(*at, 20_000, true, true), Verdict::Admitted { .. });
             let first = (from_us..from_us + 2_000_000).step_by(500).find(goes).unwrap() - from_us;
