@@ -18,6 +18,9 @@ impl<T: Default> Memory<T> {
     /// Makes row `i` that of `samples[i]`. While the tenants stand still this moves and allocates nothing.
     pub fn follow(&mut self, samples: &[Sample]) {
         for (at, sample) in samples.iter().enumerate() {
+            if self.rows.get(at).is_some_and(|(tenant, _)| *tenant == sample.tenant) {
+                continue;
+            }
             let found = self.rows[at..].iter().position(|(tenant, _)| *tenant == sample.tenant);
             let from = found.map_or(self.rows.len(), |ahead| at + ahead);
             if found.is_none() {

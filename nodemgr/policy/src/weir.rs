@@ -212,7 +212,7 @@ fn is_bubble(lull: &Lull, careful: bool, filling: bool) -> bool {
     match lull.ends_in {
         Some(_) if careful => begun && !lull.ends_within(lull.tick),
         None if careful => lull.quiet.0 >= wait.0 * PART,
-        _ => filling || (begun && !lull.ends_within(wait)),
+        _ => begun && (filling || !lull.ends_within(wait)),
     }
 }
 

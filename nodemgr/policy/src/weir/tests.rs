@@ -67,6 +67,15 @@ fn fillers_are_closed_in_the_tick_in_which_a_better_works() {
 }
 
 #[test]
+fn fillers_are_closed_in_the_tick_of_a_burst_that_is_already_over() {
+    // papers 2: within one tick of a launch, however short the work was.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    story.run(50, &[FILLER]);
+    story.play(1, |who, at| if who == FILLER || at == 300 { Doing::Works } else { Doing::Idle });
+    assert_eq!((story.samples[BETTER].outstanding, story.is_open(FILLER)), (Nanos(0), false));
+}
+
+#[test]
 fn a_lull_is_suspect_until_a_whole_tick_was_still() {
     let mut story = Story::new("weir", &[primary(50), filler()]);
     story.run(20, &[BETTER, FILLER]);
