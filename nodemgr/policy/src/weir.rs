@@ -67,6 +67,9 @@ const LEAST_BURST: Nanos = Nanos::from_millis(5);
 /// Fillers that worked for less than this part of a burst, around it, did not stretch it.
 const BESIDE_PART: u64 = 20;
 
+/// What a wake in a bubble has cost shows so much later at most.
+const SETTLED_LATE: Nanos = Nanos::from_millis(10);
+
 /// What is remembered of a better, ...
 #[derive(Default)]
 struct Better {
@@ -87,13 +90,21 @@ pub struct Weir {
     betters: Memory<Better>,
     level: Level,
     filling: bool, // a bubble, in the last tick
+    filled_at: Option<Nanos>,
     pools: Pools,
 }
 
 impl Default for Weir {
     fn default() -> Self {
         let (watch, betters) = (Watch::default(), Memory::default());
-        Self { watch, betters, level: Level::new(FULL), filling: false, pools: Pools::default() }
+        Self {
+            watch,
+            betters,
+            level: Level::new(FULL),
+            filling: false,
+            filled_at: None,
+            pools: Pools::default(),
+        }
     }
 }
 
@@ -126,12 +137,17 @@ impl Weir {
         self.betters.follow(seen.samples);
         let worked = self.take_fillers_work(seen);
         let busy = seen.samples.iter().filter(|s| !is_filler(s) && is_working(s)).count();
+        // What fillers take behind closed gates is their floor, and no price of a bubble.
+        let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
+        if seen.samples.iter().all(|sample| is_filler(sample) || promise::is_told(sample)) {
+            self.level.open(); // who tells is asked, and not guessed at
+        }
         for (sample, better) in seen.samples.iter().zip(self.betters.iter_mut()) {
             if is_filler(sample) {
                 continue;
             }
             better.beside = better.beside.saturating_add(worked);
-            better.purse.settle(seen.now, &sample.work, busy <= 1, better.unmetered);
+            better.purse.settle(seen.now, &sample.work, busy <= 1 && filled, better.unmetered);
             if let Some(stretched) = better.look(seen.now, sample) {
                 better.verdict = self.level.judge(stretched);
             }
@@ -168,7 +184,7 @@ impl Weir {
         if !is_bubble(lull, empty, filling) {
             return closed("SUSPECT");
         }
-        self.filling = true;
+        (self.filling, self.filled_at) = (true, Some(seen.now));
         let most = match betters().any(|(sample, _)| sample.class == Class::Latency) {
             true if disturbed => SHORT_CAP,
             true => LONG_CAP,
