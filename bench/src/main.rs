@@ -12,6 +12,7 @@ mod check;
 mod client;
 mod count;
 mod demo;
+mod gate;
 mod host;
 mod instructions;
 mod launch;
@@ -19,6 +20,7 @@ mod live;
 mod load;
 mod meter;
 mod pair;
+mod policy;
 mod report;
 mod resize;
 mod rig;
@@ -70,6 +72,10 @@ enum Bench {
     Meter(meter::Options),
     /// From a changed budget to the first launch under it
     Resize(Options),
+    /// How soon a filler gives way to a latency tenant that wakes
+    Gate(Options),
+    /// What policies make of shared GPUs, in virtual time
+    Policy(policy::Options),
     /// Random programs under throttling: none may hang
     Live(live::Options),
     /// What only a GPU can answer, in stories
@@ -80,6 +86,11 @@ enum Bench {
     Pace {
         /// Which case of the sweep.
         case: usize,
+    },
+    #[command(hide = true)]
+    GatePlayer {
+        /// Which of the programs.
+        part: gate::Part,
     },
     #[command(hide = true)]
     LivePlayer(live::PlayerOptions),
@@ -103,6 +114,9 @@ fn main() -> ExitCode {
         Bench::Share(options) => share::run(&options),
         Bench::Meter(options) => meter::run(&options),
         Bench::Pace { case } => Ok(meter::pace(case)),
+        Bench::Gate(options) => gate::run(&options),
+        Bench::GatePlayer { part } => Ok(gate::play(part)),
+        Bench::Policy(options) => policy::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),

@@ -40,6 +40,11 @@ impl Bar {
     pub fn at_most(name: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
         Self { name, value: Some(value), unit, limit, holds: Some(value <= limit), why: None }
     }
+
+    /// `value` must reach `limit`.
+    pub fn at_least(name: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
+        Self { name, value: Some(value), unit, limit, holds: Some(value >= limit), why: None }
+    }
 }
 
 impl Report {

@@ -40,6 +40,8 @@ driver_calls! {
     fn context_device = cuCtxGetDevice(device: *mut CUdevice);
     /// The calling thread's context.
     fn current_context = cuCtxGetCurrent(context: *mut CUcontext);
+    /// The API version of a context; an error where there is none behind the handle.
+    fn context_version = cuCtxGetApiVersion(ctx: CUcontext, version: *mut c_uint);
     /// The context of a stream.
     fn stream_context = cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
     /// Makes a context current for a while.
@@ -162,6 +164,12 @@ driver_calls! {
 #[allow(clippy::cast_possible_truncation, reason = "x86-64 only: the number was a pointer")]
 pub fn handle(number: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(number as usize)
+}
+
+/// Whether there is a context behind the handle.
+pub fn context_exists(context: CUcontext) -> bool {
+    let mut version = 0;
+    context_version(context, &raw mut version) == CUDA_SUCCESS
 }
 
 /// What a stream was made with; not for default streams.

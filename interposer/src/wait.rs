@@ -147,8 +147,16 @@ pub struct Holdup {
     pub at_most: Nanos,
     /// What holds it up.
     pub cause: Cause,
-    /// The neighbour whose turn it is, and what it shows.
-    pub neighbour: Option<(Arc<Mapped<ActivityPage>>, u32)>,
+    /// The neighbour that has to move first.
+    pub neighbour: Option<Watched>,
+}
+
+/// A neighbour's word to sleep on, and what it shows.
+pub enum Watched {
+    /// It is its turn.
+    Turn(Arc<Mapped<ActivityPage>>, u32),
+    /// It has work to which this tenant gives way.
+    Edges(Arc<Mapped<ActivityPage>>, u32),
 }
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
@@ -166,6 +174,9 @@ fn ask(gpu: &Gpu, wanted: Option<Request>, patience: Patience, (arrived, now): (
         let at_most = at_most.clamp(SHORTEST, TURN_STEP);
         Asked::Waits(Holdup { generation, at_most, cause: Cause::Turn, neighbour })
     };
+    if let Some((better, edges)) = gpu.gives_way_to() {
+        return ask_closed(gpu, wanted, patience, now, Watched::Edges(better, edges));
+    }
     // A new grant lets one launch through at once, whoever's turn it is.
     if patience != Patience::None {
         match gpu.ask_turn(arrived, now) {
@@ -175,7 +186,7 @@ fn ask(gpu: &Gpu, wanted: Option<Request>, patience: Patience, (arrived, now): (
             Held::Behind(page, word) => {
                 // Until the tenant's last work is done nobody measures anything.
                 let step = if gpu.is_busy() { LOOK } else { TURN_STEP };
-                return waits(step, Some((page, word)));
+                return waits(step, Some(Watched::Turn(page, word)));
             }
         }
     }
@@ -198,6 +209,20 @@ fn ask(gpu: &Gpu, wanted: Option<Request>, patience: Patience, (arrived, now): (
     }
 }
 
+/// While a better has work a launch goes at the rate of the tenant's request, whoever's turn it is. Its own turn is left.
+fn ask_closed(gpu: &Gpu, wanted: Option<Request>, patience: Patience, now: Nanos, better: Watched) -> Asked {
+    gpu.leave_turn(now);
+    let one = Request { price: Tokens(0), tokens: Tokens(0), patience, closed: true };
+    let request = wanted.map_or(one, |request| Request { tokens: request.price, closed: true, ..request });
+    match gpu.gate.ask(gpu.pages(), now, request) {
+        Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
+        Verdict::Wait(Wait { generation, at_most, cause }) => {
+            let at_most = at_most.clamp(SHORTEST, TURN_STEP);
+            Asked::Waits(Holdup { generation, at_most, cause, neighbour: Some(better) })
+        }
+    }
+}
+
 /// Puts a mark behind all work of this context that has none.
 fn mark_everything(hands: &mut Hands<'_>) {
     hands.put(ANYTHING);
@@ -212,7 +237,8 @@ impl Holdup {
         let timeout =
             Timespec { tv_sec: whole(self.at_most.0 / SECOND), tv_nsec: whole(self.at_most.0 % SECOND) };
         let (word, value) = match &self.neighbour {
-            Some((page, word)) => (page.turn.futex_word(), *word),
+            Some(Watched::Turn(page, word)) => (page.turn.futex_word(), *word),
+            Some(Watched::Edges(page, edges)) => (page.futex_word(), *edges),
             None => (gpu.grant.futex_word(), self.generation),
         };
         // Woken, timed out, interrupted, or the word had moved already: in each case the gate is asked again.

@@ -212,6 +212,7 @@ mod tests {
             registered: 0,
             budget_at_start: budget(30),
             made_at: Nanos(0),
+            slo: None,
         };
         let peer = |uid, admin| Peer { pid: 1, uid, admin };
         let may = |peer, percent| Authority::here().may_set(&peer, &tenant, &budget(percent)).is_ok();

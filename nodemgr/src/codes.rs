@@ -54,6 +54,7 @@ codes! {
     PROTOCOL = "W0132", exit 1, "The two sides of a socket do not understand each other; usually they are of different versions.";
     BUSY = "W0133", exit 75, "The node manager has as much to do for this user as it will take on.";
     CONFIG = "W0140", exit 78, "The configuration file cannot be used as it is. Nothing of it was applied.";
+    SCENARIO = "W0141", exit 78, "The scenario cannot be simulated as it is.";
     PLACE = "W0150", exit 78, "A directory or socket path cannot be used.";
     NO_GPU = "W0160", exit 69, "NVML, the driver's management library, was not found or does not answer, so there is no GPU to share.";
     SYSTEM = "W0161", exit 1, "The system refused something that the node manager needs.";

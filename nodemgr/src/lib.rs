@@ -15,6 +15,7 @@
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
 //!   web                     the same over HTTP, as a process of its own
+//!   sim                     all of this in virtual time, on the simulated GPU's model
 //!   cli                     the `weir` command
 //! ```
 //!
@@ -39,6 +40,7 @@ mod poll;
 pub mod registry;
 mod shared;
 pub mod signals;
+pub mod sim;
 mod tick;
 mod typed;
 pub mod web;

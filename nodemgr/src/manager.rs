@@ -47,7 +47,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: `static`, a tick of 1 ms, managed, no prices.
+    /// The defaults: the first policy, a tick of 1 ms, managed, no prices.
     pub fn new(place: Place, gpus: Source) -> Self {
         let (policy, tick) = (&weir_policy::POLICIES[0], Nanos::from_millis(1));
         let (mode, context_memory) = (FailMode::Managed, Bytes(0));

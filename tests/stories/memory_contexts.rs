@@ -40,7 +40,11 @@ fn contexts_are_charged_what_they_cost_and_refused_where_that_is_known_and_does_
     small.does(&format!("allocate {}", 100 * MIB));
     agree(&gpu, &node, &small);
     assert_eq!(small.tell("context").result, "CUDA_ERROR_OUT_OF_MEMORY", "five do not fit into 2 GiB");
-    for context in contexts {
+    assert_eq!(small.does(&format!("context_attach {}", contexts[2])), contexts[2]);
+    small.does(&format!("context_detach {}", contexts[2]));
+    assert_eq!(charged(&node), 4 * CONTEXT, "its maker has it still");
+    small.does(&format!("context_detach {}", contexts[2]));
+    for context in &contexts[..2] {
         small.does(&format!("context_destroy {context}"));
     }
     assert_eq!(charged(&node), CONTEXT);

@@ -21,6 +21,10 @@ pub const SILENCE: Nanos = Nanos::from_secs(1);
 /// wake-up hurts.
 const SLEEP: (Nanos, Nanos) = (Nanos::from_micros(50), Nanos::from_millis(20));
 
+/// What a closed gate lets through at once: so much accrues before a launch goes, and no more is saved up. Less than a driver's
+/// switch is long would be in vain.
+const CLOSED_TURN: Tokens = Tokens(100_000);
+
 /// The pages of one tenant on one GPU as the gate needs them.
 #[derive(Clone, Copy)]
 pub struct Pages<'a> {
@@ -81,6 +85,8 @@ pub struct Request {
     pub tokens: Tokens,
     /// How long to hold out.
     pub patience: Patience,
+    /// The gate is closed: a tenant has work to which this one gives way.
+    pub closed: bool,
 }
 
 /// At which balance a launch goes on.
@@ -119,6 +125,11 @@ impl Gate {
     pub fn ask(&self, pages: Pages<'_>, now: Nanos, request: Request) -> Verdict {
         let grant = pages.grant.read();
         let rate = self.rate(&grant, pages.grant.epoch(), now);
+        let closed = request.closed || grant.gate == GateWord::Closed;
+        let (rate, capacity) = match closed {
+            true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
+            false => (rate, grant.capacity),
+        };
         if let Some(wait) = self.in_flight_wait(pages, &grant) {
             return Verdict::Wait(wait);
         }
@@ -126,9 +137,9 @@ impl Gate {
         if rate == Rate::FULL {
             return admitted(request.tokens); // the whole GPU: nothing to meter against
         }
-        pages.bucket.refill(now, rate, grant.capacity);
+        pages.bucket.refill(now, rate, capacity);
         let balance = pages.bucket.balance().0;
-        let turn = grant.resume_at.0.min(grant.capacity.0).max(1);
+        let turn = grant.resume_at.0.min(capacity.0).max(1);
         let enough = if request.patience == Patience::Turn { turn } else { 1 };
         let taken = if balance >= enough { pages.bucket.take(request.price, request.tokens) } else { None };
         if let Some(tokens) = taken {
@@ -138,6 +149,14 @@ impl Gate {
         let missing = u64::try_from(goal.saturating_sub(balance)).unwrap_or(1);
         let at_most = rate.time_for(missing).clamp(SLEEP.0, SLEEP.1);
         Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
+    }
+
+    /// The gate closes now: what was saved up for better times is not spent.
+    pub fn close(&self, pages: Pages<'_>) {
+        let saved = pages.bucket.balance().0;
+        if saved > 0 {
+            pages.bucket.charge(Tokens(saved));
+        }
     }
 
     /// Whether more than three quarters of what the tenant may save up are in its bucket: it has had less than it may.
@@ -277,12 +296,17 @@ mod tests {
         }
 
         fn ask(&self, now_us: u64, tokens: i64, waited: bool) -> Verdict {
+            self.ask_where(now_us, tokens, waited, false)
+        }
+
+        /// As `ask`, perhaps while a better has work.
+        fn ask_where(&self, now_us: u64, tokens: i64, waited: bool, closed: bool) -> Verdict {
             let patience = if waited { Patience::Turn } else { Patience::Fresh };
             let now = Nanos(1 + now_us * 1_000);
             self.gate.ask(
                 self.pages(),
                 now,
-                Request { price: Tokens(tokens), tokens: Tokens(tokens), patience },
+                Request { price: Tokens(tokens), tokens: Tokens(tokens), patience, closed },
             )
         }
 
@@ -315,6 +339,28 @@ mod tests {
         }
     }
 
+    /// Design 2: a closed gate means that the rate falls to the request.
+    #[test]
+    fn behind_a_closed_gate_the_request_is_left_and_nothing_that_was_saved() {
+        let tenant = Tenant::new(&grant(90));
+        tenant.ask(50_000, 1, false);
+        assert!(tenant.pages().bucket.balance() > Tokens(1_500_000), "saved up");
+        tenant.gate.close(tenant.pages());
+        let (mut spent, mut longest, mut waited) = (0, 0, false);
+        for now in (50_100..850_100).step_by(50) {
+            let mut at_once = 0;
+            while let Verdict::Admitted { tokens, .. } = tenant.ask_where(now, 20_000, waited, true) {
+                (at_once, waited) = (at_once + tokens.0, false);
+            }
+            (spent, longest, waited) = (spent + at_once, longest.max(at_once), true);
+        }
+        let share = spent as f64 / 0.8e9;
+        assert!((share - 0.10).abs() < 0.002, "{share}");
+        assert!(longest <= CLOSED_TURN.0 + 20_000, "{longest} ns at once");
+        let open = tenant.run(850_100, 950_100, 20_000) / 1_000_000;
+        assert!((85..=91).contains(&open), "open again: {open} ms of 100");
+    }
+
     #[test]
     fn a_throttled_tenant_comes_in_turns() {
         let tenant = Tenant::new(&grant(10));
@@ -329,7 +375,8 @@ mod tests {
         let tenant = Tenant::new(&grant(10));
         while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
         let ask = |now_us: u64| {
-            let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::None };
+            let request =
+                Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::None, closed: false };
             tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
         };
         let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
@@ -361,7 +408,8 @@ mod tests {
         let tenant = Tenant::new(&grant(60));
         tenant.ask(5_000_000, 1, false);
         let late = Gate::default();
-        let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::Fresh };
+        let request =
+            Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::Fresh, closed: false };
         late.ask(tenant.pages(), Nanos::from_secs(77), request);
         assert!(!late.is_stale());
     }

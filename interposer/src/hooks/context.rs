@@ -132,6 +132,15 @@ pub fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 /// A context goes, and with it all that was allocated in it. Its books are closed before the call: once the driver has
 /// destroyed it, another thread may get a new context under the same handle.
 pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult {
+    lose(context, || true, call)
+}
+
+/// A context loses a user, perhaps the last, with whom it goes.
+pub fn detach(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult {
+    lose(context, || !driver::context_exists(context), call)
+}
+
+fn lose(context: CUcontext, gone: impl FnOnce() -> bool, call: impl FnOnce() -> CUresult) -> CUresult {
     alone(|| {
         stall::leave();
         thread::leave_context();
@@ -140,7 +149,7 @@ pub fn destroy(context: CUcontext, call: impl FnOnce() -> CUresult) -> CUresult 
         |client| Ok(client.ledger.remove_of_context(context.addr() as u64)),
         call,
         |client, held, result| {
-            if result == CUDA_SUCCESS {
+            if result == CUDA_SUCCESS && gone() {
                 give_back(client, context.addr() as u64, held);
             } else {
                 held.into_iter().for_each(|(handle, entry)| client.remember(handle, entry)); // still held

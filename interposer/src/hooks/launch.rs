@@ -24,7 +24,7 @@ use crate::driver::Stream;
 use crate::gang;
 use crate::guard::caught;
 use crate::joins;
-use crate::link::{CAPTURES, Client};
+use crate::link::{CAPTURES, Client, Gpu};
 use crate::thread::{self, Current, Inside, Thread};
 use crate::wait;
 
@@ -349,6 +349,9 @@ fn draw(
     let Some(purse) = thread.purse(current.gpu) else { return };
     let gpu = current.gpu;
     let captures = capture::by_this_thread();
+    if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
+        drop_savings(gpu, purse);
+    }
     if purse.pay(price, gpu.grant.generation()) {
         if !captures && !gpu.has_turn() {
             wait::at_gate(client, thread, current, stream, None);
@@ -371,11 +374,21 @@ fn draw(
         price: Tokens(purse.lacks(price)),
         tokens: Tokens(purse.ask(price, ceiling)),
         patience: Patience::Fresh,
+        closed: false,
     };
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     gpu.acknowledge(generation);
+}
+
+/// What the thread drew before the gate closed is not spent behind it. Behind it nobody draws more than a launch costs.
+fn drop_savings(gpu: &Gpu, purse: &Purse) {
+    let left = purse.empty();
+    gpu.bucket.charge(Tokens(-left));
+    if left > 0 {
+        gpu.gate.close(gpu.pages());
+    }
 }
 
 impl Admission {

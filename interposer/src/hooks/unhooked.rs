@@ -59,7 +59,7 @@ const UNHOOKED: &[(&str, &[&str])] = &[
     (
         "makes nothing and switches nothing: a reference to a context that is known; its books close when it is destroyed, \
          or with the process",
-        &["cuCtxAttach", "cuCtxDetach", "cuCtxFromGreenCtx"],
+        &["cuCtxAttach", "cuCtxFromGreenCtx"],
     ),
     ("a stream's context is asked of the driver at its first launch", &["cuGreenCtxStreamCreate"]),
     (

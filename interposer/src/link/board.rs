@@ -11,7 +11,7 @@ use weir_core::lock::{Guard, Lock};
 use weir_core::overlap::{Beside, Presence};
 use weir_core::turn::{self, Seen};
 use weir_protocol::mapping::{Access, MapError, Mapped};
-use weir_protocol::message::Notice;
+use weir_protocol::message::{Notice, Standing};
 use weir_protocol::pages::{ActivityPage, NO_BOARD, Turn};
 use weir_protocol::transport;
 use weir_protocol::units::Nanos;
@@ -25,7 +25,8 @@ pub struct Board(Lock<Neighbours>);
 struct Neighbours {
     board: u32,
     complete: bool,
-    pages: Vec<Neighbour>,
+    pages: Vec<Neighbour>, // those with whom turns are taken first
+    equals: usize,
 }
 
 /// One of them.
@@ -65,7 +66,7 @@ impl turn::Neighbour for Neighbour {
 impl Default for Neighbours {
     /// Nobody, as long as the grant page's number is zero.
     fn default() -> Self {
-        Self { board: 0, complete: true, pages: Vec::new() }
+        Self { board: 0, complete: true, pages: Vec::new(), equals: 0 }
     }
 }
 
@@ -83,6 +84,18 @@ impl Board {
         Some(f(&mut self.known(board)?.pages))
     }
 
+    /// The same of those with whom the tenant takes turns.
+    pub fn with_equals<R>(&self, board: u32, f: impl FnOnce(&mut [Neighbour]) -> R) -> Option<R> {
+        let mut neighbours = self.known(board)?;
+        let equals = neighbours.equals;
+        Some(f(&mut neighbours.pages[..equals]))
+    }
+
+    /// Whether anybody on the GPU gives way to the tenant, or may.
+    pub fn has_others(&self, board: u32) -> bool {
+        self.known(board).is_none_or(|neighbours| neighbours.pages.len() > neighbours.equals)
+    }
+
     fn known(&self, board: u32) -> Option<Guard<'_, Neighbours>> {
         if board == NO_BOARD {
             return None; // switched off: no notice will come
@@ -96,20 +109,25 @@ impl Board {
         (neighbours.board == board && neighbours.complete).then_some(neighbours)
     }
 
-    /// Whether there is nobody else.
+    /// Whether there is nobody with whom to take turns.
     pub fn is_empty(&self, board: u32) -> bool {
-        self.known(board).is_none_or(|neighbours| neighbours.pages.is_empty())
+        self.known(board).is_none_or(|neighbours| neighbours.equals == 0)
     }
 
-    /// Takes in what the manager says.
-    pub fn replace(&self, notice: &Notice, pages: &[OwnedFd]) {
-        let open = |page| {
-            let page = Arc::new(Mapped::open(page, Access::ReadOnly)?);
-            Ok::<_, MapError>(Neighbour { page, seen: Seen::default(), presence: Presence::default() })
-        };
-        let pages: Result<Vec<_>, _> = pages.iter().map(open).collect();
-        let complete = notice.complete && pages.is_ok();
-        *self.0.lock() = Neighbours { board: notice.board, complete, pages: pages.unwrap_or_default() };
+    /// Takes in what the manager says; returns the pages of those to whom the tenant gives way.
+    pub fn replace(&self, notice: &Notice, pages: &[OwnedFd]) -> Vec<Arc<Mapped<ActivityPage>>> {
+        let open = |page| Ok::<_, MapError>(Arc::new(Mapped::<ActivityPage>::open(page, Access::ReadOnly)?));
+        let opened: Result<Vec<_>, _> = pages.iter().map(open).collect();
+        let complete = notice.complete && opened.is_ok() && notice.standings.len() == pages.len();
+        let mut standing: Vec<_> = notice.standings.iter().copied().zip(opened.unwrap_or_default()).collect();
+        standing.sort_by_key(|(standing, _)| *standing != Standing::Equal);
+        let equals = standing.iter().take_while(|(standing, _)| *standing == Standing::Equal).count();
+        let of = |standing: &(Standing, _)| standing.0 == Standing::Better;
+        let betters = standing.iter().filter(|known| of(known)).map(|(_, page)| page.clone()).collect();
+        let neighbour = |page| Neighbour { page, seen: Seen::default(), presence: Presence::default() };
+        let pages = standing.into_iter().map(|(_, page)| neighbour(page)).collect();
+        *self.0.lock() = Neighbours { board: notice.board, complete, pages, equals };
+        betters
     }
 }
 

@@ -132,7 +132,7 @@ impl Client {
         let Some(connection) = self.connection.try_lock() else { return };
         while let Some((notice, pages)) = connection.notice() {
             if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
-                gpu.board.replace(&notice, &pages);
+                gpu.betters.replace(gpu.board.replace(&notice, &pages));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
+use rustix::thread::futex;
 use weir_abi::types::*;
 use weir_core::flight::Flight;
 use weir_core::gate::{Gate, Pages, in_flight};
@@ -16,6 +17,7 @@ use weir_protocol::pages::{
 };
 use weir_protocol::units::{Bytes, Nanos};
 
+use super::betters::Betters;
 use super::board::Board;
 use super::overlap::Overlap;
 use super::run::Run;
@@ -57,6 +59,10 @@ pub struct Gpu {
     pub progress: Progress,
     /// The neighbours.
     pub board: Board,
+    /// Those of them to whom the tenant gives way.
+    pub betters: Betters,
+    /// One of those was found to have work.
+    pub closed: AtomicBool,
     /// What each lane's thread launches to.
     pub runs: [Run; LANES],
     /// The gate.
@@ -121,6 +127,8 @@ impl Gpu {
             overlap: Overlap::default(),
             progress: Progress::default(),
             board: Board::default(),
+            betters: Betters::default(),
+            closed: AtomicBool::new(false),
             runs: Default::default(),
             gate: Gate::default(),
             primary: AtomicU64::new(0),
@@ -170,10 +178,10 @@ impl Gpu {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether this process has work here and may add to it without asking whose turn it is.
+    /// Whether this process has work here and may add to it without asking whose turn it is, or who else has work.
     #[inline]
     pub fn flows(&self) -> bool {
-        self.flows.load(Ordering::Relaxed)
+        self.flows.load(Ordering::Relaxed) && self.betters.are_calm()
     }
 
     /// The next launch shall ask whose turn it is.
@@ -202,7 +210,15 @@ impl Gpu {
             if self.activity.quiet(None).is_some() {
                 self.activity.turn.forfeit();
                 self.end_turn(); // drained: whoever waits may go
+                self.wake_others();
             }
+        }
+    }
+
+    /// Those who give way to the tenant sleep until it has no work any more.
+    fn wake_others(&self) {
+        if self.board.has_others(self.grant.board()) {
+            let _ = futex::wake(self.activity.futex_word(), futex::Flags::empty(), i32::MAX.unsigned_abs());
         }
     }
 

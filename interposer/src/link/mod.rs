@@ -1,6 +1,7 @@
 //! The node manager's side of the house: attaching to it, and what a process knows once attached.
 
 mod attach;
+mod betters;
 mod board;
 mod client;
 mod gpu;

@@ -8,7 +8,7 @@ use weir_core::gate::in_flight;
 use weir_core::lock::Lock;
 use weir_core::turn::{self, Answer, LEAD, Terms};
 use weir_protocol::mapping::Mapped;
-use weir_protocol::pages::{ActivityPage, Stand};
+use weir_protocol::pages::{ActivityPage, Gate, Stand};
 use weir_protocol::units::Nanos;
 
 use super::Gpu;
@@ -39,7 +39,7 @@ impl Gpu {
         }
         let own = &self.activity.turn;
         let held_before = own.look().0 == Stand::Holds;
-        let asked = self.board.with(self.grant.board(), |neighbours| {
+        let asked = self.board.with_equals(self.grant.board(), |neighbours| {
             if neighbours.is_empty() {
                 return (Answer::Mine, None);
             }
@@ -65,12 +65,28 @@ impl Gpu {
         }
     }
 
-    /// Whether launches go without asking: the tenant holds the turn, or has nobody to take turns with.
+    /// Whether launches go without asking: no better has work, and the tenant holds the turn, or has nobody to take turns
+    /// with.
     pub fn has_turn(&self) -> bool {
         let own = &self.activity.turn;
-        (own.look().0 == Stand::Holds && own.left() > 0)
-            || self.overlaps()
-            || self.board.is_empty(self.grant.board())
+        self.gives_way_to().is_none()
+            && ((own.look().0 == Stand::Holds && own.left() > 0)
+                || self.overlaps()
+                || self.board.is_empty(self.grant.board()))
+    }
+
+    /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same; and where its counter
+    /// of edges stands.
+    pub fn gives_way_to(&self) -> Option<(Arc<Mapped<ActivityPage>>, u32)> {
+        let better = self.betters.look().err();
+        let gives_way = better.is_some() && self.grant.read().gate != Gate::Lent;
+        if gives_way && !self.closed.swap(true, Ordering::Relaxed) {
+            self.gate.close(self.pages());
+        }
+        if !gives_way {
+            self.closed.store(false, Ordering::Relaxed);
+        }
+        better.filter(|_| gives_way)
     }
 
     /// Tokens that may be drawn at once in what is left of the turn.

@@ -25,10 +25,13 @@ const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
 
 /// Most predicted work in the queue: enough to run ahead of the GPU for two turns, little enough that a smaller
 /// grant binds soon.
-const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
+pub const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
+
+/// The same of a filler whose betters have been away for long, but for whom one waits.
+pub const LONG_CAP: Nanos = Nanos::from_millis(5);
 
 /// The same of a filler whose betters may wake at any moment: what is queued then runs before them (gpu-truths, rule 10).
-const SHORT_CAP: Nanos = Nanos::from_micros(300);
+pub const SHORT_CAP: Nanos = Nanos::from_micros(300);
 
 /// Who else is on the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

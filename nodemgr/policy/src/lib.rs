@@ -11,13 +11,29 @@
 //! Each GPU has a policy of its own, so that an emergency on one throttles nobody on another (papers 1.5, weakness 2).
 //! A new policy is one file and one row in [`POLICIES`]; `static_shares` is the template.
 
+mod bursts;
+mod dilu;
 mod grants;
+mod history;
+mod lend;
+mod lull;
+mod memory;
 mod observation;
+mod pools;
+mod pressure;
+mod promise;
+mod purse;
+mod rhythm;
+mod slack;
+mod specinf;
 mod static_shares;
+#[cfg(test)]
+mod story;
+mod tgs;
+mod weir;
 
 pub use grants::{Beside, grant};
 pub use observation::{Class, Mode, Observation, Sample, Signals, Slo, Work};
-pub use static_shares::StaticShares;
 use weir_protocol::pages::Grant;
 
 /// What one tenant gets, and why.
@@ -42,16 +58,45 @@ pub struct Row {
     pub name: &'static str,
     /// One line for `--help`.
     pub about: &'static str,
+    /// Whether fillers give way: their gates close as soon as a latency or primary tenant has work, before any tick.
+    pub fillers_give_way: bool,
     /// A fresh instance.
     pub build: fn() -> Box<dyn Policy>,
 }
 
 /// Every policy, in the order in which `--help` shows them.
-pub const POLICIES: &[Row] = &[Row {
-    name: "static",
-    about: "each tenant has its request; unused share is lent in proportion to requests, up to the limits",
-    build: || Box::new(StaticShares::default()),
-}];
+pub const POLICIES: &[Row] = &[
+    Row {
+        name: "weir",
+        about: "the most filler work subject to promised latencies and a primary's speed; static where there is neither",
+        fillers_give_way: true,
+        build: || Box::<weir::Weir>::default(),
+    },
+    Row {
+        name: "static",
+        about: "each tenant has its request; unused share is lent in proportion to requests, up to the limits",
+        fillers_give_way: false,
+        build: || Box::<static_shares::StaticShares>::default(),
+    },
+    Row {
+        name: "dilu",
+        about: "fillers shrink while bursts of the others are stretched, and grow back (RCKM)",
+        fillers_give_way: false,
+        build: || Box::<dilu::Dilu>::default(),
+    },
+    Row {
+        name: "specinf",
+        about: "fillers run in bubbles of the others' work, and for as long as these are foretold to last",
+        fillers_give_way: true,
+        build: || Box::<specinf::SpecInf>::default(),
+    },
+    Row {
+        name: "tgs",
+        about: "fillers grow while the others' work stays within 3 % of its peak: a baseline",
+        fillers_give_way: false,
+        build: || Box::<tgs::Tgs>::default(),
+    },
+];
 
 /// The policy called `name`.
 pub fn find(name: &str) -> Option<&'static Row> {

@@ -19,19 +19,16 @@
 //! Class is recorded and ignored, but for how much a filler may queue: it must not lie in the way of one that wakes.
 
 use weir_protocol::pages::Rate;
-use weir_protocol::units::Nanos;
 
-use crate::grants::{Beside, FLOOR, grant};
-use crate::{Class, Decision, Observation, Policy, Sample};
-
-/// A tenant that has not moved for so long is idle: longer than the gap between two launches of a program that
-/// works, far shorter than a person notices.
-const IDLE_AFTER: Nanos = Nanos::from_millis(5);
+use crate::grants::{Beside, grant};
+use crate::lend::{self, Claim, FULL};
+use crate::{Class, Decision, Observation, Policy};
 
 /// The policy and its buffers.
 #[derive(Default)]
 pub struct StaticShares {
     decisions: Vec<Decision>,
+    claims: Vec<Claim>,
     rates: Vec<u32>,
 }
 
@@ -40,10 +37,13 @@ const STEADY: &str = "STEADY";
 
 impl Policy for StaticShares {
     fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {
-        self.decisions.clear();
         let tenants = seen.samples;
-        share_out(tenants, &mut self.rates);
+        self.claims.clear();
+        self.claims.extend(tenants.iter().map(Claim::of));
+        lend::begin(&self.claims, &mut self.rates);
+        lend::lend(u64::from(FULL), &self.claims, &mut self.rates, |_| true, |_| true);
         let betters = tenants.iter().any(|sample| sample.class != Class::Filler);
+        self.decisions.clear();
         self.decisions.extend(tenants.iter().zip(&self.rates).map(|(sample, rate)| {
             let gives_way = sample.class == Class::Filler && betters;
             let beside = Beside { tenants: tenants.len(), gives_way };
@@ -54,74 +54,19 @@ impl Policy for StaticShares {
     }
 }
 
-fn busy(sample: &Sample) -> bool {
-    sample.idle_for < IDLE_AFTER
-}
-
-fn ppm(share: weir_protocol::units::SmShare) -> u32 {
-    Rate::from(share).as_ppm()
-}
-
-/// A tenant that requested nothing still takes part in loans.
-fn weight(sample: &Sample) -> u64 {
-    u64::from(ppm(sample.request.max(FLOOR)))
-}
-
-/// Fills `rates` with what each tenant gets, in millionths.
-fn share_out(gpu: &[Sample], rates: &mut Vec<u32>) {
-    rates.clear();
-    rates.extend(gpu.iter().map(|s| ppm(s.request.max(FLOOR).min(s.limit))));
-    // Each round lends all that is free or brings somebody to its limit, so there are at most as many as tenants.
-    for _ in gpu {
-        if !lend(gpu, rates) {
-            break;
-        }
-    }
-}
-
-/// Lends what is free by weight and says whether a limit left some of it over.
-fn lend(gpu: &[Sample], rates: &mut [u32]) -> bool {
-    let taken: u64 = gpu.iter().zip(&*rates).filter(|(s, _)| busy(s)).map(|(_, rate)| u64::from(*rate)).sum();
-    let free = u64::from(Rate::FULL.as_ppm()).saturating_sub(taken);
-    let takes = |s: &Sample, rate: u32| busy(s) && rate < ppm(s.limit);
-    let weights: u64 =
-        gpu.iter().zip(&*rates).filter(|(s, rate)| takes(s, **rate)).map(|(s, _)| weight(s)).sum();
-    if free == 0 || weights == 0 {
-        return false;
-    }
-    let mut cut = false;
-    for (sample, rate) in gpu.iter().zip(rates) {
-        if takes(sample, *rate) {
-            let loan = u32::try_from(free * weight(sample) / weights).unwrap_or(u32::MAX);
-            let wanted = rate.saturating_add(loan);
-            cut |= wanted > ppm(sample.limit);
-            *rate = wanted.min(ppm(sample.limit));
-        }
-    }
-    cut
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use weir_protocol::units::{Bytes, SmShare};
+    use weir_protocol::units::{Nanos, SmShare};
 
-    use crate::{Mode, Signals, Work};
+    use crate::grants::FLOOR;
+    use crate::lend::{is_busy as busy, ppm};
+    use crate::{Mode, Sample, Signals, story};
 
     fn tenant(request: u16, limit: u16, idle_ms: u64) -> Sample {
-        Sample {
-            tenant: 0,
-            class: Class::Primary,
-            request: SmShare::percent(request),
-            limit: SmShare::percent(limit),
-            memory_limit: Bytes::gib(1),
-            memory_held: Bytes(0),
-            outstanding: Nanos(0),
-            idle_for: Nanos::from_millis(idle_ms),
-            work: Work::default(),
-            slo: None,
-        }
+        let (request, limit) = (SmShare::percent(request), SmShare::percent(limit));
+        Sample { request, limit, idle_for: Nanos::from_millis(idle_ms), ..story::tenant() }
     }
 
     fn seen(samples: &[Sample]) -> Observation<'_> {

@@ -29,6 +29,19 @@ pub struct Notice {
     pub board: u32,
     /// Whether all neighbours' pages have come: a message holds only so many.
     pub complete: bool,
+    /// How each of them stands to the tenant, in the order of the pages.
+    pub standings: Vec<Standing>,
+}
+
+/// Who gives way to whom. The policy says whether classes make a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// The tenant gives way to this neighbour: its gate is closed while that has work.
+    Better,
+    /// They take turns.
+    Equal,
+    /// This neighbour gives way to the tenant, which never waits for it.
+    Lesser,
 }
 
 /// A process's first and only message.

@@ -9,11 +9,12 @@ mod explain;
 mod node;
 mod policy;
 mod preload;
-mod printer;
+pub(crate) mod printer;
 mod ps;
 mod run;
 mod set;
 mod signals;
+mod sim;
 mod standalone;
 mod stats;
 mod summary;
@@ -90,6 +91,8 @@ enum Command {
     Config(config::Args),
     /// Explain an error code, or list them all
     Explain(explain::Args),
+    /// Simulate a scenario: which services fit together, and under which policy
+    Sim(sim::Args),
     /// Run the node manager
     Node(node::Args),
 }
@@ -133,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&context, &args),
         Command::Config(args) => config::run(&context, &args),
         Command::Explain(args) => explain::run(&context, &args),
+        Command::Sim(args) => sim::run(&context, &args),
         Command::Node(args) => node::run(&context, &args),
     };
     match done {

@@ -97,7 +97,8 @@ impl Config {
     /// # Errors
     /// [`codes::CONFIG`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
-        let mut config: Self = toml::from_str(text).map_err(|error| syntax(text, path, &error))?;
+        let mut config: Self =
+            toml::from_str(text).map_err(|error| misunderstood(&codes::CONFIG, text, path, &error))?;
         config.check().map_err(|(message, help)| refuse(path, message, &help))?;
         config.tenants = tenant::read(&config.tenant, text, path)?;
         config.lines = origin::lines(text, path);
@@ -203,8 +204,8 @@ fn check_file(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A fault that points at its line, with the nearest key where a key is unknown.
-fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
+/// A fault that points at its line, with the nearest key where one is unknown.
+pub(crate) fn misunderstood(row: &codes::Row, text: &str, path: &Path, error: &toml::de::Error) -> Fault {
     let message = error.message().lines().next().unwrap_or_default().to_owned();
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let help = match unknown {
@@ -217,10 +218,13 @@ fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
                 |key| format!("did you mean `{key}`?"),
             )
         }
-        None => "correct the line, then look at the file with `weir check`".to_owned(),
+        None if row.code == codes::CONFIG.code => {
+            "correct the line, then look at the file with `weir check`".to_owned()
+        }
+        None => "correct the line".to_owned(),
     };
     let shown = unknown.map_or_else(|| message.clone(), |(key, _)| format!("unknown key `{key}`"));
-    let fault = refuse(path, format!("is not understood: {shown}"), &help);
+    let fault = Fault::new(row, format!("`{}` is not understood: {shown}", path.display()), help);
     match error.span() {
         Some(span) => fault.at(line_of(text, path, &span)),
         None => fault,

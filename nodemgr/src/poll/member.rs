@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::net::RecvFlags;
-use weir_protocol::message::Notice;
+use weir_protocol::message::{Notice, Standing};
 use weir_protocol::transport::{self, MAX_FDS, TransportError};
 
 use super::{Poll, Source};
@@ -60,7 +60,7 @@ impl Poll {
             if *told == cell.board {
                 continue;
             }
-            let neighbours = registry.neighbours(tenant.id, cell.gpu);
+            let neighbours = registry.neighbours(tenant, cell.gpu);
             if notify(&member.socket, index, cell.board, &neighbours).is_ok() {
                 *told = cell.board;
             }
@@ -68,9 +68,18 @@ impl Poll {
     }
 }
 
-fn notify(socket: &OwnedFd, gpu: usize, board: u32, neighbours: &[Arc<Pages>]) -> Result<(), TransportError> {
+fn notify(
+    socket: &OwnedFd,
+    gpu: usize,
+    board: u32,
+    neighbours: &[(Standing, Arc<Pages>)],
+) -> Result<(), TransportError> {
     let gpu = u32::try_from(gpu).unwrap_or(u32::MAX);
     let complete = neighbours.len() <= MAX_FDS;
-    let fds: Vec<_> = neighbours.iter().take(MAX_FDS).map(|pages| pages.activity_for_neighbours()).collect();
-    transport::send_now(socket, &Notice { gpu, board, complete }, &fds)
+    let (standings, fds) = neighbours
+        .iter()
+        .take(MAX_FDS)
+        .map(|(standing, pages)| (*standing, pages.activity_for_neighbours()))
+        .unzip::<_, _, Vec<_>, Vec<_>>();
+    transport::send_now(socket, &Notice { gpu, board, complete, standings }, &fds)
 }

@@ -25,12 +25,13 @@ use ruler::Ruler;
 pub use ruler::find_policy;
 pub use tenant::{Process, Tenant};
 pub use watch::Moment;
-use weir_policy::{Mode, Observation, Sample, Signals};
+use weir_policy::{Mode, Observation, Sample, Signals, Slo};
+use weir_protocol::message::Standing;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
-use crate::control::schema::{Budget, CreateTenant, SetBudget};
+use crate::control::schema::{Budget, ClassName, CreateTenant, SetBudget};
 use crate::events::{About, Ring, What};
 use crate::fault::Fault;
 use crate::gpus::Gpus;
@@ -182,6 +183,7 @@ impl Registry {
             registered: 0,
             budget_at_start: budget,
             made_at: now,
+            slo: None,
         });
         self.reorder();
         Ok((id, false))
@@ -302,6 +304,13 @@ impl Registry {
         published.collect()
     }
 
+    /// What a tenant promised its users, with the latest figure.
+    pub fn set_slo(&mut self, tenant: u64, slo: Option<Slo>) {
+        if let Some(tenant) = self.tenants.iter_mut().find(|t| t.id == tenant) {
+            tenant.slo = slo;
+        }
+    }
+
     /// One run of the control loop.
     pub fn tick(&mut self, now: Nanos) {
         self.epoch += 1;
@@ -372,11 +381,26 @@ impl Registry {
         std::mem::take(&mut self.boards_changed)
     }
 
-    /// The pages of the other tenants on a GPU.
-    pub fn neighbours(&self, tenant: u64, gpu: usize) -> Vec<Arc<Pages>> {
-        let others = self.tenants.iter().filter(|other| other.id != tenant);
-        let cells = others.flat_map(|other| &other.cells).filter(|cell| cell.gpu == gpu);
-        cells.map(|cell| cell.pages.clone()).collect()
+    /// The pages of the other tenants on a GPU, and how they stand to this one.
+    pub fn neighbours(&self, tenant: &Tenant, gpu: usize) -> Vec<(Standing, Arc<Pages>)> {
+        let matters = self.policy_of(gpu).is_some_and(|row| row.fillers_give_way);
+        let gives_way = |tenant: &Tenant| matters && tenant.class == ClassName::Filler;
+        let standing = |other: &Tenant| match (gives_way(tenant), gives_way(other)) {
+            (true, false) => Standing::Better,
+            (false, true) => Standing::Lesser,
+            _ => Standing::Equal,
+        };
+        let others = self.tenants.iter().filter(|other| other.id != tenant.id);
+        let cells = others.flat_map(|other| other.cells.iter().map(move |cell| (other, cell)));
+        let here = cells.filter(|(_, cell)| cell.gpu == gpu);
+        here.map(|(other, cell)| (standing(other), cell.pages.clone())).collect()
+    }
+
+    /// Everybody on this GPU is told anew who stands how to him.
+    fn standings_changed(&mut self, gpu: usize) {
+        let cells = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.cells);
+        cells.filter(|cell| cell.gpu == gpu).for_each(Cell::neighbours_changed);
+        self.boards_changed = true;
     }
 }
 

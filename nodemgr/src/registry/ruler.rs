@@ -53,6 +53,7 @@ impl Registry {
             (ruler.row, ruler.policy) = (row, (row.build)());
             let what = What::PolicySwitched { old: old.name.into(), new: row.name.into() };
             self.events.push(About::gpu(gpu), what);
+            self.standings_changed(gpu);
         }
         Some(old)
     }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_policy::Sample;
+use weir_policy::{Sample, Slo};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
 
 use super::cell::Cell;
 use super::heirs::Orphan;
-use super::outside::{Latency, slo};
+use super::outside::{Latency, kept};
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -56,6 +56,8 @@ pub struct Tenant {
     pub budget_at_start: Budget,
     /// When it was made, on the manager's clock.
     pub made_at: Nanos,
+    /// What it promised its users and how that was kept of late, where somebody else than its source of latencies says so.
+    pub slo: Option<Slo>,
 }
 
 impl Tenant {
@@ -66,7 +68,7 @@ impl Tenant {
 
     /// What a policy may know of it on one of its GPUs.
     pub fn observe(&mut self, cell: usize, now: Nanos) -> Sample {
-        let Self { id, class, budget, latency, cells, slots, .. } = self;
+        let Self { id, class, budget, latency, cells, slots, slo, .. } = self;
         let cell = &mut cells[cell];
         let (outstanding, idle_for) = cell.observe(now, slots);
         Sample {
@@ -79,7 +81,7 @@ impl Tenant {
             outstanding,
             idle_for,
             work: cell.work(slots),
-            slo: slo(budget.slo, latency.as_ref()),
+            slo: slo.or_else(|| kept(budget.slo, latency.as_ref())),
         }
     }
 

@@ -115,7 +115,7 @@ fn why_tells_what_the_time_went_to_and_beside_whom() {
     };
     let [compute, _, _, _, gate, host] = moment.stalls_ns;
     assert!(gate > compute && compute > 0 && host == 0, "{moment:?}");
-    assert_eq!((moment.policy.as_str(), moment.state.is_empty()), ("static", false));
+    assert_eq!((moment.policy.as_str(), moment.state.is_empty()), ("weir", false));
 }
 
 #[test]

@@ -116,7 +116,11 @@ impl Rank {
         };
         let asked = match turn {
             Turn::Wait(at_most) => Err(at_most),
-            _ => match self.gate.ask(self.pages(), Nanos(now), Request { price, tokens: price, patience }) {
+            _ => match self.gate.ask(
+                self.pages(),
+                Nanos(now),
+                Request { price, tokens: price, patience, closed: false },
+            ) {
                 Verdict::Admitted { .. } => Ok(()),
                 Verdict::Wait(wait) => Err(wait.at_most),
             },

@@ -36,6 +36,8 @@ pub struct Context {
     pub sms: u32,
     /// The primary context that a green one is a part of.
     parent: Option<&'static Context>,
+    /// How many have made it or attached to it, less those who have detached.
+    users: AtomicU32,
     /// The flags it was made with.
     pub flags: AtomicU32,
     /// Its limits and preferences.
@@ -67,6 +69,7 @@ impl Context {
             device,
             sms,
             parent: None,
+            users: AtomicU32::new(1),
             flags: AtomicU32::new(flags),
             limits: Limits::default(),
             legacy: OnceLock::new(),
@@ -87,6 +90,7 @@ impl Context {
             device: parent.device,
             sms,
             parent: Some(parent),
+            users: AtomicU32::new(1),
             flags: AtomicU32::new(parent.flags.load(Ordering::Relaxed)),
             limits: Limits::default(),
             legacy: OnceLock::new(),
@@ -237,11 +241,16 @@ impl Driver {
     }
 
     pub fn cuCtxAttach(out: *mut CUcontext, _flags: c_uint) -> Answer {
-        put(out, current()?.handle.raw())
+        let context = current()?;
+        context.users.fetch_add(1, Ordering::Relaxed);
+        put(out, context.handle.raw())
     }
 
     pub fn cuCtxDetach(context: CUcontext) -> Answer {
-        Self::cuCtxDestroy_v2(context)
+        match CONTEXTS.get(context)?.users.fetch_sub(1, Ordering::AcqRel) {
+            1 => Self::cuCtxDestroy_v2(context),
+            _ => Ok(()),
+        }
     }
 
     pub fn cuCtxPushCurrent(context: CUcontext) -> Answer {

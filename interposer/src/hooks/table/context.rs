@@ -41,6 +41,8 @@ driver_hooks! {
     fn cuCtxDestroy_v2(context: CUcontext) = |call| context::destroy(context, call);
     /// What the context held is given back.
     fn cuCtxDestroy(context: CUcontext) = |call| context::destroy(context, call);
+    /// What the context held is given back with its last user.
+    fn cuCtxDetach(context: CUcontext) = |call| context::detach(context, call);
     /// What the context held is given back when its last user has released it.
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) = |call| context::release_primary(device, call);
     /// As above, before CUDA 11.

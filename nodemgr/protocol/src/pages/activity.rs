@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::header::{Header, PageKind};
 use super::turn::Turn;
 use super::usage::PROCESS_SLOTS;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// One process's word, on a cache line of its own.
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
@@ -59,7 +59,9 @@ pub struct Occupancy {
 #[repr(C)]
 pub struct ActivityPage {
     header: Header,
-    _line: [u64; 6],
+    edges: AtomicU32, // how often any word of the tenant's has moved; neighbours sleep on it
+    _reserved: u32,
+    _line: [u64; 5],
     /// How the tenant stands to the turn.
     pub turn: Turn,
     slots: [Activity; PROCESS_SLOTS],
@@ -78,6 +80,19 @@ impl ActivityPage {
     /// The header, to be checked when the page is opened.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Moves whenever a process of the tenant begins or ends work: one load tells a neighbour whether anything has changed
+    /// since it looked.
+    #[inline]
+    pub fn edges(&self) -> u32 {
+        // SeqCst: see `step`. A load costs no more for it.
+        self.edges.load(Ordering::SeqCst)
+    }
+
+    /// The word to sleep on until [`Self::edges`] moves.
+    pub fn futex_word(&self) -> &AtomicU32 {
+        &self.edges
     }
 
     /// Whether the process in `slot` says that it has work. The launch path asks this of its own word.
@@ -103,7 +118,11 @@ impl ActivityPage {
         let now = slot.word.load(Ordering::Relaxed);
         if now % 2 == parity {
             // SeqCst: in one order with the look at other words that follows a launch, here and at the neighbours.
-            let _ = slot.word.compare_exchange(now, now.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
+            let moved =
+                slot.word.compare_exchange(now, now.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
+            if moved.is_ok() {
+                self.edges.fetch_add(1, Ordering::SeqCst);
+            }
         }
     }
 
@@ -164,6 +183,7 @@ mod tests {
         page.end(3);
         assert!(!page.is_busy(3));
         assert_ne!(page.quiet(None), before, "something went on meanwhile");
+        assert_eq!(page.edges(), 2, "it began once, and ended once");
     }
 
     #[test]

@@ -102,6 +102,27 @@ pub enum Gate {
     Open,
     /// The rate falls to the request.
     Closed,
+    /// The granted rate holds, also while a tenant has work to which this one gives way otherwise.
+    Lent,
+}
+
+impl Gate {
+    fn word(self) -> u32 {
+        match self {
+            Self::Open => 0,
+            Self::Closed => 1,
+            Self::Lent => 2,
+        }
+    }
+
+    /// From a word on a page; what nobody knows is closed.
+    fn of_word(word: u32) -> Self {
+        match word {
+            0 => Self::Open,
+            2 => Self::Lent,
+            _ => Self::Closed,
+        }
+    }
 }
 
 /// What a tenant may do on one GPU, as plain values.
@@ -134,7 +155,7 @@ pub struct Grant {
 struct GrantSlot {
     rate_ppm: AtomicU32,
     fallback_ppm: AtomicU32,
-    gate_closed: AtomicU32,
+    gate: AtomicU32,
     _reserved: AtomicU32,
     capacity_ns: AtomicU64,
     resume_at_ns: AtomicU64,
@@ -251,7 +272,7 @@ impl GrantSlot {
     fn store(&self, grant: &Grant) {
         self.rate_ppm.store(grant.rate.as_ppm(), Ordering::Relaxed);
         self.fallback_ppm.store(grant.fallback_rate.as_ppm(), Ordering::Relaxed);
-        self.gate_closed.store(u32::from(grant.gate == Gate::Closed), Ordering::Relaxed);
+        self.gate.store(grant.gate.word(), Ordering::Relaxed);
         self.capacity_ns.store(grant.capacity.0.max(0) as u64, Ordering::Relaxed);
         self.resume_at_ns.store(grant.resume_at.0.max(0) as u64, Ordering::Relaxed);
         self.in_flight_cap_ns.store(grant.in_flight_cap.0, Ordering::Relaxed);
@@ -266,7 +287,7 @@ impl GrantSlot {
             generation,
             rate: Rate::ppm(self.rate_ppm.load(Ordering::Relaxed)),
             fallback_rate: Rate::ppm(self.fallback_ppm.load(Ordering::Relaxed)),
-            gate: if self.gate_closed.load(Ordering::Relaxed) == 0 { Gate::Open } else { Gate::Closed },
+            gate: Gate::of_word(self.gate.load(Ordering::Relaxed)),
             capacity: tokens(&self.capacity_ns),
             resume_at: tokens(&self.resume_at_ns),
             in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),

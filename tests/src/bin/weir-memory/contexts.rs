@@ -22,6 +22,14 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
         }
         "stream_on" => stream_on(client, n(0)),
         "context_destroy" => (call!(client, cuCtxDestroy_v2(handle(n(0)))), Vec::new()),
+        "context_attach" => {
+            let (mut context, mut popped) = (null_mut(), null_mut());
+            call!(client, cuCtxPushCurrent_v2(handle(n(0))));
+            let result = call!(client, cuCtxAttach(&raw mut context, 0));
+            call!(client, cuCtxPopCurrent_v2(&raw mut popped));
+            (result, vec![number(context)])
+        }
+        "context_detach" => (call!(client, cuCtxDetach(handle(n(0)))), Vec::new()),
         "primary_release" => (call!(client, cuDevicePrimaryCtxRelease_v2(0)), Vec::new()),
         "heap" => (call!(client, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, size(n(0)))), Vec::new()),
         "module" => {

@@ -1,0 +1,78 @@
+//! What a policy remembers of each tenant, by the tenant's number.
+
+use crate::Sample;
+
+/// One `T` per tenant, in the order of the samples. A tenant that goes is forgotten in the same tick, so that nothing is
+/// left behind however many come and go (papers 1.5, weakness 6).
+pub struct Memory<T> {
+    rows: Vec<(u64, T)>,
+}
+
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new() }
+    }
+}
+
+impl<T: Default> Memory<T> {
+    /// Makes row `i` that of `samples[i]`. While the tenants stand still this moves and allocates nothing.
+    pub fn follow(&mut self, samples: &[Sample]) {
+        for (at, sample) in samples.iter().enumerate() {
+            let found = self.rows[at..].iter().position(|(tenant, _)| *tenant == sample.tenant);
+            let from = found.map_or(self.rows.len(), |ahead| at + ahead);
+            if found.is_none() {
+                self.rows.push((sample.tenant, T::default()));
+            }
+            self.rows.swap(at, from);
+        }
+        self.rows.truncate(samples.len());
+    }
+
+    /// What is remembered of the tenant at this position.
+    pub fn get(&self, at: usize) -> Option<&T> {
+        self.rows.get(at).map(|(_, row)| row)
+    }
+
+    /// What is remembered, in the order of the samples.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.rows.iter().map(|(_, row)| row)
+    }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.rows.iter_mut().map(|(_, row)| row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::tenant;
+
+    fn follow(memory: &mut Memory<u64>, tenants: &[u64]) -> Vec<u64> {
+        let samples: Vec<_> = tenants.iter().map(|id| Sample { tenant: *id, ..tenant() }).collect();
+        memory.follow(&samples);
+        let seen = memory.iter().copied().collect();
+        memory.iter_mut().zip(tenants).for_each(|(row, id)| *row = *id);
+        seen
+    }
+
+    #[test]
+    fn each_tenant_finds_its_own_again_wherever_it_stands() {
+        let mut memory = Memory::default();
+        assert_eq!(follow(&mut memory, &[1, 2, 3]), [0, 0, 0]);
+        assert_eq!(follow(&mut memory, &[3, 1, 4, 2]), [3, 1, 0, 2]);
+        assert_eq!(follow(&mut memory, &[2]), [2]);
+        assert_eq!(follow(&mut memory, &[1, 2]), [0, 2], "who went is forgotten");
+    }
+
+    #[test]
+    fn tenants_that_come_and_go_leave_nothing_behind() {
+        // papers 1.5, weakness 6: Dilu's slots leak after ten clients.
+        let mut memory = Memory::default();
+        for id in 0..1_000 {
+            follow(&mut memory, &[id, id + 1]);
+            assert_eq!(memory.rows.len(), 2);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How a GPU is divided between fillers and their betters, and the grants that follow.
+//!
+//! ```text
+//!   fillers   their requests; of what busy betters did not request as much as the policy opens, by weight
+//!   betters   their requests; what busy fillers have beyond their floors is taken from the rest, the rest is lent by request
+//! ```
+//!
+//! In a bubble nobody but the fillers uses anything, so the two are divided each by itself. The floor of a filler that requested nothing comes on top of the GPU: nobody is throttled for it.
+
+use weir_protocol::pages::{Gate, Grant, Rate};
+use weir_protocol::units::{Nanos, SmShare};
+
+use crate::grants::{Beside, FLOOR, SHORT_CAP, grant};
+use crate::lend::{self, Claim, FULL, ppm};
+use crate::{Class, Decision, Observation, Sample};
+
+/// The buffers of one GPU's division.
+#[derive(Default)]
+pub struct Pools {
+    /// What each tenant may claim.
+    pub claims: Vec<Claim>,
+    /// What each gets, in millionths.
+    pub rates: Vec<u32>,
+    decisions: Vec<Decision>,
+}
+
+impl Pools {
+    /// Claims as the budgets have them. A policy may change them before [`Self::divide`].
+    pub fn begin(&mut self, seen: &Observation<'_>) {
+        self.claims.clear();
+        self.claims.extend(seen.samples.iter().map(Claim::of));
+    }
+
+    /// What busy betters have not requested, in millionths.
+    pub fn unrequested(&self, seen: &Observation<'_>) -> u64 {
+        let rows = self.claims.iter().zip(seen.samples);
+        let requested = rows
+            .filter(|(claim, sample)| claim.busy && !is_filler(sample))
+            .map(|(claim, _)| u64::from(claim.has));
+        u64::from(FULL).saturating_sub(requested.sum())
+    }
+
+    /// Divides the GPU; the fillers are opened up to `opened`. Of what betters may borrow, those for whom `first` holds
+    /// borrow first.
+    pub fn divide(&mut self, seen: &Observation<'_>, opened: Opened, first: impl Fn(&Sample) -> bool) {
+        let fillers = |at: usize| is_filler(&seen.samples[at]);
+        let betters = |at: usize| !fillers(at);
+        let best_effort = u64::from(seen.signals.best_effort_permille) * 1_000;
+        let pool = match opened {
+            Opened::Beside(ppm) => ppm.min(self.unrequested(seen)),
+            Opened::Bubble(ppm) => ppm,
+        };
+        let (claims, rates) = (&self.claims, &mut self.rates);
+        lend::begin(claims, rates);
+        lend::lend(pool.min(best_effort), claims, rates, fillers, fillers);
+        let lent = match opened {
+            Opened::Beside(_) => {
+                lend::taken(claims, rates, fillers).saturating_sub(floors(claims, seen.samples))
+            }
+            Opened::Bubble(_) => 0,
+        };
+        let left = u64::from(FULL).saturating_sub(lent);
+        lend::lend(left, claims, rates, betters, |at| betters(at) && first(&seen.samples[at]));
+        lend::lend(left, claims, rates, betters, betters);
+    }
+
+    /// The grants of this division. `fillers` says for each filler whether its gate is open, how much it may queue, and
+    /// its state; `betters` says the state of the others.
+    pub fn answer(
+        &mut self,
+        seen: &Observation<'_>,
+        filler: impl Fn(usize) -> Opening,
+        better: impl Fn(usize) -> &'static str,
+    ) -> &mut [Decision] {
+        self.decisions.clear();
+        for (at, (sample, rate)) in seen.samples.iter().zip(&self.rates).enumerate() {
+            let beside = Beside { tenants: seen.samples.len(), gives_way: false };
+            let granted = |request: SmShare| grant(Rate::ppm(*rate), request, sample.memory_limit, beside);
+            self.decisions.push(if is_filler(sample) {
+                let Opening { gate, in_flight_cap, state } = filler(at);
+                let grant = Grant { gate, in_flight_cap, ..granted(sample.request) };
+                Decision { grant, state }
+            } else {
+                Decision { grant: granted(sample.request), state: better(at) }
+            });
+        }
+        &mut self.decisions
+    }
+}
+
+/// How much fillers get together, in millionths of the GPU, if they want it.
+#[derive(Clone, Copy, Debug)]
+pub enum Opened {
+    /// Of what busy betters did not request.
+    Beside(u64),
+    /// While all betters are drained. What these have been granted is not taken back for that: it holds when they wake.
+    Bubble(u64),
+}
+
+/// How far a filler is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Whether more than the request holds.
+    pub gate: Gate,
+    /// How much it may queue.
+    pub in_flight_cap: Nanos,
+    /// Why, as people see it.
+    pub state: &'static str,
+}
+
+impl Opening {
+    /// What is not open at all.
+    pub const fn closed(state: &'static str) -> Self {
+        Self { gate: Gate::Closed, in_flight_cap: SHORT_CAP, state }
+    }
+
+    /// What is open, and may queue so much.
+    pub const fn open(in_flight_cap: Nanos, state: &'static str) -> Self {
+        Self { gate: Gate::Open, in_flight_cap, state }
+    }
+
+    /// The same, and stays so while a better works, which lends it the time.
+    pub const fn lent(in_flight_cap: Nanos, state: &'static str) -> Self {
+        Self { gate: Gate::Lent, in_flight_cap, state }
+    }
+}
+
+/// Whether it gives way to the others.
+pub fn is_filler(sample: &Sample) -> bool {
+    sample.class == Class::Filler
+}
+
+/// What busy fillers have beyond their requests only so that they never starve.
+fn floors(claims: &[Claim], samples: &[Sample]) -> u64 {
+    let rows = claims.iter().zip(samples).filter(|(claim, sample)| claim.busy && is_filler(sample));
+    let floor =
+        |claim: &Claim, sample: &Sample| claim.has.min(ppm(FLOOR)).saturating_sub(ppm(sample.request));
+    rows.map(|(claim, sample)| u64::from(floor(claim, sample))).sum()
+}

@@ -1,0 +1,426 @@
+//! One run of a scenario in virtual time: from event to event, on the simulated GPU's model.
+//!
+//! ```text
+//!   programs --launch--> launcher (gate, purse, turns) --submit--> device (model)
+//!                             ^ grant pages                           | completions
+//!                        manager (the node manager's registry, one tick in 1 ms) <-- usage pages
+//! ```
+//!
+//! Nothing here reads a clock: the same scenario gives the same run, to the nanosecond. Times that are not the model's
+//! stand below by name, each with its source.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weir_protocol::units::Nanos as Time;
+use weir_simgpu_model::{Completion, Device, DeviceBooks, Kernel, Mode, Nanos, Spec, StreamKind, Work};
+
+use super::launcher::{BOARD, Bell, Launcher, Said};
+use super::manager::Manager;
+use super::measure::{Gap, Log, Window};
+use super::random::Random;
+use super::scenario::{Scenario, Tenant};
+use super::seat::{Seat, State};
+use super::workload::{Inference, Offline, Program, Step, Training, arrivals};
+use crate::fault::Fault;
+
+/// When runs begin: not at zero, which pages take for *never*.
+pub const START: Nanos = 1_000_000_000;
+
+/// SMs of the device, so that shares of it in percent are whole numbers.
+pub const SMS: u32 = 1_000;
+
+/// What a launch costs its thread (gpu-truths 3: 2-3 us).
+const LAUNCH: Nanos = 2_500;
+
+/// From submission to start (gpu-truths 3: 3-6 us).
+const SUBMIT_TO_START: Nanos = 4_500;
+
+/// From the end of the last kernel to the return of the call that waits for it.
+const RETURN: Nanos = 2_000;
+
+/// Commands that a driver queues before the next launch waits (gpu-truths 3).
+const DEPTH: usize = 1_024;
+
+/// From a wake-up to the thread's next instruction (design 5: the bell, measured on two cores, p99).
+pub const WAKE: Nanos = 20_000;
+
+/// The manager's tick.
+pub const TICK: Nanos = 1_000_000;
+
+/// After the window, so that requests which came in it can be served.
+const GRACE: Nanos = 2_000_000_000;
+
+/// How tenants share the GPU.
+#[derive(Clone, Copy)]
+pub enum Rule {
+    /// As this policy says.
+    Policy(&'static weir_policy::Row),
+    /// By nothing but the driver, in this mode.
+    Driver(Mode),
+}
+
+/// What a run came to.
+pub struct Run {
+    /// The part that counts.
+    pub window: Window,
+    /// The device's time in it.
+    pub device: DeviceBooks,
+    /// One row per tenant, in the scenario's order.
+    pub tenants: Vec<TenantRun>,
+    /// Gaps in the work of those that are no fillers.
+    pub gaps: Vec<Gap>,
+    /// Simulated time in all, the warm-up with it.
+    pub simulated: Nanos,
+}
+
+/// What a tenant did.
+pub struct TenantRun {
+    /// What its program told.
+    pub log: Log,
+    /// Work done, as long as it takes alone.
+    pub work: Nanos,
+    /// SM time that it had, by the device's books.
+    pub used: Nanos,
+    /// The states that the policy gave it, and for how many ticks.
+    pub states: Vec<(&'static str, u64)>,
+}
+
+/// Something that is due: when, in which order, whose, and whether it still holds.
+type Due = Reverse<(Nanos, u64, usize, u64)>;
+
+struct Engine {
+    now: Nanos,
+    window: Window,
+    device: Device,
+    seats: Vec<Seat>,
+    due: BinaryHeap<Due>,
+    order: u64,
+    manager: Option<Manager>,
+    next_tick: Nanos,
+    fillers_give_way: bool,
+    done: Vec<usize>,
+    gap: Option<(Nanos, Nanos)>, // since when nobody better works, what fillers had had by then
+    gaps: Vec<Gap>,
+    books: [DeviceBooks; 2], // at both ends of the window
+}
+
+/// Runs the tenants of `scenario` in `seated`, a choice of its positions, by this rule.
+///
+/// # Errors
+/// The budgets do not fit on one GPU.
+pub fn run(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Run, Fault> {
+    let mut engine = Engine::new(scenario, seated, rule)?;
+    let end = engine.window.to + GRACE;
+    while let Some(next) = engine.next_moment().filter(|next| *next <= end) {
+        engine.pass(next);
+        engine.run_due();
+        engine.tick_if_due();
+        engine.mark_window();
+    }
+    Ok(engine.finish())
+}
+
+fn spec(scenario: &Scenario, rule: Rule) -> Spec {
+    let standard = Spec::default();
+    let us = |us: Option<f64>, or: Nanos| us.map_or(or, |us| super::scenario::nanos(us * 1e3));
+    let mode = match rule {
+        Rule::Policy(_) => scenario.device.mode.into(),
+        Rule::Driver(mode) => mode,
+    };
+    Spec {
+        sms: SMS,
+        mode,
+        slice: us(scenario.device.slice_us, standard.slice),
+        switch: us(scenario.device.switch_us, standard.switch),
+        submit_to_start: SUBMIT_TO_START,
+        ..standard
+    }
+}
+
+fn program(scenario: &Scenario, at: usize, tenant: &Tenant) -> Box<dyn Program> {
+    let mut random = Random::new(scenario.seed, at as u64);
+    let shape = tenant.kernel;
+    match (&tenant.inference, &tenant.training, &tenant.offline) {
+        (Some(spec), ..) => {
+            let moments = arrivals(&spec.arrivals, &mut random, START, scenario.window().to);
+            Box::new(Inference::new(spec, moments, random, shape))
+        }
+        (_, Some(spec), _) => Box::new(Training::new(spec, random, shape)),
+        (.., spec) => Box::new(Offline::new(&spec.clone().unwrap_or_default(), shape)),
+    }
+}
+
+impl Engine {
+    fn new(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Self, Fault> {
+        let spec = spec(scenario, rule);
+        let overlaps = spec.mode == Mode::Mps;
+        let mut device = Device::new(spec, START);
+        let tenants: Vec<&Tenant> = seated.iter().filter_map(|at| scenario.tenant.get(*at)).collect();
+        let mut manager = match rule {
+            Rule::Policy(row) => Some(Manager::new(row, &tenants)?),
+            Rule::Driver(_) => None,
+        };
+        let mut seats = Vec::new();
+        for (seat, (at, tenant)) in seated.iter().zip(&tenants).enumerate() {
+            let context = device.create_context();
+            let stream = device.open_stream(context, StreamKind::Blocking, 0, seat as u64);
+            let Some(stream) = stream else { continue };
+            let launcher = manager.as_mut().map(|manager| manager.seat(seat, overlaps)).transpose()?;
+            let log = Log::new(scenario.window());
+            seats.push(Seat::new(
+                tenant,
+                program(scenario, *at, tenant),
+                log,
+                (context, stream),
+                launcher,
+                overlaps,
+            ));
+        }
+        if let Some(manager) = &manager {
+            let gives_way = matches!(rule, Rule::Policy(row) if row.fillers_give_way);
+            introduce(&mut seats, manager, gives_way);
+        }
+        let mut engine = Self {
+            now: START,
+            window: scenario.window(),
+            device,
+            seats,
+            due: BinaryHeap::new(),
+            order: 0,
+            manager,
+            next_tick: START + TICK,
+            fillers_give_way: matches!(rule, Rule::Policy(row) if row.fillers_give_way),
+            done: Vec::new(),
+            gap: Some((START, 0)),
+            gaps: Vec::new(),
+            books: [DeviceBooks::default(); 2],
+        };
+        (0..engine.seats.len()).for_each(|seat| engine.wake(seat, START));
+        Ok(engine)
+    }
+
+    fn next_moment(&mut self) -> Option<Nanos> {
+        let due = self.due.peek().map(|Reverse((at, ..))| *at);
+        let tick = self.manager.is_some().then_some(self.next_tick);
+        let edges = [self.window.from, self.window.to].into_iter().filter(|edge| *edge > self.now);
+        [due, tick, self.device.next_event()].into_iter().flatten().chain(edges).min()
+    }
+
+    /// The device goes on until then; what is done by then is seen.
+    fn pass(&mut self, to: Nanos) {
+        self.now = to.max(self.now);
+        self.device.advance(self.now);
+        let mut done = std::mem::take(&mut self.done);
+        done.extend(self.device.drain_completions().filter_map(|completion| match completion {
+            Completion::Done { tag, .. } => usize::try_from(tag).ok(),
+            Completion::Stamp { .. } => None,
+        }));
+        done.drain(..).for_each(|seat| self.completed(seat));
+        self.done = done; // the buffer serves again
+    }
+
+    fn completed(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        seat.completed(self.now, &self.window);
+        match seat.state {
+            State::Synchronises if seat.is_drained() => {
+                self.looks(at);
+                self.wake(at, self.now + RETURN);
+            }
+            State::Full(_) => self.wake(at, self.now),
+            _ => {}
+        }
+    }
+
+    /// A thread has come to where it looks what of its work is done.
+    fn looks(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        if let Some(launcher) = &mut seat.launcher {
+            launcher.look();
+        }
+        if seat.is_drained() && !matches!(seat.state, State::AtGate(..)) {
+            self.quiets(at);
+        }
+        self.pass_turn_on(at);
+    }
+
+    /// Wakes the thread in this seat then, and not as it was to be woken before.
+    fn wake(&mut self, at: usize, then: Nanos) {
+        self.order += 1;
+        let ticket = self.seats[at].next_ticket();
+        self.due.push(Reverse((then, self.order, at, ticket)));
+    }
+
+    fn run_due(&mut self) {
+        while let Some(Reverse((at, _, seat, ticket))) = self.due.peek().copied()
+            && at <= self.now
+        {
+            self.due.pop();
+            if self.seats[seat].ticket == ticket {
+                self.step(seat);
+            }
+        }
+    }
+
+    /// The thread in this seat goes on.
+    fn step(&mut self, at: usize) {
+        let step = match self.seats[at].state {
+            State::AtGate(kernel, _) | State::Full(kernel) => Step::Launch(kernel),
+            _ => self.seats[at].next(self.now),
+        };
+        match step {
+            Step::Launch(kernel) => self.launch(at, kernel),
+            Step::Synchronise => {
+                self.seats[at].state = State::Synchronises;
+                if self.seats[at].is_drained() {
+                    self.looks(at);
+                    self.wake(at, self.now + RETURN);
+                }
+            }
+            Step::Rest(until) => {
+                self.seats[at].state = State::Rests;
+                self.wake(at, until.max(self.now + 1));
+            }
+            Step::End => self.seats[at].state = State::Over,
+        }
+    }
+
+    fn launch(&mut self, at: usize, kernel: Kernel) {
+        self.stirs(at);
+        if self.seats[at].depth() >= DEPTH {
+            self.seats[at].state = State::Full(kernel);
+            return;
+        }
+        let closed_by = self.closed_by(at);
+        let said = self.seats[at].ask(kernel, self.now, closed_by);
+        match said {
+            Said::Goes => {
+                let seat = &mut self.seats[at];
+                seat.leave_gate(self.now);
+                let (sequence, stream) = seat.submit(kernel);
+                self.device.submit(self.now, stream, sequence, Work::Kernel(kernel));
+                self.wake(at, self.now + LAUNCH);
+            }
+            Said::Sleeps(at_most, bell) => {
+                self.seats[at].wait_at_gate(kernel, bell, self.now);
+                self.wake(at, self.now + at_most.0.max(1));
+            }
+        }
+        self.pass_turn_on(at);
+    }
+
+    /// The better one that keeps a filler out, as the board shows it, unless the manager lends the time all the same.
+    fn closed_by(&self, at: usize) -> Option<usize> {
+        let seat = &self.seats[at];
+        if seat.better || !self.fillers_give_way || seat.is_lent() {
+            return None;
+        }
+        let shows = |seat: &Seat| seat.busy_since.is_some_and(|since| since + BOARD.0 <= self.now);
+        self.seats.iter().position(|seat| seat.better && shows(seat))
+    }
+
+    /// Whoever waits for this tenant's turn to pass on wakes.
+    fn pass_turn_on(&mut self, at: usize) {
+        let passed = self.seats[at].launcher.as_mut().is_some_and(Launcher::take_turn_passed);
+        if passed {
+            self.ring(|bell| bell == Bell::Turn(at));
+        }
+    }
+
+    fn ring(&mut self, rings: impl Fn(Bell) -> bool) {
+        for seat in 0..self.seats.len() {
+            if let State::AtGate(kernel, bell) = self.seats[seat].state
+                && rings(bell)
+            {
+                // Once: a second bell does not put the wake-up off.
+                self.seats[seat].state = State::AtGate(kernel, Bell::Rung);
+                self.wake(seat, self.now + WAKE);
+            }
+        }
+    }
+
+    /// A tenant has something to do from now on.
+    fn stirs(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        if seat.busy_since.is_some() {
+            return;
+        }
+        seat.busy_since = Some(self.now);
+        if let Some((since, had)) = self.gap.take_if(|_| seat.better) {
+            let filled = self.fillers_had() - had;
+            self.note_gap(since, filled);
+        }
+    }
+
+    /// A tenant has nothing to do.
+    fn quiets(&mut self, at: usize) {
+        self.seats[at].busy_since = None;
+        let works = |seat: &Seat| seat.better && seat.busy_since.is_some();
+        if self.seats[at].better && self.gap.is_none() && !self.seats.iter().any(works) {
+            self.gap = Some((self.now, self.fillers_had()));
+        }
+    }
+
+    /// Gaps that reach over an end of the window are left out, so that each counts whole.
+    fn note_gap(&mut self, since: Nanos, filled: Nanos) {
+        if since >= self.window.from && self.now <= self.window.to {
+            self.gaps.push(Gap { length: self.now - since, filled });
+        }
+    }
+
+    fn fillers_had(&self) -> Nanos {
+        let fillers = self.seats.iter().filter(|seat| !seat.better);
+        fillers.filter_map(|seat| self.device.context_books(seat.context)).map(|books| books.true_use).sum()
+    }
+
+    fn tick_if_due(&mut self) {
+        let Some(manager) = self.manager.as_mut().filter(|_| self.next_tick <= self.now) else { return };
+        for seat in &mut self.seats {
+            seat.settle_stalls(self.now, &self.device);
+        }
+        manager.tick(Time(self.now), &mut self.seats);
+        self.next_tick += TICK;
+        for seat in 0..self.seats.len() {
+            if let State::AtGate(kernel, Bell::Grant(generation)) = self.seats[seat].state
+                && self.seats[seat].generation() != Some(generation)
+            {
+                self.seats[seat].state = State::AtGate(kernel, Bell::Rung);
+                self.wake(seat, self.now + WAKE);
+            }
+        }
+    }
+
+    fn mark_window(&mut self) {
+        let edge = [self.window.from, self.window.to].iter().position(|edge| *edge == self.now);
+        if let Some(edge) = edge {
+            self.books[edge] = self.device.books();
+            self.seats.iter_mut().for_each(|seat| seat.mark(edge, &self.device));
+        }
+    }
+
+    fn finish(self) -> Run {
+        let [from, to] = self.books;
+        let device = DeviceBooks {
+            busy: to.busy - from.busy,
+            switch: to.switch - from.switch,
+            idle: to.idle - from.idle,
+        };
+        let tenants = self.seats.into_iter().map(Seat::finish).collect();
+        Run { window: self.window, device, tenants, gaps: self.gaps, simulated: self.now - START }
+    }
+}
+
+/// Everybody learns with whom to take turns: of two one of whom gives way neither waits for the other's turn.
+fn introduce(seats: &mut [Seat], manager: &Manager, fillers_give_way: bool) {
+    for at in 0..seats.len() {
+        for other in (0..seats.len()).filter(|other| *other != at) {
+            if fillers_give_way && seats[at].better != seats[other].better {
+                continue;
+            }
+            if let (Some(launcher), Some(pages)) = (&mut seats[at].launcher, manager.pages(other)) {
+                launcher.meet(other, pages);
+            }
+        }
+    }
+}

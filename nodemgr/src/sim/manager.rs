@@ -1,0 +1,111 @@
+//! The node manager of a run: its own registry, on pages of its own making, ticked in virtual time.
+//!
+//! Nothing is simulated here but the sockets and the scrape: tenants are made, observed, decided upon and granted by the
+//! very code that the daemon runs.
+
+use std::sync::Arc;
+
+use weir_policy::Slo;
+use weir_protocol::units::{Bytes, Nanos as Time, SmShare};
+use weir_simgpu_model::Nanos;
+
+use super::launcher::Launcher;
+use super::measure::quantile;
+use super::scenario::Tenant;
+use super::seat::Seat;
+use crate::control::schema::CreateTenant;
+use crate::fault::Fault;
+use crate::gpus::{Device, Gpus, Source};
+use crate::registry::{Pages, Registry};
+
+/// The card's memory, and what each tenant may hold: memory is not simulated.
+const CARD: Bytes = Bytes::gib(40);
+const EACH: Bytes = Bytes::gib(1);
+
+/// How often request latencies are scraped.
+const SCRAPE: Nanos = 1_000_000_000;
+
+/// Requests that were done in so long before a scrape make the latency of late.
+const LATE: Nanos = 5_000_000_000;
+
+/// The manager.
+pub struct Manager {
+    registry: Registry,
+    tenants: Vec<u64>,
+    scraped_at: Nanos,
+}
+
+impl Manager {
+    /// A manager with these tenants, ruled by this policy.
+    ///
+    /// # Errors
+    /// As the daemon refuses budgets.
+    pub fn new(policy: &'static weir_policy::Row, tenants: &[&Tenant]) -> Result<Self, Fault> {
+        let card =
+            Device { uuid: *b"weir simulation ", name: "Weir Simulated GPU".into(), memory_total: CARD };
+        let gpus = Gpus::find(Source::Fixed(vec![card]))?;
+        let mut registry = Registry::new(gpus, Some(Bytes(0)), policy);
+        let start = Time(super::engine::START);
+        let mut numbers = Vec::new();
+        for tenant in tenants {
+            let wanted = CreateTenant {
+                name: tenant.name.clone(),
+                unique: false,
+                gpus: Vec::new(),
+                request_permille: tenant.request()?.map(SmShare::as_permille),
+                limit_permille: tenant.limit()?.map(SmShare::as_permille),
+                memory_bytes: Some(EACH.0),
+                copy_limit_bytes_per_s: 0,
+                class: tenant.class,
+                oversubscribe: false,
+                slo: None, // the scenario's own figures are told by `set_slo`
+                latency_from: None,
+            };
+            numbers.push(registry.create(&wanted, 0, 1, start)?.0);
+        }
+        Ok(Self { registry, tenants: numbers, scraped_at: 0 })
+    }
+
+    /// A process of the tenant in this seat.
+    ///
+    /// # Errors
+    /// The tenant has no room for it.
+    pub fn seat(&mut self, seat: usize, overlaps: bool) -> Result<Launcher, Fault> {
+        let process = self.registry.register(self.tenants[seat], 1, String::new(), String::new())?;
+        let pages = self.pages(seat).ok_or_else(|| {
+            Fault::new(&crate::codes::SYSTEM, "a tenant has no pages", "this is a mistake of ours: tell us")
+        })?;
+        Ok(Launcher::new(pages, process.slot, overlaps))
+    }
+
+    /// The pages of the tenant in this seat.
+    pub fn pages(&self, seat: usize) -> Option<Arc<Pages>> {
+        let tenant = self.registry.tenant(*self.tenants.get(seat)?)?;
+        Some(tenant.cells.first()?.pages.clone())
+    }
+
+    /// One run of the control loop.
+    pub fn tick(&mut self, now: Time, seats: &mut [Seat]) {
+        if now.0 >= self.scraped_at + SCRAPE {
+            self.scraped_at = now.0;
+            for (seat, tenant) in seats.iter().zip(&self.tenants) {
+                self.registry.set_slo(*tenant, slo(seat, now.0));
+            }
+        }
+        self.registry.tick(now);
+        for (seat, tenant) in seats.iter_mut().zip(&self.tenants) {
+            let cell = self.registry.tenant(*tenant).and_then(|tenant| tenant.cells.first());
+            seat.note_state(cell.map_or("", |cell| cell.state()));
+        }
+    }
+}
+
+/// A tenant's promise, with how it was kept of late.
+fn slo(seat: &Seat, now: Nanos) -> Option<Slo> {
+    let (promise, metric) = seat.promise?;
+    let late = seat.log.all().iter().rev().take_while(|served| served.done + LATE >= now);
+    let mut latencies: Vec<Nanos> = late.filter_map(|served| served.latency(metric)).collect();
+    latencies.sort_unstable();
+    let recent = quantile(&latencies, promise.quantile_permille).map(Time);
+    Some(Slo { quantile_permille: promise.quantile_permille, target: promise.target, recent })
+}

@@ -1,0 +1,208 @@
+//! What is noted while a scenario runs, and what follows from it.
+
+use weir_simgpu_model::Nanos;
+
+use super::scenario::Metric;
+
+/// The part of a run that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its beginning.
+    pub from: Nanos,
+    /// Its end.
+    pub to: Nanos,
+}
+
+impl Window {
+    /// How long it is.
+    pub fn length(&self) -> Nanos {
+        self.to.saturating_sub(self.from)
+    }
+
+    fn has(&self, at: Nanos) -> bool {
+        (self.from..self.to).contains(&at)
+    }
+
+    /// What of a stretch of time lies in it.
+    pub fn part(&self, from: Nanos, to: Nanos) -> Nanos {
+        to.min(self.to).saturating_sub(from.max(self.from))
+    }
+}
+
+/// A request that was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// When it came.
+    pub arrived: Nanos,
+    /// When it had its first token.
+    pub first_token: Nanos,
+    /// When it had its last one.
+    pub done: Nanos,
+    /// How many.
+    pub tokens: u32,
+}
+
+impl Served {
+    /// One of its latencies; none between tokens where there is only one.
+    pub fn latency(&self, of: Metric) -> Option<Nanos> {
+        match of {
+            Metric::Request => Some(self.done - self.arrived),
+            Metric::FirstToken => Some(self.first_token - self.arrived),
+            Metric::PerToken => (self.done - self.first_token).checked_div(u64::from(self.tokens - 1)),
+        }
+    }
+}
+
+/// What one program tells.
+#[derive(Debug)]
+pub struct Log {
+    window: Window,
+    served: Vec<Served>,
+    arrived: u64,
+    iterations: u64,
+}
+
+impl Log {
+    /// Nothing yet.
+    pub fn new(window: Window) -> Self {
+        Self { window, served: Vec::new(), arrived: 0, iterations: 0 }
+    }
+
+    /// A request has come.
+    pub fn arrived(&mut self, at: Nanos) {
+        self.arrived += u64::from(self.window.has(at));
+    }
+
+    /// A request is done.
+    pub fn served(&mut self, served: Served) {
+        self.served.push(served);
+    }
+
+    /// An iteration of training or a batch is done.
+    pub fn iterated(&mut self, at: Nanos) {
+        self.iterations += u64::from(self.window.has(at));
+    }
+
+    /// Iterations or batches done in the window.
+    pub fn iterations(&self) -> u64 {
+        self.iterations
+    }
+
+    /// All requests that were served, whenever they came.
+    pub fn all(&self) -> &[Served] {
+        &self.served
+    }
+
+    /// Requests that came in the window and were served, also after it.
+    pub fn counted(&self) -> impl Iterator<Item = &Served> {
+        self.served.iter().filter(|served| self.window.has(served.arrived))
+    }
+
+    /// Requests that came in the window and were not served.
+    pub fn unserved(&self) -> u64 {
+        self.arrived.saturating_sub(self.counted().count() as u64)
+    }
+
+    /// One of the latencies of all requests that came in the window, in order.
+    pub fn latencies(&self, of: Metric) -> Vec<Nanos> {
+        let mut latencies: Vec<_> = self.counted().filter_map(|served| served.latency(of)).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+}
+
+/// The smallest value that at least so many thousandths of all do not exceed; of none: none.
+pub fn quantile(sorted: &[Nanos], permille: u16) -> Option<Nanos> {
+    let rank = (sorted.len() as u64 * u64::from(permille)).div_ceil(1_000).max(1);
+    sorted.get(usize::try_from(rank - 1).ok()?).copied()
+}
+
+/// A gap in the work of all who are no fillers, and what fillers did in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// How long it was.
+    pub length: Nanos,
+    /// How much of it fillers had.
+    pub filled: Nanos,
+}
+
+/// What all gaps come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gaps {
+    /// Their sum.
+    pub idle: Nanos,
+    /// What fillers had of it.
+    pub filled: Nanos,
+    /// What could have been filled: of each gap what is left after the cost of entering and leaving it.
+    pub fillable: Nanos,
+    /// What fillers had of that; more in one gap does not make up for less in another.
+    pub filled_of_fillable: Nanos,
+}
+
+impl Gaps {
+    /// Of all gaps, where so much of each is lost.
+    pub fn of(gaps: &[Gap], cost: Nanos) -> Self {
+        gaps.iter().fold(Self::default(), |sum, gap| {
+            let fillable = gap.length.saturating_sub(cost);
+            Self {
+                idle: sum.idle + gap.length,
+                filled: sum.filled + gap.filled,
+                fillable: sum.fillable + fillable,
+                filled_of_fillable: sum.filled_of_fillable + gap.filled.min(fillable),
+            }
+        })
+    }
+
+    /// Filled of idle time, percent; none without idle time.
+    pub fn raw_percent(&self) -> Option<f64> {
+        percent(self.filled, self.idle)
+    }
+
+    /// Filled of fillable time, percent; none where nothing was fillable.
+    pub fn fillable_percent(&self) -> Option<f64> {
+        percent(self.filled_of_fillable, self.fillable)
+    }
+}
+
+/// A part in percent.
+pub fn percent(part: Nanos, whole: Nanos) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_a_value_that_was_measured() {
+        let values: Vec<Nanos> = (1..=200).collect();
+        assert_eq!(
+            [500, 950, 990, 1].map(|q| quantile(&values, q)),
+            [Some(100), Some(190), Some(198), Some(1)]
+        );
+        assert_eq!((quantile(&[7], 990), quantile(&[], 990)), (Some(7), None));
+    }
+
+    #[test]
+    fn a_long_gap_does_not_make_up_for_a_short_one_that_was_not_filled() {
+        let gaps =
+            [Gap { length: 100, filled: 100 }, Gap { length: 100, filled: 0 }, Gap { length: 5, filled: 0 }];
+        let sum = Gaps::of(&gaps, 20);
+        assert_eq!((sum.idle, sum.fillable, sum.filled_of_fillable), (205, 160, 80));
+        assert_eq!(sum.fillable_percent(), Some(50.0));
+    }
+
+    #[test]
+    fn requests_count_by_when_they_came() {
+        let mut log = Log::new(Window { from: 10, to: 20 });
+        for arrived in [5, 12, 15] {
+            log.arrived(arrived);
+        }
+        for arrived in [5, 12] {
+            log.served(Served { arrived, first_token: arrived + 30, done: arrived + 70, tokens: 5 });
+        }
+        assert_eq!(log.latencies(Metric::FirstToken), [30]);
+        assert_eq!((log.latencies(Metric::Request), log.latencies(Metric::PerToken)), (vec![70], vec![10]));
+        assert_eq!(log.unserved(), 1);
+    }
+}

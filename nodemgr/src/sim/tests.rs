@@ -1,0 +1,190 @@
+//! Stories of whole runs.
+
+use std::path::Path;
+
+use super::compare::{Comparison, Outcome, TenantOutcome, compare, ruler};
+use super::engine::{Rule, run};
+use super::scenario::Scenario;
+use weir_simgpu_model::Mode;
+
+/// Two tenants that always have work.
+const SHARES: &str = r#"
+about = "shares"
+seconds = 3
+warm_up_seconds = 1
+[[tenant]]
+name = "six"
+request = "60%"
+limit = "60%"
+offline = { batch_ms = 50, unit_us = 150 }
+[[tenant]]
+name = "three"
+request = "30%"
+limit = "30%"
+offline = { batch_ms = 20, unit_us = 400 }
+"#;
+
+/// A server, a training loop and a filler.
+const MIXED: &str = r#"
+about = "mixed"
+seconds = 3
+warm_up_seconds = 0.5
+[[tenant]]
+name = "server"
+class = "latency"
+request = "30%"
+slo = "p95 < 100ms"
+[tenant.inference]
+prefill_each_ms = 8
+decode_ms = 4
+tokens = 6
+token_cv = 0.5
+batch = 8
+arrivals = { per_s = 6, cv = 2 }
+[[tenant]]
+name = "training"
+request = "40%"
+training = { parallel = "data", compute_ms = 40, bubble_ms = 30, jitter_percent = 10 }
+[[tenant]]
+name = "filler"
+class = "filler"
+offline = { batch_ms = 30 }
+"#;
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::parse(text, Path::new("scenario.toml")).unwrap()
+}
+
+fn compared(text: &str, seed: u64, policies: &[&str]) -> Comparison {
+    let scenario = Scenario { seed, ..scenario(text) };
+    let rulers: Vec<_> = policies.iter().map(|name| ruler(name).unwrap()).collect();
+    compare(&scenario, &rulers).unwrap()
+}
+
+fn tenant<'a>(outcome: &'a Outcome, name: &str) -> &'a TenantOutcome {
+    outcome.tenants.iter().find(|tenant| tenant.tenant == name).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_one_another() {
+    let names: Vec<_> = weir_policy::POLICIES.iter().map(|row| row.name).chain(["slicing", "mps"]).collect();
+    let runs = [1, 1, 2].map(|seed| compared(MIXED, seed, &names));
+    assert_eq!(runs[0], runs[1]);
+    assert_ne!(runs[0].outcomes, runs[2].outcomes);
+}
+
+#[test]
+fn every_nanosecond_of_the_window_is_busy_switching_or_idle() {
+    let scenario = scenario(MIXED);
+    let policies = weir_policy::POLICIES.iter().map(Rule::Policy);
+    for rule in policies.chain([Mode::TimeSlice, Mode::Mps].map(Rule::Driver)) {
+        let run = run(&scenario, &[0, 1, 2], rule).unwrap();
+        let books = run.device;
+        assert_eq!(books.busy + books.switch + books.idle, run.window.length());
+        assert_eq!(run.tenants.iter().map(|tenant| tenant.used).sum::<u64>(), books.busy);
+    }
+}
+
+#[test]
+fn a_tenant_alone_has_its_own_latency_under_every_policy() {
+    let text = MIXED.split("[[tenant]]").take(2).collect::<Vec<_>>().join("[[tenant]]");
+    for policy in weir_policy::POLICIES {
+        let comparison = compared(&text, 3, &["alone", policy.name]);
+        let [alone, ruled] = [0, 1].map(|n| tenant(&comparison.outcomes[n], "server").request.unwrap());
+        assert!((ruled.p50_ms / alone.p50_ms - 1.0).abs() < 0.01, "{}: {ruled:?}, {alone:?}", policy.name);
+        assert!((ruled.p99_ms / alone.p99_ms - 1.0).abs() < 0.01, "{}: {ruled:?}, {alone:?}", policy.name);
+    }
+}
+
+#[test]
+fn shares_that_are_limits_are_kept_within_a_point() {
+    let comparison = compared(SHARES, 1, &["static"]);
+    for (name, share) in [("six", 60.0), ("three", 30.0)] {
+        let got = tenant(&comparison.outcomes[0], name).share_percent;
+        assert!((got - share).abs() < 1.0, "{name} got {got} %");
+    }
+}
+
+#[test]
+fn plain_slicing_divides_by_two_whatever_was_requested() {
+    let comparison = compared(SHARES, 1, &["slicing"]);
+    let outcome = &comparison.outcomes[0];
+    let [six, three] = ["six", "three"].map(|name| tenant(outcome, name).share_percent);
+    assert!((six - three).abs() < 1.0, "{six} and {three}");
+    // gpu-truths, rule 2: each turn of 2 ms is followed by a switch of 0.1 ms.
+    assert!((outcome.switch_percent.unwrap() - 100.0 * 0.1 / 2.1).abs() < 0.3, "{outcome:?}");
+}
+
+#[test]
+fn small_kernels_overlap_where_all_run_at_once() {
+    let text = SHARES.replace("offline =", "kernel = { sm_percent = 50 }\noffline =");
+    let comparison = compared(&text, 1, &["mps"]);
+    for name in ["six", "three"] {
+        let of_alone = tenant(&comparison.outcomes[0], name).of_alone_percent.unwrap();
+        assert!(of_alone > 99.0, "{name} does {of_alone} % of what it does alone");
+    }
+}
+
+#[test]
+fn gaps_are_what_nobody_better_uses_and_a_filler_alone_leaves_none_of_them() {
+    let text = MIXED.replace("arrivals = { per_s = 6, cv = 2 }", "arrivals = { per_s = 0.001 }");
+    let comparison = compared(&text, 1, &["static"]);
+    let outcome = &comparison.outcomes[0];
+    // Of each iteration of 70 ms 30 are a bubble; the filler, which static lets run beside, stretches the rest.
+    assert!((20.0..45.0).contains(&outcome.idle_percent.unwrap()), "{outcome:?}");
+    assert!(outcome.fillable_percent < outcome.idle_percent);
+    assert!(outcome.idle_filled_percent.unwrap() > 50.0, "{outcome:?}");
+}
+
+#[test]
+fn what_a_filler_does_in_bubbles_is_bounded_by_their_sum() {
+    let comparison = compared(MIXED, 1, &["slicing", "static"]);
+    for outcome in &comparison.outcomes {
+        assert!(outcome.idle_filled_percent.unwrap() <= 100.0);
+        assert!(outcome.fillable_filled_percent.unwrap() <= 100.0);
+    }
+}
+
+#[test]
+fn a_key_that_is_none_is_named_with_its_line_and_the_nearest_one() {
+    let text = MIXED.replace("bubble_ms", "buble_ms");
+    let fault = Scenario::parse(&text, Path::new("x.toml")).unwrap_err();
+    assert!(fault.help.contains("`bubble_ms`"), "{fault}");
+    assert!(fault.at.as_deref().is_some_and(|at| at.starts_with("x.toml:20:")), "{fault}");
+}
+
+#[test]
+fn a_scenario_that_makes_no_sense_is_refused_with_what_to_do() {
+    for (from, to, help) in [
+        ("p95 < 100ms", "p95 > 100ms", "p95 < 200ms"),
+        ("request = \"40%\"", "request = \"0.4\"", "30%"),
+        ("offline = { batch_ms = 30 }", "", "[tenant.offline]"),
+        ("decode_ms = 4", "decode_ms = 0", "decode_ms"),
+        ("seconds = 3", "seconds = 0", "more than nothing"),
+    ] {
+        let text = MIXED.replacen(from, to, 1);
+        let fault = Scenario::parse(&text, Path::new("x.toml")).expect_err(to);
+        assert!(fault.help.contains(help), "{fault}");
+        assert_eq!(fault.exit_code(), 78);
+    }
+}
+
+#[test]
+fn budgets_that_do_not_fit_are_refused_as_the_daemon_refuses_them() {
+    let scenario = scenario(&MIXED.replace("request = \"40%\"", "request = \"90%\""));
+    let fault = compare(&scenario, &[ruler("static").unwrap()]).unwrap_err();
+    assert_eq!(fault.code, crate::codes::SHARE_TAKEN.code);
+}
+
+#[test]
+fn the_scenarios_that_come_with_weir_can_be_simulated() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
+    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert!(names.len() >= 4, "{names:?}");
+    for path in names {
+        let scenario = Scenario { seconds: 0.5, ..Scenario::read(&path).unwrap() };
+        compare(&scenario, &[ruler("static").unwrap()]).unwrap();
+        assert!(!scenario.source.is_empty(), "{}: where its figures come from", path.display());
+    }
+}
