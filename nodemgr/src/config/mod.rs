@@ -204,7 +204,7 @@ fn check_file(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A fault that points at its line, with the nearest of `keys` where a key is unknown.
+/// A fault that points at its line, with the nearest key where one is unknown.
 pub(crate) fn misunderstood(row: &codes::Row, text: &str, path: &Path, error: &toml::de::Error) -> Fault {
     let message = error.message().lines().next().unwrap_or_default().to_owned();
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));

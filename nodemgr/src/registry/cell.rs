@@ -104,10 +104,10 @@ fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
     sum
 }
 
-/// The same grant without an end to the time on the GPU, also should the manager go.
+/// The same grant without an end to the time on the GPU, also should the manager go; a filler gives way to nobody.
 fn unlimited(grant: Grant) -> Grant {
     let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
-    Grant { rate, fallback_rate: rate, gate: Gate::Open, in_flight_cap, copy_limit, ..grant }
+    Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, ..grant }
 }
 
 /// One tenant on one GPU.
@@ -354,5 +354,20 @@ impl Cell {
     /// Memory held by all processes.
     pub fn held(&self) -> Bytes {
         self.pages.usage.held()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unlimited_grant_keeps_the_memory_limit_and_nothing_else_that_holds_a_launch() {
+        let (rate, memory) = (Rate::ppm(100_000), Bytes::gib(2));
+        let closed = weir_policy::grant(rate, SmShare::percent(10), memory, Beside::default());
+        let free = unlimited(Grant { gate: Gate::Closed, copy_limit: Bandwidth(7), ..closed });
+        assert_eq!((free.rate, free.fallback_rate, free.gate), (Rate::FULL, Rate::FULL, Gate::Lent));
+        assert_eq!((free.in_flight_cap, free.copy_limit), (Nanos(0), Bandwidth::UNLIMITED));
+        assert_eq!(free.memory_limit, memory);
     }
 }

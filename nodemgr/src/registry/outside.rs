@@ -30,7 +30,7 @@ impl Latency {
 }
 
 /// What a policy is told.
-pub(super) fn slo(promise: Option<Promise>, latency: Option<&Latency>) -> Option<Slo> {
+pub(super) fn kept(promise: Option<Promise>, latency: Option<&Latency>) -> Option<Slo> {
     let Promise { quantile_permille, target_ns } = promise?;
     let recent = latency.and_then(|latency| latency.recent_ns).map(Nanos);
     Some(Slo { quantile_permille, target: Nanos(target_ns), recent })

@@ -8,7 +8,7 @@ use weir_protocol::units::{Bytes, Nanos};
 
 use super::cell::Cell;
 use super::heirs::Orphan;
-use super::outside::{Latency, slo};
+use super::outside::{Latency, kept};
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -95,7 +95,7 @@ impl Tenant {
             outstanding,
             idle_for,
             work: cell.work(slots),
-            slo: slo(budget.slo, latency.as_ref()),
+            slo: kept(budget.slo, latency.as_ref()),
         }
     }
 
