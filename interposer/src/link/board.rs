@@ -86,7 +86,7 @@ impl Board {
     pub fn with_equals<R>(&self, board: u32, f: impl FnOnce(&mut [Neighbour]) -> R) -> Option<R> {
         let mut neighbours = self.known(board)?;
         let equals = neighbours.equals;
-        Some(f(&mut neighbours.pages[..equals]))
+        neighbours.pages.get_mut(..equals).map(f)
     }
 
     /// Whether anybody on the GPU gives way to the tenant, or may.

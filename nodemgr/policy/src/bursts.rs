@@ -34,20 +34,24 @@ pub struct Bursts {
     busy: bool,
     moved: Option<Nanos>, // when it last did
     began: Nanos,
-    before: Work,
+    before: Work, // when the burst was first seen, ...
+    early: Work,  // ... and at the look before that: whoever runs ahead has launched much in between
+    last: Work,   // at the last look
 }
 
 impl Bursts {
     /// Looks at the tenant; a gap is one of at least `quiet`.
     pub fn step(&mut self, now: Nanos, sample: &Sample, quiet: Nanos) -> Edge {
         let moved = now.since(sample.idle_for);
+        let last = std::mem::replace(&mut self.last, sample.work);
         if sample.idle_for < quiet {
             let gap = self.moved.map(|before| moved.since(before));
             self.moved = Some(moved);
             if self.busy {
                 return Edge::None;
             }
-            (self.busy, self.began, self.before) = (true, moved, sample.work);
+            (self.busy, self.began) = (true, moved);
+            (self.before, self.early) = (sample.work, last);
             return Edge::Began(gap);
         }
         if !std::mem::take(&mut self.busy) {
@@ -66,10 +70,10 @@ impl Bursts {
     pub fn pace(&self, sample: &Sample) -> Option<Nanos> {
         let grown = |stall: Stall| {
             let at = stall as usize;
-            sample.work.stalls[at].since(self.before.stalls[at]).0
+            sample.work.stalls[at].since(self.early.stalls[at]).0
         };
         let on_sms = grown(Stall::Compute).saturating_add(grown(Stall::Communication));
-        let charged = sample.work.charged.0.saturating_sub(self.before.charged.0);
+        let charged = sample.work.charged.0.saturating_sub(self.early.charged.0);
         let charged = u64::try_from(charged).ok().filter(|charged| *charged >= ENOUGH)?;
         Some(Nanos(on_sms.saturating_mul(1_000) / charged))
     }
