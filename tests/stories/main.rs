@@ -7,6 +7,7 @@ mod container;
 mod copies;
 mod faults;
 mod gang;
+mod gate;
 mod gpu_check;
 mod graph_copies;
 mod graph_split;

@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
         report.figure(
             name,
             json!({
-                "wakes": WAKES,
+                "counted": outcome.closed_us.len() + outcome.never_held,
                 "closed_us": Spread::of(&outcome.closed_us),
                 "silent_us": Spread::of(&outcome.silent_us),
                 "held_already": outcome.held_already,

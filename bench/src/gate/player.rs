@@ -22,6 +22,10 @@ pub enum Part {
 /// The waker sleeps so long, from and to: fillers are let in after a millisecond, and nobody can foretell when they must go.
 const SLEEP_US: (u64, u64) = (6_000, 16_000);
 
+/// The filler of short kernels launches one in so long: as fast as it can it would keep the simulated GPU's own process busy,
+/// and there may be two cores.
+const PACE_NS: u64 = 5_000;
+
 /// A launch call that took so long was held back by the gate, and not by the system.
 const HELD_NS: u64 = 1_000_000;
 
@@ -104,8 +108,14 @@ fn fill(kernel: &str) -> Result<Vec<Hold>, ClientError> {
     std::thread::scope(|scope| {
         let (handle, driver) = (stream.expose_provenance(), &driver);
         scope.spawn(move || watch(filler, driver, handle));
+        let mut next = 0;
         while !filler.stop.load(Ordering::Relaxed) {
             let began = now();
+            if began < next {
+                std::hint::spin_loop();
+                continue;
+            }
+            next = began + PACE_NS;
             filler.launching.store(began, Ordering::Release);
             driver.launch_into(stream, function, 1)?;
             filler.launching.store(0, Ordering::Release);
