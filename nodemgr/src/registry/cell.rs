@@ -135,6 +135,7 @@ pub struct Cell {
     moved_at: Nanos,
     still: Nanos,
     window: Window,
+    held_lately: Bytes,
 }
 
 impl Cell {
@@ -175,6 +176,7 @@ impl Cell {
             moved_at: Nanos(0),
             still: Nanos(0),
             window: Window::default(),
+            held_lately: Bytes(0),
         }
     }
 
@@ -261,6 +263,7 @@ impl Cell {
     /// Notes the charge so far, for the share of the last second.
     pub fn mark(&mut self, now: Nanos, slots: &[usize]) {
         if !self.is_asleep() {
+            self.held_lately = self.held();
             let living = slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)).map(charged_ns);
             self.charged_ns = living.fold(self.dead_charged_ns, u64::saturating_add);
         }
@@ -349,6 +352,11 @@ impl Cell {
         let flagged =
             || self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
         self.held() > self.granted.memory_limit && flagged()
+    }
+
+    /// Memory held by all processes at the last mark. To sum it up is a cache miss for each slot, so a tick does not.
+    pub fn held_lately(&self) -> Bytes {
+        self.held_lately
     }
 
     /// Memory held by all processes.

@@ -91,7 +91,7 @@ impl Tenant {
             request: budget.request,
             limit: budget.limit,
             memory_limit: budget.memory,
-            memory_held: cell.held(),
+            memory_held: cell.held_lately(),
             outstanding,
             idle_for,
             work: cell.work(slots),
