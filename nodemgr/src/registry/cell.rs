@@ -224,7 +224,9 @@ impl Cell {
         }
         let balance = self.pages.bucket.balance().0;
         let missing = u64::try_from(self.granted.resume_at.0.saturating_sub(balance)).unwrap_or(0);
-        let waits = if balance <= 0 { self.granted.rate.time_for(missing) } else { Nanos(0) };
+        // Whoever has the whole GPU owes nothing: nobody draws from its bucket.
+        let owes = balance <= 0 && self.granted.rate != Rate::FULL;
+        let waits = if owes { self.granted.rate.time_for(missing) } else { Nanos(0) };
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }
 

@@ -51,6 +51,9 @@ impl Broker {
                 vec![self.books_file().map_err(|why| Refusal::Other(why.to_string()))?],
             ));
         }
+        if matches!(request, Request::DestroyContext { .. }) {
+            self.ingest(); // several requests are answered in a row: what was pushed between two of them comes first
+        }
         let now = self.gpus.iter().map(|gpu| gpu.device.now()).max().unwrap_or(0);
         let Some(client) = self.clients[index].as_mut() else { return Err(Refusal::NoSuchContext) };
         if client.kind.is_none() {
