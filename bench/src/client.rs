@@ -17,9 +17,6 @@ pub struct Driver {
     free_async: fns::cuMemFreeAsync,
     synchronize: fns::cuCtxSynchronize,
     stream_create: fns::cuStreamCreate,
-    stream_query: fns::cuStreamQuery,
-    set_current: fns::cuCtxSetCurrent,
-    context: usize,
     graph_launch: fns::cuGraphLaunch,
     module: usize,
     get_function: fns::cuModuleGetFunction,
@@ -53,7 +50,7 @@ pub enum ClientError {
     },
 }
 
-fn check(call: &'static str, result: CUresult) -> Result<(), ClientError> {
+pub fn check(call: &'static str, result: CUresult) -> Result<(), ClientError> {
     if result == CUDA_SUCCESS { Ok(()) } else { Err(ClientError::Call { call, result }) }
 }
 
@@ -89,9 +86,6 @@ impl Driver {
                 alloc_async: *library.get(b"cuMemAllocAsync\0")?,
                 free_async: *library.get(b"cuMemFreeAsync\0")?,
                 synchronize: *library.get(b"cuCtxSynchronize\0")?,
-                stream_query: *library.get(b"cuStreamQuery\0")?,
-                set_current,
-                context: context.expose_provenance(),
                 stream_create: *library.get(b"cuStreamCreate\0")?,
                 graph_launch: *library.get(b"cuGraphLaunch\0")?,
                 get_function: *library.get(b"cuModuleGetFunction\0")?,
@@ -148,22 +142,6 @@ impl Driver {
         // SAFETY: a place for the answer.
         check("cuStreamCreate", unsafe { (self.stream_create)(&raw mut stream, CU_STREAM_NON_BLOCKING) })?;
         Ok(stream)
-    }
-
-    /// Makes the context current on the calling thread.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn enter(&self) -> Result<(), ClientError> {
-        let context = std::ptr::with_exposed_provenance_mut(self.context);
-        // SAFETY: the context lives as long as the process.
-        check("cuCtxSetCurrent", unsafe { (self.set_current)(context) })
-    }
-
-    /// Whether all work of a stream is done.
-    pub fn is_drained(&self, stream: CUstream) -> bool {
-        // SAFETY: the stream is the driver's.
-        unsafe { (self.stream_query)(stream) == CUDA_SUCCESS }
     }
 
     /// Launches a graph.

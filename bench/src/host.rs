@@ -103,10 +103,11 @@ fn serve(listener: &UnixListener, pages: &Pages, uuid: [u8; 16], prices: &[Price
             class: Class::Primary,
             mode: FailMode::Standalone,
             slot: next_slot.fetch_add(1, Ordering::Relaxed) % 32,
-            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40) }],
+            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40), mps: false }],
             prices: prices.to_vec(),
             context_memory: Bytes(0),
             oversubscribe: false,
+            latency_metric: None,
         };
         let fds: Vec<BorrowedFd<'_>> = pages.fds.iter().map(AsFd::as_fd).collect();
         if transport::send(stream.as_fd(), &Reply::Welcome(welcome), &fds).is_ok() {

@@ -7,6 +7,7 @@
 //! `--preload` takes any interposer, which is then measured beside ours in the same run, and `--driver` any `libcuda.so.1`.
 //! Instructions are counted where `valgrind` is installed.
 
+mod agree;
 mod alloc;
 mod check;
 mod client;
@@ -78,6 +79,8 @@ enum Bench {
     Resize(Options),
     /// How soon a filler gives way to a latency tenant that wakes
     Gate(Options),
+    /// Whether the simulator and real processes come to the same
+    Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
     Policy(policy::Options),
     /// A thousand processes register at once
@@ -93,6 +96,8 @@ enum Bench {
     /// The main job: two real programs share one GPU
     Demo(demo::Options),
     #[command(hide = true)]
+    AgreePlayer(agree::PlayerOptions),
+    #[command(hide = true)]
     Pace {
         /// Which case of the sweep.
         case: usize,
@@ -101,6 +106,9 @@ enum Bench {
     GatePlayer {
         /// Which of the programs.
         part: gate::Part,
+        /// The processor to run on.
+        #[arg(long)]
+        core: Option<usize>,
     },
     #[command(hide = true)]
     LivePlayer(live::PlayerOptions),
@@ -130,7 +138,9 @@ fn main() -> ExitCode {
         Bench::Meter(options) => meter::run(&options),
         Bench::Pace { case } => Ok(meter::pace(case)),
         Bench::Gate(options) => gate::run(&options),
-        Bench::GatePlayer { part } => Ok(gate::play(part)),
+        Bench::GatePlayer { part, core } => Ok(gate::play(part, core)),
+        Bench::Agree(options) => agree::run(&options),
+        Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),

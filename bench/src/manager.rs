@@ -1,9 +1,14 @@
-//! `weir-bench manager`: what the node manager itself takes of a processor, with a tick of a millisecond.
+//! `weir-bench manager`: what the node manager itself takes of a processor, with a tick of a millisecond; beside it what a
+//! thread takes that does nothing but wake up as often, which is the machine's part of it.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
 use serde_json::json;
 use weir_protocol::units::Bytes;
 
@@ -24,6 +29,9 @@ const AWAKE: usize = 8;
 
 /// What each tenant may hold on each GPU.
 const MEMORY: Bytes = Bytes(256 << 20);
+
+/// Length of a tick.
+const TICK_NS: i64 = 1_000_000;
 
 /// Until the sleepers are asleep.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -54,7 +62,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     for _ in 0..WINDOWS {
         percent.push(window(&rig)?);
     }
-    let ticks = control.stats()?.node.epoch;
+    let (ticks, bare) = (control.stats()?.node.epoch, bare_ticks()?);
     drop(open);
     for mut process in processes {
         process.wait()?;
@@ -67,6 +75,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
         "core_percent",
         json!({"shape": shape, "windows": WINDOWS, "ticks": ticks, "spread": spread}),
     );
+    report.figure("bare_ticks_percent", json!(bare));
     Ok(report.finish(options.json))
 }
 
@@ -76,4 +85,21 @@ fn window(rig: &Rig) -> io::Result<f64> {
     std::thread::sleep(WINDOW); // the manager's own use in real time is the question
     let (after, elapsed) = (rig.node_cpu()?, start.elapsed());
     Ok(after.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64() * 100.0)
+}
+
+/// What a thread takes of a processor that does nothing but wake up with each tick, during a window.
+fn bare_ticks() -> io::Result<f64> {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+    let period = Timespec { tv_sec: 0, tv_nsec: TICK_NS };
+    let every = Itimerspec { it_interval: period, it_value: period };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &every)?;
+    let taken = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    let (before, start) = (taken(), Instant::now());
+    while start.elapsed() < WINDOW {
+        rustix::io::read(&timer, &mut [0; 8])?;
+    }
+    Ok((taken() - before) / start.elapsed().as_secs_f64() * 100.0)
 }

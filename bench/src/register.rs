@@ -1,4 +1,4 @@
-//! `weir-bench register`: a thousand running processes of 64 tenants register at once.
+//! `weir-bench register`: a thousand running processes of 64 tenants register at once, and `weir ps` shows them.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ExitCode};
@@ -26,25 +26,36 @@ const MEMORY: Bytes = Bytes(256 << 20);
 /// Times that all of them register, each time with a manager that has just started.
 const ROUNDS: usize = 5;
 
+/// Times that `weir ps` is run in each round.
+const LOOKS: usize = 5;
+
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
-    let (mut walls, mut memories) = (Vec::new(), Vec::new());
+    let (mut walls, mut memories, mut looks) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (wall_ms, rss_mib) = round()?;
+        let Round { wall_ms, rss_mib, ps_ms } = round()?;
         walls.push(wall_ms);
         memories.push(rss_mib);
+        looks.extend(ps_ms);
     }
-    let (wall, memory) = (Spread::of(&walls), Spread::of(&memories));
+    let (wall, memory, ps) = (Spread::of(&walls), Spread::of(&memories), Spread::of(&looks));
     let mut report = Report::new("register", true);
     report.bar(Bar::at_most("register.wall_ms", wall.max, "ms", 100.0));
     report.bar(Bar::at_most("register.rss_mib", memory.max, "MiB", 16.0));
-    let shape = json!({"processes": PROCESSES, "tenants": TENANTS, "rounds": ROUNDS});
-    report.figure("register", json!({"shape": shape, "wall_ms": wall, "rss_mib": memory}));
+    report.bar(Bar::at_most("register.ps_ms", ps.max, "ms", 20.0));
+    let shape = json!({"processes": PROCESSES, "tenants": TENANTS, "rounds": ROUNDS, "looks": LOOKS});
+    report.figure("register", json!({"shape": shape, "wall_ms": wall, "rss_mib": memory, "ps_ms": ps}));
     Ok(report.finish(options.json))
 }
 
-/// From the moment at which all may begin until the last has its pages; and the manager's most memory until then.
-fn round() -> io::Result<(f64, f64)> {
+/// What was measured in one round.
+struct Round {
+    wall_ms: f64, // from the moment at which all may begin until the last has its pages
+    rss_mib: f64, // the manager's most memory until then
+    ps_ms: Vec<f64>,
+}
+
+fn round() -> io::Result<Round> {
     let rig = Rig::simulated(&load::costs())?;
     let mut control = Control::of(&rig)?;
     let mut places = Vec::new();
@@ -65,9 +76,10 @@ fn round() -> io::Result<(f64, f64)> {
     heard.read_exact(&mut done)?;
     let wall_ms = start.elapsed().as_secs_f64() * 1e3;
     let rss_mib = rig.node_peak_bytes()? as f64 / f64::from(1 << 20);
+    let ps_ms = (0..LOOKS).map(|_| Ok(rig.ps()?.as_secs_f64() * 1e3)).collect::<io::Result<_>>()?;
     drop(open);
     for mut process in processes {
         process.wait()?;
     }
-    Ok((wall_ms, rss_mib))
+    Ok(Round { wall_ms, rss_mib, ps_ms })
 }

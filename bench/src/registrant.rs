@@ -60,10 +60,13 @@ fn live(life: Life) -> io::Result<()> {
     let mut byte = [0];
     gate.read_exact(&mut byte)?;
     let (_socket, slot, pages) = register(Path::new(&place))?;
+    let usage = pages.chunks(PAGES).filter_map(|page| page.get(2));
+    let usage = usage.map(|usage| Mapped::open(usage, Access::ReadWrite).map_err(io::Error::other));
+    let usage: Vec<Mapped<UsagePage>> = usage.collect::<Result<_, _>>()?;
     io::stdout().write_all(&byte)?;
     io::stdout().flush()?;
     if life == Life::Works {
-        std::thread::spawn(move || work(slot, &pages));
+        std::thread::spawn(move || work(slot, &usage));
     }
     // The end of the gate, without a look at the bytes in it: those are the others'.
     let mut end = libc::pollfd { fd: gate.as_raw_fd(), events: 0, revents: 0 };
@@ -72,16 +75,15 @@ fn live(life: Life) -> io::Result<()> {
     Ok(())
 }
 
-fn register(place: &Path) -> io::Result<(UnixStream, usize, Vec<Mapped<UsagePage>>)> {
+/// Makes this process one of the tenant's: its connection, its slot, and the pages of each GPU.
+pub fn register(place: &Path) -> io::Result<(UnixStream, usize, Vec<OwnedFd>)> {
     let socket = UnixStream::connect(place.join("tenant.sock"))?;
     let hello =
         Hello { protocol: PROTOCOL_VERSION, build: "registrant".into(), driver: "none".into(), slot: None };
     transport::send(&socket, &hello, &[]).map_err(io::Error::other)?;
     let (reply, fds) = transport::receive::<Reply>(&socket).map_err(io::Error::other)?;
     let Reply::Welcome(welcome) = reply else { return Err(io::Error::other(format!("{reply:?}"))) };
-    let usage = fds.chunks(PAGES).filter_map(|page| page.get(2));
-    let pages = usage.map(|usage| Mapped::open(usage, Access::ReadWrite).map_err(io::Error::other));
-    Ok((socket, welcome.slot as usize, pages.collect::<Result<_, _>>()?))
+    Ok((socket, welcome.slot as usize, fds))
 }
 
 /// Counts a launch on each GPU, again and again.

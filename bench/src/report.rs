@@ -41,6 +41,12 @@ impl Bar {
         Self { name, value: Some(value), unit, limit, holds: Some(value <= limit), why: None }
     }
 
+    /// The same with no verdict: it was measured, and something stood in its way.
+    #[must_use]
+    pub fn unjudged(self, why: impl Into<String>) -> Self {
+        Self { holds: None, why: Some(why.into()), ..self }
+    }
+
     /// `value` must reach `limit`.
     pub fn at_least(name: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
         Self { name, value: Some(value), unit, limit, holds: Some(value >= limit), why: None }

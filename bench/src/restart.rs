@@ -22,7 +22,7 @@ const CLIENTS: usize = 16;
 const REQUEST: u16 = 6;
 
 /// Deaths of the manager.
-const DEATHS: usize = 20;
+const DEATHS: usize = 100;
 
 /// Between two looks whether the new manager answers.
 const LOOK: Duration = Duration::from_micros(200);

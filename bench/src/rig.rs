@@ -140,6 +140,16 @@ impl Rig {
         Ok(Duration::from_nanos(sum))
     }
 
+    /// How long `weir ps` takes, from the start of its process to its end.
+    pub fn ps(&self) -> io::Result<Duration> {
+        let mut command = Command::new(self.dist.join("bin/weir"));
+        command.arg("ps").arg("--dir").arg(self.directory.path().join("node")).stdout(Stdio::null());
+        let start = Instant::now();
+        let status = command.status()?;
+        let took = start.elapsed();
+        if status.success() { Ok(took) } else { Err(io::Error::other(format!("`weir ps` failed: {status}"))) }
+    }
+
     /// A new connection to the node manager.
     pub fn control(&self) -> io::Result<Client> {
         let place = Place::at(&self.directory.path().join("node")).map_err(fault)?;

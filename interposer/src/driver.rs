@@ -12,6 +12,7 @@ use weir_abi::types::*;
 use weir_core::flight::Place;
 
 use crate::joins;
+use crate::thread::{self, Thread};
 
 macro_rules! driver_calls {
     ($($(#[$doc:meta])* fn $name:ident = $symbol:ident($($arg:ident: $kind:ty),*);)*) => {
@@ -120,6 +121,10 @@ driver_calls! {
     fn kernel_node_v1 = cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1);
     /// What an array is like.
     fn array_shape = cuArray3DGetDescriptor_v2(shape: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray);
+    /// How a sparse array is cut into tiles; an error for an array of another kind.
+    fn array_tiles = cuArrayGetSparseProperties(properties: *mut CUDA_ARRAY_SPARSE_PROPERTIES, array: CUarray);
+    /// The same of a mipmapped array.
+    fn mipmap_tiles = cuMipmappedArrayGetSparseProperties(properties: *mut CUDA_ARRAY_SPARSE_PROPERTIES, mipmap: CUmipmappedArray);
     /// A copy node's copy.
     fn copy_node = cuGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMCPY3D);
     /// A memset node's memset.
@@ -214,11 +219,16 @@ impl Stream {
 
     /// A number that tells streams of a process apart. Per-thread default streams get one each: the address of a
     /// thread-local.
-    #[inline]
     pub fn key(self) -> u64 {
+        thread::with(|thread| self.key_on(thread))
+    }
+
+    /// The same where the calling thread's things are at hand.
+    #[inline]
+    pub fn key_on(self, thread: &Thread) -> u64 {
         let per_thread = self.null == NullStream::PerThread && self.handle.is_null();
         if per_thread || self.handle == CU_STREAM_PER_THREAD {
-            return crate::thread::address();
+            return thread.address();
         }
         self.handle.addr() as u64
     }

@@ -21,6 +21,7 @@ pub fn guard<R>(
 ) -> CUresult {
     let Some(_inside) = thread::Inside::enter() else { return call() };
     let Some(client) = Client::get() else { return call() };
+    client.knock();
     let Some(admitted) = caught(client, || admit(client)) else { return call() };
     let receipt = match admitted {
         Ok(receipt) => receipt,

@@ -105,9 +105,9 @@ pub fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
     THREAD.with(f)
 }
 
-/// A number that tells threads apart: where their things lie.
+/// A number that tells threads apart.
 pub fn address() -> u64 {
-    with(|thread| std::ptr::from_ref(thread).addr() as u64)
+    with(Thread::address)
 }
 
 /// The thread's context may change now: what it has launched there is booked, and the driver is asked at the next launch.
@@ -133,6 +133,12 @@ pub fn start_afresh() {
 }
 
 impl Thread {
+    /// A number that tells threads apart: where their things lie.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
     /// Where the thread's launches go, if it is known.
     #[inline]
     pub fn current(&self) -> Option<Current> {
@@ -211,11 +217,10 @@ impl Thread {
         Some(counters)
     }
 
-    /// Whether a launch on this stream follows others that are not known to be done.
+    /// Whether this thread's last launch went to this stream and stands booked as its run: one more needs no booking.
     #[inline]
-    pub fn goes_on(&self, current: &Current, stream: Stream) -> bool {
-        let key = stream.key();
-        current.gpu.flows() && (self.run.get() == key || current.context.flight.is_busy(key))
+    pub fn runs_on(&self, stream: Stream) -> bool {
+        self.run.get() == stream.key_on(self)
     }
 
     /// A copy that could not wait went beyond the budget of bandwidth.
@@ -298,14 +303,15 @@ impl Thread {
         self.run.set(NO_RUN);
     }
 
-    /// The launches since this thread's last mark, if they are all that was charged on `stream` since its own last mark.
+    /// The launches since this thread's last mark; mixed, unless they are all that was charged on `stream` since its own last
+    /// mark.
     pub fn take_launches(&self, stream: u64, charged: u64, parts: &mut Parts) {
         self.cache.take(parts);
         let counters = self.current.get().map(|current| current.counters);
         let total = counters.map_or(0, |counters| counters.lane.charged_ns.load(Ordering::Relaxed));
         let mine = total.wrapping_sub(self.marked_at.replace(total));
         if self.window.replace(NO_RUN) != stream || mine != charged {
-            parts.clear(); // other threads launched there, or this one elsewhere
+            parts.mix(); // other threads launched there, or this one elsewhere
         }
     }
 }

@@ -8,8 +8,13 @@
 //!   force       lets a launch through the gate that would have held it
 //!   back        comes back with its slot to whoever is the manager now
 //!   forget      closes its pages' descriptors; they stay mapped
+//!   tell MS N   tells N requests that took so long
 //!   board       waits for a notice and says what is in it
 //!   turn        takes the tenant's turn  stand    says how the tenant stands to the turn
+//!   begin       begins work once the bell is armed, and rings
+//!   ring        rings without work       gate G   waits until its gate is G (Open, Closed, Lent)
+//!   flood       rings until nobody takes it any more, 100,000 times at most
+//!   nonsense    sends what no process sends, and waits for the manager to hang up
 //! ```
 
 use std::io::BufRead;
@@ -21,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
-use weir_protocol::message::{Hello, Notice, Reply};
+use weir_protocol::message::{Hello, Notice, RING, Reply};
 use weir_protocol::pages::{ActivityPage, BucketPage, GrantPage, ProcessState, Stall, UsagePage};
 use weir_protocol::transport;
 use weir_protocol::units::{Bytes, Nanos};
@@ -91,6 +96,11 @@ fn serve(mut peer: Peer) -> ExitCode {
             ["launch"] => peer.launch(),
             ["wait", cause, ms] => peer.wait(cause, ms.parse().unwrap_or(0)),
             ["force"] => peer.force(),
+            ["tell", ms, times] => {
+                let latency = Nanos::from_millis(ms.parse().unwrap_or(0));
+                (0..times.parse().unwrap_or(0u32)).for_each(|_| peer.usage.told.add(latency));
+                say("told");
+            }
             ["close"] => {
                 peer.socket = None;
                 say("closed");
@@ -110,6 +120,11 @@ fn serve(mut peer: Peer) -> ExitCode {
                 turn.hold(Nanos::from_millis(5));
                 say(&format!("{:?}", turn.look().0));
             }
+            ["begin"] => peer.begin(),
+            ["ring"] => peer.ring(),
+            ["flood"] => peer.flood(),
+            ["nonsense"] => peer.talk_nonsense(),
+            ["gate", gate] => peer.await_gate(gate),
             ["board"] => peer.tell_board(),
             ["stand"] => say(&format!("{:?}", peer.activity.turn.look().0)),
             _ => return ExitCode::SUCCESS,
@@ -139,6 +154,46 @@ impl Peer {
         let slot = &self.usage.slots[self.slot];
         slot.submitted_ns.fetch_add(1, Ordering::Relaxed);
         slot.completed_ns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn begin(&self) {
+        while !self.grant.bell.is_armed() {
+            std::thread::yield_now();
+        }
+        self.activity.begin(self.slot, Nanos::default);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        use std::io::Write;
+        let rung = self.socket.as_ref().is_some_and(|mut socket| socket.write_all(&[RING]).is_ok());
+        say(if rung { "rang" } else { "no connection" });
+    }
+
+    fn flood(&self) {
+        use std::io::Write;
+        let Some(mut socket) = self.socket.as_ref() else { return say("no connection") };
+        let ring = |_| socket.set_nonblocking(true).and_then(|()| socket.write_all(&[RING])).is_ok();
+        say(if (0..100_000).all(ring) { "all were taken" } else { "full" });
+    }
+
+    fn talk_nonsense(&mut self) {
+        use std::io::{Read, Write};
+        let Some(mut socket) = self.socket.take() else { return say("no connection") };
+        let sent = socket.write_all(b"nonsense");
+        let ended = sent.and_then(|()| socket.read_to_end(&mut Vec::new()));
+        say(if ended.is_ok() { "hung up" } else { "broken" });
+    }
+
+    fn await_gate(&self, wanted: &str) {
+        loop {
+            let grant = self.grant.read();
+            if format!("{:?}", grant.gate) == wanted {
+                return say(wanted);
+            }
+            let flags = rustix::thread::futex::Flags::empty();
+            let _ = rustix::thread::futex::wait(self.grant.futex_word(), flags, grant.generation, None);
+        }
     }
 
     fn tell_board(&self) {

@@ -103,6 +103,15 @@ impl Authority {
         }
     }
 
+    /// Whether `peer` may park `tenant`, and let it go on.
+    ///
+    /// # Errors
+    /// [`codes::NOT_ALLOWED`].
+    pub fn may_park(&self, peer: &Peer, tenant: &Tenant) -> Result<(), Fault> {
+        let may = peer.admin || peer.uid == tenant.owner;
+        if may { Ok(()) } else { Err(not_allowed(peer, &format!("park `{}`", tenant.name))) }
+    }
+
     /// Whether `peer` may register as a process of `tenant`.
     pub fn may_join(&self, peer: &Peer, tenant: &Tenant) -> bool {
         peer.uid == tenant.owner || peer.uid == 0
@@ -191,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_may_lower_his_budget_and_not_raise_it_and_a_stranger_may_do_neither() {
+    fn an_owner_may_lower_his_budget_and_park_and_not_raise_it_and_a_stranger_may_do_none_of_it() {
         use crate::control::schema::ClassName;
         use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare};
         let budget = |percent| Budget {
@@ -209,6 +218,7 @@ mod tests {
             oversubscribe: false,
             budget: budget(30),
             latency: None,
+            park: Default::default(),
             cells: Vec::new(),
             processes: Vec::new(),
             slots: Vec::new(),
@@ -224,6 +234,8 @@ mod tests {
         let unlimited = Budget { copy_limit: Bandwidth::UNLIMITED, ..budget(20) };
         assert!(Authority::here().may_set(&peer(1000, false), &tenant, &unlimited).is_err());
         assert!(!may(peer(1001, false), 20) && may(peer(1001, true), 40));
+        let may_park = |peer| Authority::here().may_park(&peer, &tenant).is_ok();
+        assert!(may_park(peer(1000, false)) && may_park(peer(1001, true)) && !may_park(peer(1001, false)));
     }
 
     #[test]

@@ -33,6 +33,13 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
     !matches!(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
+/// Whether a process is stopped: by the third field of `/proc/PID/stat`. For people to read, or where to be wrong does no harm,
+/// as the number may be another's by now.
+pub fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+}
+
 /// The 22nd field of `/proc/PID/stat`. The second is the program's name in brackets, which may hold anything.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

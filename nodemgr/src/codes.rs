@@ -38,7 +38,7 @@ codes! {
     GPU_MIG = "W0111", exit 2, "Weir shares whole GPUs; a MIG instance is already a fixed part of one.";
     BANDWIDTH = "W0112", exit 2, "A bandwidth is a size each second: `4GiB/s` = 4 x 2^30 bytes per second; `unlimited` takes a limit away.";
     NAME = "W0113", exit 2, "A tenant's name has 1 to 40 characters: letters, digits, `.`, `_`, `-`, starting with a letter or digit. It becomes a directory name.";
-    SLO = "W0114", exit 2, "An SLO is a quantile of the requests and its bound, `p95 < 200ms`, and needs a source of latencies: --latency-from URL METRIC.";
+    SLO = "W0114", exit 2, "An SLO is a quantile of the requests and its bound, `p95 < 200ms`, and needs a source of latencies: --latency-from URL METRIC, or hint METRIC.";
     TENANT_UNKNOWN = "W0115", exit 1, "No tenant has this name, or it has ended.";
     BUDGET_DIFFERS = "W0116", exit 1, "A second `weir run` with the same name joins the tenant and so must have the same budget.";
     TENANT_FULL = "W0117", exit 75, "A tenant has as many processes as its usage page has slots.";
@@ -46,6 +46,9 @@ codes! {
     POLICY_UNKNOWN = "W0119", exit 2, "No policy has this name; `weir policy` lists them.";
     NOT_ALLOWED = "W0120", exit 77, "Root and members of the group `weir` set budgets; a tenant's owner may lower its own.";
     LATENCY_SOURCE = "W0121", exit 2, "Latencies come from a page of Prometheus text over plain HTTP, and a histogram or summary on it whose name ends in its unit.";
+    PARK = "W0122", exit 1, "A tenant is parked if the driver takes checkpoints and nothing stands in the way of one: managed memory, memory that crosses processes, no room on the host. A primary never is.";
+    PARK_FAILED = "W0123", exit 75, "The driver refused a step of a checkpoint, or the tenant called meanwhile. What had been done was undone, or will be.";
+    MPS = "W0124", exit 78, "A program that finds no MPS control daemon runs without MPS and without its partition, and nobody tells it. So it does not run.";
     PRELOAD = "W0125", exit 125, "`libweir.so` enforces the budget inside of the program. Without it a program would run unlimited, so it does not run.";
     NOT_EXECUTABLE = "W0126", exit 126, "The program was found and cannot be executed.";
     NOT_FOUND = "W0127", exit 127, "The program was not found.";

@@ -12,6 +12,7 @@
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
+//!   park                    idle tenants' memory on the host: what the driver does, on threads of its own
 //!   journal, takeover       what a manager leaves behind, and how the next one takes it over
 //!   notify                  what a supervisor hears
 //!   ack                     waiting for the first launch under a new grant
@@ -34,13 +35,17 @@ pub mod events;
 pub mod failpoint;
 pub mod fault;
 pub mod gpus;
+pub mod guard;
 pub mod hello;
+pub mod histogram;
 mod journal;
 pub mod latency;
 mod lock;
 pub mod manager;
+pub mod mps;
 mod nearest;
-mod notify;
+pub mod notify;
+mod park;
 pub mod place;
 mod poll;
 pub mod registry;

@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -18,6 +19,15 @@ use crate::place::Place;
 pub struct NodeLock {
     file: File,
     place: Place,
+    control: Option<Identity>,
+}
+
+/// Device and inode: another file at the same path has others.
+pub type Identity = (u64, u64);
+
+/// The file that lies at a path.
+pub fn identity(path: &Path) -> Option<Identity> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 impl NodeLock {
@@ -49,13 +59,20 @@ impl NodeLock {
         }
         let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         write.map_err(broken)?;
-        Ok(Self { file, place: place.clone() })
+        Ok(Self { file, place: place.clone(), control: None })
     }
 
-    /// Whether the file at the path is still the one that is locked: false means that somebody replaced it.
+    /// The control socket is bound: from now on it is watched, too.
+    pub fn watch_control(&mut self) {
+        self.control = identity(&self.place.control());
+    }
+
+    /// Whether the files at their paths are still the locked one and our socket: false means that somebody replaced one,
+    /// and that whoever comes finds him and not us.
     pub fn is_ours(&self) -> bool {
-        let inode = |meta: std::io::Result<std::fs::Metadata>| meta.ok().map(|m| (m.dev(), m.ino()));
-        inode(self.file.metadata()) == inode(std::fs::metadata(self.place.lock()))
+        let locked = self.file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+        let control = self.control.is_none() || self.control == identity(&self.place.control());
+        control && locked == identity(&self.place.lock())
     }
 }
 

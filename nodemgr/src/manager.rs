@@ -1,5 +1,6 @@
 //! The node manager as a library: the daemon is this and a signal; a stand-alone run is this inside of `weir run`.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -13,16 +14,18 @@ use weir_protocol::units::{Bytes, Nanos};
 use crate::codes;
 use crate::config::Persistent;
 use crate::fault::Fault;
-use crate::gpus::{Gpus, Source};
+use crate::gpus::{Asker, Gpus, Source};
 use crate::journal::{self, Journal, Remembered};
 use crate::latency::scrape;
 use crate::lock::NodeLock;
+use crate::notify::Supervisor;
+use crate::park;
 use crate::place::{Place, STRICT_MARK};
 use crate::poll::Poll;
-use crate::registry::Registry;
+use crate::registry::{DEFAULT_TICK, Registry, Store};
 use crate::shared::{Shared, now};
 use crate::signals::Signal;
-use crate::{takeover, tick};
+use crate::{guard, mps, takeover, tick};
 
 /// How a manager is to run.
 pub struct Options {
@@ -44,14 +47,24 @@ pub struct Options {
     pub prices: Vec<PriceRow>,
     /// Tenants that are there from the start.
     pub tenants: Vec<Persistent>,
+    /// Idle tenants may be parked after so long; `None`: only by hand.
+    pub park_idle_after: Option<Nanos>,
     /// What comes from outside the node.
     pub signals: Vec<Signal>,
+    /// What follows for processes on a GPU that have no budget.
+    pub unmanaged: guard::Rule,
+    /// Who keeps the tenants' pages for the next manager.
+    pub supervisor: Arc<Supervisor>,
+    /// What it has kept of an earlier one, by name.
+    pub kept: Vec<(String, OwnedFd)>,
+    /// GPUs that are shared by MPS.
+    pub mps: Option<mps::Row>,
 }
 
 impl Options {
     /// The defaults: the first policy, a tick of 1 ms, managed, no prices.
     pub fn new(place: Place, gpus: Source) -> Self {
-        let (policy, tick) = (&weir_policy::POLICIES[0], Nanos::from_millis(1));
+        let (policy, tick) = (&weir_policy::POLICIES[0], DEFAULT_TICK);
         let (mode, context_memory) = (FailMode::Managed, Bytes(0));
         Self {
             place,
@@ -63,7 +76,12 @@ impl Options {
             context_memory,
             prices: Vec::new(),
             tenants: Vec::new(),
+            park_idle_after: None,
             signals: Vec::new(),
+            unmanaged: guard::Rule::default(),
+            supervisor: Arc::default(),
+            kept: Vec::new(),
+            mps: None,
         }
     }
 }
@@ -80,19 +98,24 @@ impl Manager {
     ///
     /// # Errors
     /// Another manager holds the place, there is no GPU, or the system refuses something.
-    pub fn start(options: Options) -> Result<Self, Fault> {
+    pub fn start(mut options: Options) -> Result<Self, Fault> {
         options.place.prepare()?;
-        let lock = NodeLock::take(&options.place)?;
+        let mut lock = NodeLock::take(&options.place)?;
         let remembered = remembered(&options);
         warn_of_remains(&options.place, remembered.as_ref());
         let known = remembered.as_ref().map_or_else(Vec::new, |remembered| remembered.devices.clone());
         let gpus = Gpus::find(options.gpus.clone(), known)?;
+        let asker = gpus.take_asker();
         let failed = |e: rustix::io::Errno| {
             Fault::system(&codes::SYSTEM, "make an eventfd", e, "look at the limits of open files")
         };
-        let bell =
+        let letter_box =
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
         let mut registry = Registry::new(gpus, options.reserve, options.policy);
+        registry.park_idle_after(options.park_idle_after);
+        registry.guard_by(options.unmanaged);
+        registry.expect_ticks(options.tick);
+        registry.share_by_mps(options.mps.as_ref())?;
         registry.note_start();
         if options.place.off_mark().exists() {
             tracing::warn!(
@@ -100,7 +123,9 @@ impl Manager {
             );
             registry.switch(true, crate::place::own_uid());
         }
-        take_over(&mut registry, remembered);
+        let (names, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut options.kept).into_iter().unzip();
+        take_over(&mut registry, remembered, kept);
+        registry.keep_pages(Store::new(options.supervisor.clone(), &names, registry.tenants()));
         clear_remains(&options.place, |name| registry.tenants().iter().any(|tenant| tenant.name == name));
         if options.mode != FailMode::Standalone {
             let records = registry.records();
@@ -108,14 +133,19 @@ impl Manager {
         }
         let persistent = options.tenants.iter().map(|tenant| registry.persist(tenant, now()));
         let persistent = persistent.collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared::new(&options, registry, bell));
+        let shared = Arc::new(Shared::new(&options, registry, letter_box));
         let mut poll = Poll::new(shared.clone())?;
         poll.take_over()?;
         poll.open_doors(&persistent)?;
-        let threads = start_threads(&shared, poll, options).map_err(|error| {
+        lock.watch_control();
+        let prepares = options.park_idle_after.is_some();
+        let threads = start_threads(&shared, poll, asker, options).map_err(|error| {
             shared.stop();
             Fault::system(&codes::SYSTEM, "start a thread", error, "look at the limits of processes")
         })?;
+        if prepares {
+            park::prepare(&shared);
+        }
         Ok(Self { shared, threads, lock })
     }
 
@@ -135,7 +165,7 @@ impl Manager {
         !self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Whether somebody has put another lock file in the place of ours.
+    /// Whether somebody has put another lock file or control socket in the place of ours.
     pub fn was_replaced(&self) -> bool {
         !self.lock.is_ours()
     }
@@ -150,11 +180,17 @@ impl Drop for Manager {
     }
 }
 
-fn start_threads(shared: &Arc<Shared>, poll: Poll, options: Options) -> std::io::Result<Vec<JoinHandle<()>>> {
+fn start_threads(
+    shared: &Arc<Shared>,
+    poll: Poll,
+    asker: Option<Asker>,
+    options: Options,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
     let ticking = tick::start(shared.clone(), options.tick)?;
     let scraping = scrape::start(shared.clone(), options.signals)?;
+    let guarding = guard::start(shared.clone(), asker)?;
     let polling = std::thread::Builder::new().name("weir-poll".into()).spawn(move || poll.run())?;
-    Ok(vec![ticking, scraping, polling])
+    Ok([ticking, scraping, polling].into_iter().chain(guarding).collect())
 }
 
 /// What an earlier manager of this place knew when it died. A journal that is damaged is not believed in any part.
@@ -172,11 +208,11 @@ fn remembered(options: &Options) -> Option<Remembered> {
 }
 
 /// Takes over what is still there of it.
-fn take_over(registry: &mut Registry, remembered: Option<Remembered>) {
+fn take_over(registry: &mut Registry, remembered: Option<Remembered>, kept: Vec<OwnedFd>) {
     let Some(remembered) = remembered else { return };
     let start = Instant::now();
     let last_id = remembered.last_id;
-    for (tenant, error) in registry.restore(takeover::find(remembered), last_id) {
+    for (tenant, error) in registry.restore(takeover::find(remembered, kept), last_id) {
         tracing::warn!(tenant, %error, "a tenant could not be taken over: its programs keep to their last limits");
     }
     let (tenants, processes) =

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use weir_protocol::message::FailMode;
@@ -12,6 +12,9 @@ use weir_protocol::units::{Bytes, Nanos};
 use crate::authority::Authority;
 use crate::control::Watcher;
 use crate::control::schema::Response;
+use crate::fault::Fault;
+use crate::histogram::Histogram;
+use crate::park::{self, Checkpoints, Driver};
 use crate::place::Place;
 use crate::registry::Registry;
 
@@ -31,17 +34,20 @@ pub struct Shared {
     pub prices: Vec<PriceRow>,
     /// Changes of budget under way.
     pub setting: AtomicUsize,
+    /// How long changes of budget took, to the first launch under them.
+    pub resizes: Mutex<Histogram>,
     registry: Mutex<Registry>,
     watchers: Mutex<Vec<Watcher>>,
     mail: Mutex<Vec<(u64, Response)>>,
-    bell: OwnedFd,
+    letter_box: OwnedFd,
+    driver: OnceLock<Driver>, // loaded with the first park
     stopping: AtomicBool,
     pausing: (Mutex<()>, Condvar),
 }
 
 impl Shared {
-    /// Over `registry`; `bell` is the eventfd that wakes the poll loop.
-    pub fn new(options: &crate::manager::Options, registry: Registry, bell: OwnedFd) -> Self {
+    /// Over `registry`; `letter_box` is the eventfd that wakes the poll loop.
+    pub fn new(options: &crate::manager::Options, registry: Registry, letter_box: OwnedFd) -> Self {
         Self {
             place: options.place.clone(),
             authority: Authority::here(),
@@ -50,10 +56,12 @@ impl Shared {
             context_memory: options.context_memory,
             prices: options.prices.clone(),
             setting: AtomicUsize::new(0),
+            resizes: Mutex::default(),
             registry: Mutex::new(registry),
             watchers: Mutex::default(),
             mail: Mutex::default(),
-            bell,
+            letter_box,
+            driver: OnceLock::new(),
             stopping: AtomicBool::new(false),
             pausing: (Mutex::default(), Condvar::new()),
         }
@@ -65,6 +73,27 @@ impl Shared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The driver's checkpoints. The first call may take seconds, or for ever: never under a lock, nor on a thread that others
+    /// wait for.
+    ///
+    /// # Errors
+    /// [`codes::PARK`](crate::codes): there is no driver, or it takes none.
+    pub fn checkpoints(self: &Arc<Self>) -> Result<&dyn Checkpoints, Fault> {
+        if let Some(driver) = self.driver.get() {
+            return Ok(driver);
+        }
+        let driver = Driver::open()?;
+        let mut is_first = false; // another thread may have been faster
+        let driver = self.driver.get_or_init(|| {
+            is_first = true;
+            driver
+        });
+        if is_first {
+            park::watch(self.clone());
+        }
+        Ok(driver)
+    }
+
     /// Those who wait for events.
     pub fn watchers(&self) -> MutexGuard<'_, Vec<Watcher>> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -73,21 +102,21 @@ impl Shared {
     /// Leaves an answer for the control connection `to` and wakes the poll loop, which sends it.
     pub fn post(&self, to: u64, answer: Response) {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner).push((to, answer));
-        self.ring();
+        self.wake();
     }
 
     /// Takes the answers that were posted.
     pub fn take_mail(&self) -> Vec<(u64, Response)> {
-        // The bell first: an answer posted in between then rings again.
+        // The count first: an answer posted in between then wakes the loop again.
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
+        let _ = rustix::io::read(&self.letter_box, &mut count);
         std::mem::take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Asks all threads to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.ring();
+        self.wake();
         drop(self.pausing.0.lock()); // whoever has looked and not slept yet sleeps before the call that wakes him
         self.pausing.1.notify_all();
     }
@@ -104,13 +133,13 @@ impl Shared {
     }
 
     /// The eventfd that wakes the poll loop.
-    pub fn bell(&self) -> &OwnedFd {
-        &self.bell
+    pub fn letter_box(&self) -> &OwnedFd {
+        &self.letter_box
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         // Fails only when the count is at its end, and then the loop wakes anyway.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.letter_box, &1u64.to_ne_bytes());
     }
 }
 

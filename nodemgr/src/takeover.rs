@@ -12,7 +12,7 @@
 //!   mapped: grants, buckets, usage and boards are as they were
 //! ```
 //!
-//! One process of a tenant suffices. Without the privilege to look into other users' processes (`CAP_SYS_PTRACE`), or
+//! What a supervisor has kept of them, as systemd does, need not be looked for. One process of a tenant suffices. Without the privilege to look into other users' processes (`CAP_SYS_PTRACE`), or
 //! where the kernel lets nobody look but a debugger's parent (Yama), the pages cannot be had: then the tenant's budget
 //! stays taken, and its processes are shown as unreached.
 
@@ -35,8 +35,10 @@ const NAME: &[u8] = b"/memfd:weir-";
 /// Descriptors by inode.
 type Pieces = BTreeMap<u64, OwnedFd>;
 
-/// Looks for everything that the journal remembers.
-pub fn find(remembered: Remembered) -> Vec<Found> {
+/// Looks for everything that the journal remembers, in what a supervisor has `kept` and in the processes.
+pub fn find(remembered: Remembered, kept: Vec<OwnedFd>) -> Vec<Found> {
+    let inode = |fd: &OwnedFd| rustix::fs::fstat(fd).map_or(0, |stat| stat.st_ino);
+    let mut kept: Pieces = kept.into_iter().map(|fd| (inode(&fd), fd)).collect();
     let Remembered { tenants, mut processes, holds, .. } = remembered;
     let find = |row: TenantRow| {
         let (own, others) = processes.drain(..).partition(|process: &ProcessRow| process.tenant == row.id);
@@ -45,13 +47,13 @@ pub fn find(remembered: Remembered) -> Vec<Found> {
         let holders = held.filter(|hold| birth::find(hold.pid, hold.birth).is_some());
         let holders =
             holders.map(|hold| Holder { id: hold.holder, pid: hold.pid, birth: hold.birth }).collect();
-        find_tenant(row, own, holders)
+        find_tenant(row, own, holders, &mut kept)
     };
     let found: Vec<Found> = tenants.into_iter().map(find).collect();
     found.into_iter().filter(|found| !found.living.is_empty() || !found.holders.is_empty()).collect()
 }
 
-fn find_tenant(row: TenantRow, processes: Vec<ProcessRow>, holders: Vec<Holder>) -> Found {
+fn find_tenant(row: TenantRow, processes: Vec<ProcessRow>, holders: Vec<Holder>, kept: &mut Pieces) -> Found {
     let mut living = Vec::new();
     let mut dead = Vec::new();
     for process in processes {
@@ -61,6 +63,7 @@ fn find_tenant(row: TenantRow, processes: Vec<ProcessRow>, holders: Vec<Holder>)
         }
     }
     let mut search = Search::of(&row);
+    search.take(kept);
     living.iter().for_each(|(process, pidfd)| search.look(process.pid, pidfd));
     let barred = search
         .barred
@@ -105,6 +108,12 @@ impl<'a> Search<'a> {
     fn of(row: &'a TenantRow) -> Self {
         let missing = row.cells.iter().flat_map(|cell| cell.pages).collect();
         Self { row, missing, found: Pieces::new(), barred: None }
+    }
+
+    /// Takes what a supervisor has kept of them.
+    fn take(&mut self, kept: &mut Pieces) {
+        let found = self.missing.iter().filter_map(|inode| kept.remove(inode)).collect::<Vec<_>>();
+        found.into_iter().for_each(|fd| self.keep(fd));
     }
 
     /// Looks for what is missing in one process.

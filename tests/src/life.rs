@@ -23,7 +23,8 @@ impl Workshop {
 
     /// A program of `tests/lives`.
     pub fn life(&self, name: &str) -> PathBuf {
-        self.make(&["-pthread"], &sources("lives").join(format!("{name}.c")), name)
+        let header = format!("-I{}", sources("../interposer/include").display());
+        self.make(&["-pthread", &header], &sources("lives").join(format!("{name}.c")), name)
     }
 
     /// A library of `tests/preloads`.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use weir_nodemgr::control::park::ParkDone;
 use weir_nodemgr::control::schema::SetDone;
 use weir_nodemgr::control::{Stats, TenantStats};
 
@@ -43,6 +44,11 @@ impl<'a> Node<'a> {
     /// Kills it and starts another one in its place.
     pub fn restart(&mut self) {
         self.start_again(&self.gpu.dist().weir(), &[]);
+    }
+
+    /// The same, with these variables in its environment.
+    pub fn restart_with(&mut self, variables: &[(&str, &OsStr)]) {
+        self.start_again(&self.gpu.dist().weir(), variables);
     }
 
     fn start_again(&mut self, weir: &Path, variables: &[(&str, &OsStr)]) {
@@ -135,6 +141,24 @@ impl<'a> Node<'a> {
     /// One tenant's part of it; nothing once the tenant has ended.
     pub fn tenant(&self, name: &str) -> Option<TenantStats> {
         self.stats().tenants.into_iter().find(|tenant| tenant.name == name)
+    }
+
+    /// `weir park`.
+    ///
+    /// # Errors
+    /// What it says on stderr; as the next one.
+    pub fn park(&self, tenant: &str) -> Result<ParkDone, String> {
+        let answer = self.ask(&["park", tenant])?;
+        Ok(serde_json::from_slice(&answer).expect("the answer is JSON of its own schema"))
+    }
+
+    /// `weir unpark`.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn unpark(&self, tenant: &str) -> Result<ParkDone, String> {
+        let answer = self.ask(&["unpark", tenant])?;
+        Ok(serde_json::from_slice(&answer).expect("the answer is JSON of its own schema"))
     }
 
     /// `weir set`.

@@ -3,8 +3,10 @@
 //! Every story has its own simulated GPU, its own node manager and its own processes. `scripts/build` comes first.
 
 mod clients;
+mod clocks;
 mod container;
 mod copies;
+mod fail_policy;
 mod faults;
 mod gang;
 mod gate;
@@ -13,6 +15,8 @@ mod graph_copies;
 mod graph_split;
 mod graphs;
 mod green;
+mod guard;
+mod hint;
 mod kill;
 mod live;
 mod memory;
@@ -22,7 +26,10 @@ mod memory_oversubscribe;
 mod memory_places;
 mod memory_pools;
 mod memory_shares;
+mod memory_tiles;
 mod memory_view;
+mod mps;
+mod park;
 mod peers;
 mod podman;
 mod preload;

@@ -53,3 +53,23 @@ fn physical_memory_is_charged_on_the_device_of_its_properties_and_host_memory_no
     client.does(&format!("release {second}"));
     client.does(&format!("create_at {GIB} {device} 1"));
 }
+
+#[test]
+fn an_unmapping_that_the_driver_refuses_changes_nothing() {
+    let gpu = SimGpu::new(&format!("gpus = 2\n{EVERY_KERNEL_20_US}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let program = Program::under_weir_with(&gpu, Some(&node), BOTH, &["--gpu", "0,1"], MEMORY);
+    let mut client = Memory::start(program);
+    let before = held(&node);
+    let physical = client.does(&format!("create {GIB}"));
+    let mut mapped = [(); 2].map(|()| client.does(&format!("map {physical} {GIB}")));
+    client.does(&format!("release {physical}"));
+    mapped.sort_unstable();
+    let beyond = mapped[1] - mapped[0] + 2 * GIB; // both, and where nothing is
+    let refused = client.tell(&format!("unmap {} {beyond}", mapped[0])).result;
+    assert_eq!(refused, "CUDA_ERROR_INVALID_VALUE");
+    client.does(&format!("unmap {} {GIB}", mapped[0]));
+    assert_eq!(held(&node), [before[0] + GIB, before[1]], "the other mapping holds it");
+    client.does(&format!("unmap {} {GIB}", mapped[1]));
+    assert_eq!(held(&node), before);
+}

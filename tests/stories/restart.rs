@@ -301,6 +301,38 @@ fn a_program_that_starts_while_the_manager_restarts_waits_for_it_and_is_limited(
 /// How long a supervisor waits for a sign of life.
 const WATCHDOG: Duration = Duration::from_millis(400);
 
+/// A stranger with this process id, which was somebody else's; nothing where nobody may choose ids.
+fn stranger_with(pid: i32) -> Option<std::process::Child> {
+    for _ in 0..100 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let mut child = std::process::Command::new("sleep").arg("infinity").spawn().expect("it starts");
+        if child.id().cast_signed() == pid {
+            return Some(child);
+        }
+        let _ = (child.kill(), child.wait()); // somebody else was faster
+    }
+    None
+}
+
+#[test]
+fn a_stranger_that_has_a_dead_programs_process_id_is_not_taken_for_it() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let mut node = Node::start(&gpu, STATIC);
+    let doomed = busy(&gpu, &node, "doomed", "40%");
+    let mut neighbour = busy(&gpu, &node, "neighbour", "40%");
+    node.kill();
+    program::kill(doomed.pid);
+    let pid = doomed.pid;
+    doomed.finish();
+    let Some(mut stranger) = stranger_with(pid) else { return };
+    node.restart();
+    assert!(node.tenant("doomed").is_none_or(|tenant| tenant.pids.is_empty()), "it holds nothing");
+    wait::until("the end of the tenant", || node.tenant("doomed").is_none().then_some(()));
+    neighbour.goes_on(20);
+    assert!(stranger.try_wait().expect("it is ours").is_none(), "nobody has harmed it");
+    let _ = (stranger.kill(), stranger.wait());
+}
+
 #[test]
 fn a_supervisor_hears_that_the_manager_serves_and_lives_and_nothing_while_it_hangs() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);

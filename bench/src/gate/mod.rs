@@ -1,18 +1,36 @@
 //! `weir-bench gate`: how soon a filler gives way. A latency tenant wakes again and again beside a filler that never stops.
 //!
-//! *Closed*: from the moment before the latency tenant's launch call to the first launch of the filler's that is held back,
-//! by the board, without the manager. *Silent*: to the moment at which the filler's stream is drained.
+//! All times begin right before the latency tenant's first launch call.
+//!
+//! * *Closed by the board*: until the return of the last launch of the filler's that still passed; nothing if none did. The
+//!   filler is a real process under `libweir.so`, launches every few microseconds, and looks at the board itself.
+//! * *Closed by the bell*: until the filler's grant page says so. Here the filler is a process that maps its pages and looks
+//!   at nothing else, as one that cannot see the board: the tenant rings, the manager closes.
+//! * *Silent*: until the GPU has done the last of the filler's work, by an event behind each of its launches. What is queued
+//!   when a better begins is one cap and one unit at most. It runs to its end if the filler's slice does; then the better
+//!   follows with a switch. If the slice ends first, the driver gives the better a slice of its own and comes back to the
+//!   rest: no launch of anybody's can prevent that, so this case has a limit of its own. Which of the two it was shows in the
+//!   burst: in the second some of it ran before the filler fell silent.
+//!
+//! For the bars one core is free: the filler has one of its own, and all others, the simulated GPU's own process among
+//! them, have the rest. The saturated case, with a busy loop on each core and everybody anywhere, stands in the figures.
 
+mod bell;
+mod cores;
+mod events;
+mod outcome;
 mod player;
 
 use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use weir_nodemgr::control::Client;
 use weir_nodemgr::control::schema::{ClassName, CreateTenant};
 use weir_protocol::units::Bytes;
 
+use self::cores::Cores;
 pub use self::player::{Part, run as play};
 use crate::Options;
 use crate::report::{Bar, Report};
@@ -24,11 +42,12 @@ use crate::stage::THIS_PROGRAM;
 const SHORT: Cost = Cost { name: "gate_short", time_us: 1.0 };
 const UNIT: Cost = Cost { name: "gate_unit", time_us: 100.0 };
 
-/// The latency tenant's kernel.
+/// The latency tenant's kernel: longer than a slice.
 const BURST: Cost = Cost { name: "gate_burst", time_us: 3_000.0 };
 
-/// What a filler may queue while a better may wake, and what a switch takes, in microseconds (design 5 and 9).
+/// What a filler may queue while a better may wake (design 5), the driver's slice, and a switch (design 9), in microseconds.
 const CAP_US: f64 = 300.0;
+const SLICE_US: f64 = 2_000.0;
 const SWITCH_US: f64 = 100.0;
 
 /// Times that the latency tenant wakes.
@@ -37,9 +56,9 @@ const WAKES: usize = 500;
 /// A launch that was held back, on the monotonic clock, ns.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Hold {
-    began: u64,
+    passed: u64, // the return of the launch before it
     ended: u64,
-    silent: u64, // the stream was seen to be drained
+    silent: u64, // the GPU was done with the launch before it
 }
 
 /// A burst of the latency tenant.
@@ -49,66 +68,105 @@ struct Wake {
     ended: u64,
 }
 
-/// One filler beside the latency tenant.
-struct Outcome {
-    closed_us: Vec<f64>,
-    silent_us: Vec<f64>,
-    held_already: usize,
-    never_held: usize,
+/// A gate that was open for a while, ns.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    open: u64, // first seen
+    closed: u64,
 }
 
 /// Measures and prints.
 pub fn run(options: &Options) -> io::Result<ExitCode> {
-    let close = beside(Part::Short)?;
-    let silence = beside(Part::Unit)?;
     let mut report = Report::new("gate", true);
-    report.bar(Bar::at_most("gate.close_p99_us", Spread::of(&close.closed_us).p99, "us", 10.0));
-    let limit = CAP_US + UNIT.time_us + SWITCH_US;
-    report.bar(Bar::at_most("gate.silence_p99_us", Spread::of(&silence.silent_us).p99, "us", limit));
-    for (name, outcome) in [("short", &close), ("unit_100_us", &silence)] {
-        report.figure(
-            name,
-            json!({
-                "counted": outcome.closed_us.len() + outcome.never_held,
-                "closed_us": Spread::of(&outcome.closed_us),
-                "silent_us": Spread::of(&outcome.silent_us),
-                "held_already": outcome.held_already,
-                "never_held": outcome.never_held,
-            }),
-        );
-    }
+    let free = Case::all(Cores::Free)?;
+    report.bar(Bar::at_most("gate.close_p99_us", Spread::of(&free.board.closed_us).p99, "us", 10.0));
+    report.bar(Bar::at_most("gate.close_by_bell_p99_us", Spread::of(&free.bell.closed_us).p99, "us", 100.0));
+    let queued = CAP_US + UNIT.time_us;
+    let silent = |silent_us: &[f64]| Spread::of(silent_us).p99;
+    let whole = silent(&free.silence.whole_us);
+    report.bar(Bar::at_most("gate.silence_p99_us", whole, "us", queued + SWITCH_US));
+    let cut = silent(&free.silence.cut_us);
+    let limit = queued + SLICE_US + 2.0 * SWITCH_US;
+    report.bar(Bar::at_most("gate.silence_cut_p99_us", cut, "us", limit));
+    report.figure("one_core_free", free.figures());
+    report.figure("saturated", Case::all(Cores::Saturated)?.figures());
     Ok(report.finish(options.json))
 }
 
-fn beside(filler: Part) -> io::Result<Outcome> {
-    let costs = [SHORT, UNIT, BURST];
-    let rig = Rig::simulated(&costs)?;
-    let mut control = rig.control()?;
-    let mut tenant = |name: &str, class: ClassName, request: Option<u16>| {
-        let wanted = CreateTenant {
-            name: name.into(),
-            class,
-            request_permille: request,
-            memory_bytes: Some(Bytes::gib(1).0),
-            ..CreateTenant::default()
+/// Everything, on processors that are shared out in one way.
+struct Case {
+    board: outcome::Closed,
+    bell: outcome::Closed,
+    silence: outcome::Silence,
+}
+
+impl Case {
+    fn all(cores: Cores) -> io::Result<Self> {
+        let _busy = cores.share_out()?;
+        let (wakes, holds) = beside(Part::Short, cores)?;
+        let board = outcome::by_board(&wakes, &holds);
+        let (wakes, holds) = beside(Part::Unit, cores)?;
+        let silence = outcome::silence(&wakes, &holds);
+        let (wakes, closings) = bell::beside(cores)?;
+        Ok(Self { board, bell: outcome::by_bell(&wakes, &closings), silence })
+    }
+
+    fn figures(&self) -> serde_json::Value {
+        serde_json::json!({
+            "short": self.board.figures(),
+            "bell": self.bell.figures(),
+            "unit_100_us": self.silence.figures(),
+        })
+    }
+}
+
+/// The latency tenant's wakes and the filler's holds.
+fn beside(filler: Part, cores: Cores) -> io::Result<(Vec<Wake>, Vec<Hold>)> {
+    let scene = Scene::new()?;
+    let mut filler = scene.start(filler, &scene.offline, cores)?;
+    let wakes = told(scene.start(Part::Waker, &scene.online, cores)?)?;
+    drop(filler.stdin.take());
+    Ok((wakes, told(filler)?))
+}
+
+/// A node with the latency tenant and the filler.
+struct Scene {
+    rig: Rig,
+    _control: Client, // keeps the tenants
+    online: PathBuf,
+    offline: PathBuf,
+}
+
+impl Scene {
+    fn new() -> io::Result<Self> {
+        let rig = Rig::simulated(&[SHORT, UNIT, BURST])?;
+        let mut control = rig.control()?;
+        let mut tenant = |name: &str, class: ClassName, request: Option<u16>| {
+            let wanted = CreateTenant {
+                name: name.into(),
+                class,
+                request_permille: request,
+                memory_bytes: Some(Bytes::gib(1).0),
+                ..CreateTenant::default()
+            };
+            let created = control.create(wanted).map_err(|fault| io::Error::other(fault.to_string()));
+            created.map(|created| created.dir)
         };
-        control.create(wanted).map_err(|fault| io::Error::other(fault.to_string()))
-    };
-    let (online, offline) =
-        (tenant("online", ClassName::Latency, Some(500))?, tenant("offline", ClassName::Filler, None)?);
-    let start = |part: Part, place: &std::path::Path| {
+        let online = tenant("online", ClassName::Latency, Some(500))?;
+        let offline = tenant("offline", ClassName::Filler, None)?;
+        Ok(Self { rig, _control: control, online, offline })
+    }
+
+    fn start(&self, part: Part, place: &Path, cores: Cores) -> io::Result<Child> {
         let mut command = Command::new(THIS_PROGRAM);
         command.args(["gate-player", part.name()]);
-        rig.environment(&mut command);
-        command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", place);
+        if let (true, Some(core)) = (part.fills(), cores.of_filler()) {
+            command.args(["--core", &core.to_string()]);
+        }
+        self.rig.environment(&mut command);
+        command.env("LD_PRELOAD", self.rig.preload()).env("WEIR_DIR", place);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
-    };
-    let mut filler = start(filler, &offline.dir)?;
-    let waker = start(Part::Waker, &online.dir)?;
-    let wakes: Vec<Wake> = told(waker)?;
-    drop(filler.stdin.take());
-    let holds: Vec<Hold> = told(filler)?;
-    Ok(outcome(&wakes, &holds))
+    }
 }
 
 /// What a player says in its last line.
@@ -119,22 +177,8 @@ fn told<T: for<'a> Deserialize<'a>>(mut player: Child) -> io::Result<T> {
     serde_json::from_str(&line).map_err(io::Error::other)
 }
 
-/// The first tenth is not counted: prices are learnt then.
-fn outcome(wakes: &[Wake], holds: &[Hold]) -> Outcome {
-    let mut outcome =
-        Outcome { closed_us: Vec::new(), silent_us: Vec::new(), held_already: 0, never_held: 0 };
-    let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
-    for wake in &wakes[wakes.len() / 10..] {
-        let Some(hold) = holds.iter().find(|hold| hold.ended > wake.launched && hold.began < wake.ended)
-        else {
-            outcome.never_held += 1;
-            continue;
-        };
-        if hold.began < wake.launched {
-            outcome.held_already += 1; // by its in-flight cap
-        }
-        outcome.closed_us.push(us(wake.launched, hold.began));
-        outcome.silent_us.push(us(wake.launched, hold.silent));
-    }
-    outcome
+/// The monotonic clock, which the simulated GPU's is too.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

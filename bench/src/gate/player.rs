@@ -1,15 +1,16 @@
-//! The two programs: one that wakes now and then, one that always launches.
+//! The programs: one that wakes now and then, one that always launches, and one that only keeps a processor busy.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{BURST, Hold, SHORT, UNIT, WAKES, Wake};
+use super::events::Events;
+use super::{BURST, Hold, SHORT, UNIT, WAKES, Wake, cores, now};
 use crate::client::{ClientError, Driver};
 
 /// Who a player is.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Wakes, and sleeps again
     Waker,
@@ -17,6 +18,8 @@ pub enum Part {
     Short,
     /// Launches kernels of 100 us
     Unit,
+    /// Runs, and does nothing
+    Busy,
 }
 
 /// The waker sleeps so long, from and to: fillers are let in after a millisecond, and nobody can foretell when they must go.
@@ -29,9 +32,6 @@ const PACE_NS: u64 = 5_000;
 /// A launch call that took so long was held back by the gate, and not by the system.
 const HELD_NS: u64 = 1_000_000;
 
-/// A launch call that lasts so long is looked after: when does the GPU fall silent?
-const LATE_NS: u64 = 30_000;
-
 impl Part {
     /// As the command line has it.
     pub fn name(self) -> &'static str {
@@ -39,16 +39,28 @@ impl Part {
             Self::Waker => "waker",
             Self::Short => "short",
             Self::Unit => "unit",
+            Self::Busy => "busy",
         }
+    }
+
+    /// Whether it is a filler.
+    pub fn fills(self) -> bool {
+        matches!(self, Self::Short | Self::Unit)
     }
 }
 
-/// Plays, and says on stdout what was seen.
-pub fn run(part: Part) -> ExitCode {
+/// Plays, on this processor if one is named, and says on stdout what was seen.
+pub fn run(part: Part, core: Option<usize>) -> ExitCode {
+    if let Some(Err(error)) = core.map(cores::run_on) {
+        return complain(&error);
+    }
     let told = match part {
         Part::Waker => wake().map(|wakes| serde_json::to_string(&wakes)),
-        Part::Short => fill(SHORT.name).map(|holds| serde_json::to_string(&holds)),
-        Part::Unit => fill(UNIT.name).map(|holds| serde_json::to_string(&holds)),
+        Part::Short => fill(SHORT.name, false).map(|holds| serde_json::to_string(&holds)),
+        Part::Unit => fill(UNIT.name, true).map(|holds| serde_json::to_string(&holds)),
+        Part::Busy => loop {
+            std::hint::spin_loop();
+        },
     };
     match told {
         Ok(Ok(line)) => {
@@ -63,11 +75,6 @@ pub fn run(part: Part) -> ExitCode {
 fn complain(error: &dyn std::error::Error) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "gate: {error}");
     ExitCode::FAILURE
-}
-
-fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 fn wake() -> Result<Vec<Wake>, ClientError> {
@@ -88,59 +95,35 @@ fn wake() -> Result<Vec<Wake>, ClientError> {
         .collect()
 }
 
-/// What the two threads of a filler know of each other.
-#[derive(Default)]
-struct Filler {
-    stop: AtomicBool,
-    launching: AtomicU64, // since when, or 0
-    silent: AtomicU64,    // since then
-}
-
-fn fill(kernel: &str) -> Result<Vec<Hold>, ClientError> {
-    let filler: &'static Filler = Box::leak(Box::default());
+/// Launches until stdin ends; with `timed` an event stands behind each launch.
+fn fill(kernel: &str, timed: bool) -> Result<Vec<Hold>, ClientError> {
+    let stop: &'static AtomicBool = Box::leak(Box::default());
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        filler.stop.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
     let driver = Driver::open(&[kernel])?;
     let (stream, function) = (driver.stream()?, driver.function(kernel, 0)?);
-    let mut holds = Vec::new();
-    std::thread::scope(|scope| {
-        let (handle, driver) = (stream.expose_provenance(), &driver);
-        scope.spawn(move || watch(filler, driver, handle));
-        let mut next = 0;
-        while !filler.stop.load(Ordering::Relaxed) {
-            let began = now();
-            if began < next {
-                std::hint::spin_loop();
-                continue;
-            }
-            next = began + PACE_NS;
-            filler.launching.store(began, Ordering::Release);
-            driver.launch_into(stream, function, 1)?;
-            filler.launching.store(0, Ordering::Release);
-            let ended = now();
-            if ended - began > HELD_NS {
-                // Seen to be silent in this call, or it never was.
-                let silent = filler.silent.load(Ordering::Acquire).clamp(began, ended);
-                holds.push(Hold { began, ended, silent });
-            }
+    let mut events = if timed { Some(Events::new(&driver, stream)?) } else { None };
+    let (mut holds, mut next, mut passed) = (Vec::new(), 0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let began = now();
+        if began < next {
+            std::hint::spin_loop();
+            continue;
         }
-        Ok(holds)
-    })
-}
-
-/// Looks when the stream is drained while a launch is held back.
-fn watch(filler: &Filler, driver: &Driver, stream: usize) {
-    let stream = std::ptr::with_exposed_provenance_mut(stream);
-    let mut seen = 0;
-    while !filler.stop.load(Ordering::Relaxed) {
-        let launching = filler.launching.load(Ordering::Acquire);
-        if launching == seen || launching == 0 || now() < launching + LATE_NS {
-            std::thread::sleep(Duration::from_micros(20)); // between two looks
-        } else if driver.enter().is_ok_and(|()| driver.is_drained(stream)) {
-            filler.silent.store(now(), Ordering::Release);
-            seen = launching;
+        next = began + PACE_NS;
+        driver.launch_into(stream, function, 1)?;
+        let ended = now();
+        if ended - began > HELD_NS && passed > 0 {
+            driver.synchronize()?; // or the rest of what a floor let through may be under way
+            let silent = events.as_ref().map_or(Ok(passed), Events::last)?;
+            holds.push(Hold { passed, ended, silent });
         }
+        if let Some(events) = &mut events {
+            events.record()?;
+        }
+        passed = now();
     }
+    Ok(holds)
 }

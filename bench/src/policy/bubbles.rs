@@ -6,7 +6,7 @@ use std::io;
 use serde::Serialize;
 use weir_nodemgr::sim::Scenario;
 
-use super::{BUBBLES, OURS, Row, Runs, better, scenario};
+use super::{BUBBLES, Frontier, OURS, Row, Runs, better, scenario};
 use crate::report::{Bar, Report};
 
 /// Bubbles, ms.
@@ -17,6 +17,9 @@ const BUBBLES_MS: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0
 /// iteration, one percent of loss is an iteration of 55 ms at least. In shorter ones nobody can keep both bars.
 const COMPUTE_OF_BUBBLE: f64 = 3.0;
 const LEAST_COMPUTE_MS: f64 = 60.0;
+
+/// What a primary may lose, percent (design 10).
+const MOST_LOSS: f64 = 1.0;
 
 /// Simulated seconds of each case.
 const SECONDS: f64 = 40.0;
@@ -42,15 +45,19 @@ struct Filled {
 }
 
 /// Adds both bars and their sweep.
-pub fn measure(report: &mut Report, runs: &mut Runs) -> io::Result<()> {
+pub fn measure(report: &mut Report, runs: &mut Runs, frontier: &mut Frontier) -> io::Result<()> {
     let base = Scenario { seconds: SECONDS, ..scenario(BUBBLES)? };
     let cases =
         BUBBLES_MS.into_iter().map(|bubble| case(runs, &base, bubble)).collect::<Result<Vec<Case>, _>>()?;
     let ours = || cases.iter().flat_map(|case| &case.outcomes).filter(|filled| filled.row.policy == OURS);
     let loss = ours().map(|filled| filled.primary_loss_percent).fold(0.0, f64::max);
-    report.bar(Bar::at_most("policy.primary_loss_percent", loss, "percent", 1.0));
+    report.bar(Bar::at_most("policy.primary_loss_percent", loss, "percent", MOST_LOSS));
     let filled = ours().filter_map(|filled| filled.fillable_filled_percent).fold(100.0, f64::min);
     report.bar(Bar::at_least("policy.idle_filled_percent", filled, "percent of fillable", 90.0));
+    for case in &cases {
+        let rows = case.outcomes.iter().map(|filled| (&filled.row, filled.primary_loss_percent <= MOST_LOSS));
+        frontier.note(format!("bubbles of {} ms", case.bubble_ms), rows);
+    }
     report.figure("bubbles", cases);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::io;
 use serde::Serialize;
 use weir_nodemgr::sim::{Outcome, Scenario, Spread};
 
-use super::{INFERENCE, LLM, OURS, Row, Runs, better, scenario};
+use super::{Frontier, INFERENCE, LLM, OURS, Row, Runs, better, scenario};
 use crate::report::{Bar, Report};
 
 /// Part of the time that the server keeps the GPU busy when alone, in percent.
@@ -44,7 +44,7 @@ struct Latency {
 }
 
 /// Adds the bar and its sweep.
-pub fn measure(report: &mut Report, runs: &mut Runs) -> io::Result<()> {
+pub fn measure(report: &mut Report, runs: &mut Runs, frontier: &mut Frontier) -> io::Result<()> {
     let mut cases = Vec::new();
     for file in [INFERENCE, LLM] {
         let mut scenario = Scenario { seconds: SECONDS, ..scenario(file)? };
@@ -56,6 +56,11 @@ pub fn measure(report: &mut Report, runs: &mut Runs) -> io::Result<()> {
     let ours = cases.iter().flat_map(|case| &case.latencies).filter(|latency| latency.policy == OURS);
     if let Some(worst) = ours.max_by(|a, b| (a.ratio / a.limit).total_cmp(&(b.ratio / b.limit))) {
         report.bar(Bar::at_most("policy.latency_ratio", worst.ratio, "of alone", worst.limit));
+    }
+    for case in &cases {
+        let kept = |policy| case.latencies.iter().filter(|l| l.policy == policy).all(|l| l.ratio <= l.limit);
+        let rows = case.rows.iter().map(|row| (row, kept(row.policy)));
+        frontier.note(format!("{} at {} % load", case.scenario, case.load_percent), rows);
     }
     report.figure("latency", cases);
     Ok(())

@@ -4,6 +4,7 @@
 //! on the same seed. Nothing here depends on the machine or its load: the same build prints the same figures anywhere.
 
 mod bubbles;
+mod frontier;
 mod goodput;
 mod latency;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 use weir_nodemgr::Fault;
 use weir_nodemgr::sim::{self, Comparison, Outcome, Ruler, Scenario, TenantOutcome};
 
+use self::frontier::Frontier;
 use crate::report::Report;
 
 /// The policy whose bars these are.
@@ -44,9 +46,11 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let began = Instant::now();
     let mut report = Report::new("policy", true);
     let mut runs = Runs { plot: options.plot.clone(), simulated_seconds: 0.0 };
-    latency::measure(&mut report, &mut runs)?;
-    bubbles::measure(&mut report, &mut runs)?;
-    goodput::measure(&mut report, &mut runs)?;
+    let mut frontier = Frontier::default();
+    latency::measure(&mut report, &mut runs, &mut frontier)?;
+    bubbles::measure(&mut report, &mut runs, &mut frontier)?;
+    goodput::measure(&mut report, &mut runs, &mut frontier)?;
+    frontier.judge(&mut report);
     let speed = runs.simulated_seconds / began.elapsed().as_secs_f64();
     report.figure("simulated_seconds", runs.simulated_seconds);
     report.figure("simulated_seconds_per_second", speed);

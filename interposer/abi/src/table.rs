@@ -24,7 +24,7 @@ macro_rules! for_each_symbol {
             cuArrayGetDescriptor_v2 "cuArrayGetDescriptor" 3020 Legacy cuArrayGetDescriptor_v2 Neutral (p_array_descriptor: *mut CUDA_ARRAY_DESCRIPTOR, h_array: CUarray);
             cuArrayGetMemoryRequirements "cuArrayGetMemoryRequirements" 11060 Legacy cuArrayGetMemoryRequirements Neutral (memory_requirements: *mut c_void, array: CUarray, device: CUdevice);
             cuArrayGetPlane "cuArrayGetPlane" 11020 Legacy cuArrayGetPlane Neutral (p_plane_array: *mut CUarray, h_array: CUarray, plane_idx: c_uint);
-            cuArrayGetSparseProperties "cuArrayGetSparseProperties" 11010 Legacy cuArrayGetSparseProperties Neutral (sparse_properties: *mut c_void, array: CUarray);
+            cuArrayGetSparseProperties "cuArrayGetSparseProperties" 11010 Legacy cuArrayGetSparseProperties Neutral (sparse_properties: *mut CUDA_ARRAY_SPARSE_PROPERTIES, array: CUarray);
             cuCheckpointOperationComplete "cuCheckpointOperationComplete" 13040 Legacy cuCheckpointOperationComplete Neutral (handle: *mut c_void);
             cuCheckpointProcessCheckpoint "cuCheckpointProcessCheckpoint" 12080 Legacy cuCheckpointProcessCheckpoint Neutral (pid: c_int, args: *mut c_void);
             cuCheckpointProcessGetRestoreThreadId "cuCheckpointProcessGetRestoreThreadId" 12080 Legacy cuCheckpointProcessGetRestoreThreadId Neutral (pid: c_int, tid: *mut c_int);
@@ -420,8 +420,8 @@ macro_rules! for_each_symbol {
             cuMemHostUnregister "cuMemHostUnregister" 4000 Legacy cuMemHostUnregister Neutral (p: *mut c_void);
             cuMemImportFromShareableHandle "cuMemImportFromShareableHandle" 10020 Legacy cuMemImportFromShareableHandle Share (handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void, sh_handle_type: CUmemAllocationHandleType);
             cuMemMap "cuMemMap" 10020 Legacy cuMemMap Allocate (ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: c_ulonglong);
-            cuMemMapArrayAsync "cuMemMapArrayAsync" 11010 Legacy cuMemMapArrayAsync Allocate (map_info_list: *mut c_void, count: c_uint, h_stream: CUstream);
-            cuMemMapArrayAsync_ptsz "cuMemMapArrayAsync" 11010 PerThread cuMemMapArrayAsync Allocate (map_info_list: *mut c_void, count: c_uint, h_stream: CUstream);
+            cuMemMapArrayAsync "cuMemMapArrayAsync" 11010 Legacy cuMemMapArrayAsync Allocate (map_info_list: *mut CUarrayMapInfo, count: c_uint, h_stream: CUstream);
+            cuMemMapArrayAsync_ptsz "cuMemMapArrayAsync" 11010 PerThread cuMemMapArrayAsync Allocate (map_info_list: *mut CUarrayMapInfo, count: c_uint, h_stream: CUstream);
             cuMemPoolCreate "cuMemPoolCreate" 11020 Legacy cuMemPoolCreate Allocate (pool: *mut CUmemoryPool, pool_props: *const CUmemPoolProps);
             cuMemPoolDestroy "cuMemPoolDestroy" 11020 Legacy cuMemPoolDestroy Free (pool: CUmemoryPool);
             cuMemPoolExportPointer "cuMemPoolExportPointer" 11020 Legacy cuMemPoolExportPointer Share (share_data_out: *mut c_void, ptr: CUdeviceptr);
@@ -558,7 +558,7 @@ macro_rules! for_each_symbol {
             cuMipmappedArrayDestroy "cuMipmappedArrayDestroy" 5000 Legacy cuMipmappedArrayDestroy Free (h_mipmapped_array: CUmipmappedArray);
             cuMipmappedArrayGetLevel "cuMipmappedArrayGetLevel" 5000 Legacy cuMipmappedArrayGetLevel Neutral (p_level_array: *mut CUarray, h_mipmapped_array: CUmipmappedArray, level: c_uint);
             cuMipmappedArrayGetMemoryRequirements "cuMipmappedArrayGetMemoryRequirements" 11060 Legacy cuMipmappedArrayGetMemoryRequirements Neutral (memory_requirements: *mut c_void, mipmap: CUmipmappedArray, device: CUdevice);
-            cuMipmappedArrayGetSparseProperties "cuMipmappedArrayGetSparseProperties" 11010 Legacy cuMipmappedArrayGetSparseProperties Neutral (sparse_properties: *mut c_void, mipmap: CUmipmappedArray);
+            cuMipmappedArrayGetSparseProperties "cuMipmappedArrayGetSparseProperties" 11010 Legacy cuMipmappedArrayGetSparseProperties Neutral (sparse_properties: *mut CUDA_ARRAY_SPARSE_PROPERTIES, mipmap: CUmipmappedArray);
             cuModuleEnumerateFunctions "cuModuleEnumerateFunctions" 12040 Legacy cuModuleEnumerateFunctions Lookup (functions: *mut CUfunction, num_functions: c_uint, module: CUmodule);
             cuModuleGetFunction "cuModuleGetFunction" 2000 Legacy cuModuleGetFunction Lookup (hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char);
             cuModuleGetFunctionCount "cuModuleGetFunctionCount" 12040 Legacy cuModuleGetFunctionCount Neutral (count: *mut c_uint, hmod: CUmodule);

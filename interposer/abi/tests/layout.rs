@@ -76,6 +76,26 @@ fn copies_and_arrays_are_laid_out_as_the_driver_expects() {
 }
 
 #[test]
+fn mappings_of_sparse_arrays_are_laid_out_as_the_driver_expects() {
+    same_layout!(CUarrayMapInfo is CUarrayMapInfo_st {
+        resource_type = resourceType, resource = resource, subresource_type = subresourceType,
+        subresource = subresource, mem_operation_type = memOperationType, mem_handle_type = memHandleType,
+        mem_handle = memHandle, offset = offset, device_bit_mask = deviceBitMask, flags = flags,
+    });
+    type Level = sys::CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_1;
+    type Tail = sys::CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_2;
+    assert_eq!(size_of::<ours::CUarrayMapInfo_level>(), size_of::<Level>());
+    assert_eq!(offset_of!(ours::CUarrayMapInfo_level, offset_x), offset_of!(Level, offsetX));
+    assert_eq!(offset_of!(ours::CUarrayMapInfo_level, extent_depth), offset_of!(Level, extentDepth));
+    assert_eq!(size_of::<ours::CUarrayMapInfo_miptail>(), size_of::<Tail>());
+    assert_eq!(offset_of!(ours::CUarrayMapInfo_miptail, size), offset_of!(Tail, size));
+    same_layout!(CUDA_ARRAY_SPARSE_PROPERTIES is CUDA_ARRAY_SPARSE_PROPERTIES_st {
+        tile_width = tileExtent, miptail_first_level = miptailFirstLevel, miptail_size = miptailSize,
+        flags = flags, reserved = reserved,
+    });
+}
+
+#[test]
 fn graph_structures_are_laid_out_as_the_driver_expects() {
     same_layout!(CUDA_MEMSET_NODE_PARAMS is CUDA_MEMSET_NODE_PARAMS_st {
         pitch = pitch, value = value, element_size = elementSize, width = width, height = height,
@@ -129,10 +149,19 @@ fn constants_have_the_drivers_values() {
         CUgraphMem_attribute { CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH }
         CUmemorytype { CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED }
         CUarray_format { CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_HALF, CU_AD_FORMAT_FLOAT }
+        CUresourcetype { CU_RESOURCE_TYPE_ARRAY, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, CU_RESOURCE_TYPE_PITCH2D }
+        CUarraySparseSubresourceType {
+            CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL, CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL,
+        }
+        CUmemOperationType { CU_MEM_OPERATION_TYPE_MAP, CU_MEM_OPERATION_TYPE_UNMAP }
+        CUmemHandleType { CU_MEM_HANDLE_TYPE_GENERIC }
         CUlaunchAttributeID { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT }
         CUstreamBatchMemOpType { CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_MEM_OP_WRITE_VALUE_64, CU_STREAM_MEM_OP_BARRIER }
         CUgraphExecUpdateResult { CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED }
     }
+    assert_eq!(ours::CUDA_ARRAY3D_SPARSE, sys::CUDA_ARRAY3D_SPARSE);
+    assert_eq!(ours::CUDA_ARRAY3D_DEFERRED_MAPPING, sys::CUDA_ARRAY3D_DEFERRED_MAPPING);
+    assert_eq!(u32::from(ours::CU_MEM_CREATE_USAGE_TILE_POOL), sys::CU_MEM_CREATE_USAGE_TILE_POOL);
 }
 
 #[test]

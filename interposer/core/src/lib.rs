@@ -9,11 +9,13 @@
 //!
 //! `libweir.so` and the policy simulator run this same code; time is always an argument.
 
+pub mod admission;
 pub mod copy;
 pub mod cut;
 pub mod flight;
 pub mod gang;
 pub mod gate;
+pub mod hold;
 pub mod ledger;
 pub mod lock;
 pub mod meter;
@@ -21,5 +23,6 @@ pub mod overlap;
 pub mod pool;
 pub mod price;
 pub mod purse;
+mod skyline;
 pub mod stall;
 pub mod turn;

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use weir_protocol::pages::Held;
 
-use crate::overlap::{Moments, Recent, Weight};
+use crate::overlap::{Load, Moments, Recent, Weight};
+use crate::skyline::Skyline;
 
 /// Intervals kept apart. Older ones than these are forgotten.
 const INTERVALS: usize = 64;
@@ -23,8 +24,11 @@ pub struct Meter {
     busy: Intervals,        // stretches that were measured
     guessed: Intervals,     // stretches that were not, while nothing is known of how streams share
     guessed_until: f64,     // stretches that could not be measured lie before this
-    held: [f64; 5],         // time covered, of all streams, and by weight, since they were last taken
+    skyline: Skyline,       // what they weigh together
+    held: [f64; 4],         // time covered, and by weight, since they were last taken
     recent: Recent,         // the same, fading
+    streams: Recent,        // each stream by itself
+    in_step: bool,          // a thread hands launches out to several of them
     stretching: (f64, f64), // what launches took while others' ran at once, fading, and what was charged for them
     measured: bool,         // anything, for certain
     switch: (f64, f64),     // mean time of a switch, and of how many
@@ -128,21 +132,29 @@ impl Meter {
         (guess + new, part == 0.0)
     }
 
-    /// A stretch of launches of this weight kept its stream busy for `busy` ns, of which no other stretch had covered
-    /// `covered`; launches of which nothing is known weigh as the others. Returns the weight of all streams together.
-    pub fn weigh(&mut self, covered: f64, busy: f64, weight: Option<Moments>) -> Weight {
-        let sums = weight.unwrap_or_else(|| self.recent.of_one()).map(|weight| weight * busy);
-        self.recent.add(covered, busy, sums);
-        let [weighted, squared, cubed] = sums;
-        for (sum, more) in self.held.iter_mut().zip([covered, busy, weighted, squared, cubed]) {
+    /// A stretch of launches of this weight kept its stream busy for some time, of which no other stretch had covered
+    /// `covered` ns; launches of which nothing is known weigh as the others, and run in step if those did. Returns the weight of all streams together.
+    pub fn weigh(&mut self, time: (f64, f64), covered: f64, weight: Option<(Moments, bool)>) -> Weight {
+        let (weight, in_step) = weight.unwrap_or_else(|| (self.streams.moments(), self.in_step));
+        self.in_step = in_step;
+        let sums @ [weighted, squared, cubed] = self.skyline.add(time, weight, in_step);
+        self.recent.add(covered, sums);
+        self.streams.add(time.1 - time.0, weight.map(|weight| weight * (time.1 - time.0)));
+        for (sum, more) in self.held.iter_mut().zip([covered, weighted, squared, cubed]) {
             *sum += more;
         }
-        self.recent.of_all()
+        self.recent.weight()
     }
 
     /// What weighs on the GPU beside one of the process's streams: its other streams.
-    pub fn beside_one(&self) -> f64 {
-        (self.recent.of_all().mean - self.recent.of_one()[0]).max(0.0)
+    pub fn beside_one(&self) -> Load {
+        let one = self.streams.moments()[0];
+        let others = (self.recent.weight().mean - one).max(0.0);
+        if self.in_step {
+            Load { always: 0.0, times: others / one }
+        } else {
+            Load { always: others, times: 0.0 }
+        }
     }
 
     /// Launches for which `charged` was charged took `most`, give or take `doubt`, while tenants' kernels ran at once:
@@ -168,9 +180,9 @@ impl Meter {
             clippy::cast_sign_loss,
             reason = "times; a float beyond the range saturates"
         )]
-        let [busy_ns, streams_ns, weighted_ns, squared_ns, cubed_ns] =
+        let [busy_ns, weighted_ns, squared_ns, cubed_ns] =
             std::mem::take(&mut self.held).map(|sum| sum as u64);
-        Held { busy_ns, streams_ns, weighted_ns, squared_ns, cubed_ns }
+        Held { busy_ns, weighted_ns, squared_ns, cubed_ns }
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: its price, less what
@@ -245,12 +257,16 @@ mod tests {
             let from = f64::from(n) * 1e5;
             for stream in 0..2 {
                 let covered = meter.cover(from, from + 1e5);
-                meter.weigh(covered, 1e5, (stream == 0).then_some([0.2, 0.04, 0.008]));
+                meter.weigh(
+                    (from, from + 1e5),
+                    covered,
+                    (stream == 0).then_some(([0.2, 0.04, 0.008], false)),
+                );
             }
         }
-        let together = meter.weigh(0.0, 0.0, None);
+        let together = meter.recent.weight();
         assert!((together.mean - 0.4).abs() < 1e-6 && together.variance < 1e-6, "{together:?}");
-        assert!((meter.beside_one() - 0.2).abs() < 1e-6);
+        assert!((meter.beside_one().always - 0.2).abs() < 1e-6);
         let held = meter.take_held();
         assert!(held.busy_ns.abs_diff(100_000_000) < 100 && held.weighted_ns.abs_diff(40_000_000) < 100);
         assert_eq!(meter.take_held(), Held::default());

@@ -2,9 +2,11 @@
 //! by the kernels' weight (design 5, gpu-truths rule 12).
 //!
 //! Each process publishes for how long it had kernels there, and with what weight, as ever-growing sums. Whoever wants to
-//! know what it shared its own time with looks at them now and then: what a sum has grown by since the last look is that
-//! neighbour's part of the time in between. What a neighbour has not published yet is taken to be busy as long as its
-//! word says so; what that was wrong by is made good at the next look.
+//! know what it shared its own time with looks at them now and then: what a sum has grown by is that neighbour's time right
+//! before the moment up to which it says so. What a neighbour has not published yet is taken to be busy as long as its
+//! word says so.
+
+use std::ops::Range;
 
 use weir_protocol::pages::{Held, Occupancy};
 use weir_protocol::units::Nanos;
@@ -21,6 +23,27 @@ const MOST: f64 = 128.0;
 
 /// The weight of launches on average, of its square and of its cube.
 pub type Moments = [f64; 3];
+
+/// What weighs on the GPU beside a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Whatever the launch is: others who have nothing to do with it.
+    pub always: f64,
+    /// So many times its own weight: others who run in step with it.
+    pub times: f64,
+}
+
+impl Load {
+    /// Beside a launch of this weight.
+    pub fn beside(self, weight: f64) -> f64 {
+        self.always + self.times * weight
+    }
+
+    /// By how much such a launch is slower: kernels that want more SMs than there are all run slower.
+    pub fn slowed(self, weight: f64) -> f64 {
+        (weight + self.beside(weight)).max(1.0)
+    }
+}
 
 /// A weight that changes from moment to moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,68 +89,64 @@ impl Weight {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recent {
     busy: f64,
-    streams: f64,
     sums: Moments,
 }
 
 impl Recent {
-    /// It has held it for `busy` ns more; its streams for `streams` in all, and these are the sums of that by weight.
-    pub fn add(&mut self, busy: f64, streams: f64, sums: Moments) {
+    /// It has held it for `busy` ns more, and these are the integrals of its weight over that time.
+    pub fn add(&mut self, busy: f64, sums: Moments) {
         let fade = RECENT / (RECENT + busy);
         self.busy = self.busy * fade + busy;
-        self.streams = self.streams * fade + streams;
         self.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum = *sum * fade + more);
     }
 
-    /// The weight of one stream's launches.
-    pub fn of_one(&self) -> Moments {
-        if self.streams > 0.0 { self.sums.map(|sum| sum / self.streams) } else { [1.0; 3] }
+    /// Its weight on average, of its square and of its cube.
+    pub fn moments(&self) -> Moments {
+        if self.busy > 0.0 { self.sums.map(|sum| sum / self.busy) } else { [1.0; 3] }
     }
 
-    /// The weight of all streams together, which come and go as they like.
-    pub fn of_all(&self) -> Weight {
-        if self.busy <= 0.0 {
-            return Weight::steady(1.0);
-        }
-        let streams = (self.streams / self.busy).clamp(1.0, MOST);
-        let [mean, square, cube] = self.sums.map(|sum| (sum / self.busy / streams).min(1.0)); // of one stream, or nothing
-        Weight {
-            mean: streams * mean,
-            variance: streams * (square - mean * mean).max(0.0),
-            skew: streams * (cube - 3.0 * mean * square + 2.0 * mean * mean * mean),
-        }
+    /// Its weight.
+    pub fn weight(&self) -> Weight {
+        let [mean, square, cube] = self.moments();
+        let mean = mean.clamp(LEAST, MOST);
+        let variance = (square - mean * mean).clamp(0.0, MOST * MOST);
+        Weight { mean, variance, skew: cube - 3.0 * mean * square + 2.0 * mean * mean * mean }
     }
 }
 
-/// Looks remembered of a neighbour, and how far they are apart at least: together longer than the longest stretch between
-/// two marks that is not a single kernel.
-const LOOKS: usize = 64;
+/// Points remembered of a neighbour's past, and how far they are apart at least: together longer than the longest stretch
+/// between two marks.
+const POINTS: usize = 128;
 const APART: Nanos = Nanos::from_millis(1);
 
+/// So late one may hear of what a neighbour has done, ns: its longest stretch, and then some.
+const LATE: Range<i64> = 0..1_000_000_000;
+
 /// What a process remembers of one neighbour.
+///
+/// What the neighbour says it held lay right before the moment until which it held it. Since then it has held the GPU for as
+/// long as it has had work.
 #[derive(Clone, Debug)]
 pub struct Presence {
     seen: Occupancy,
-    since: Nanos, // what it has published is so old
-    counted: f64, // of its time since then, ns
-    there: f64,   // of its time in all, ns
     held: Recent,
-    looked: Nanos,                // last
-    looks: [(Nanos, f64); LOOKS], // when, and what `there` was; oldest at `next`
-    next: usize,
+    offset: Option<i64>, // our clock less the neighbour's, at most
+    looked: Nanos,
+    busy_since: Option<Nanos>,
+    points: [(Nanos, f64); POINTS], // until when it was there for how long in all, ns; the last one is at `last`
+    last: usize,
 }
 
 impl Default for Presence {
     fn default() -> Self {
         Self {
             seen: Occupancy::default(),
-            since: Nanos(0),
-            counted: 0.0,
-            there: 0.0,
             held: Recent::default(),
+            offset: None,
             looked: Nanos(0),
-            looks: [(Nanos(0), 0.0); LOOKS],
-            next: 0,
+            busy_since: None,
+            points: [(Nanos(0), 0.0); POINTS],
+            last: 0,
         }
     }
 }
@@ -142,36 +161,53 @@ pub struct Beside {
 }
 
 impl Presence {
-    /// Looks at what the neighbour has published. The last look was `before`.
-    pub fn look(&mut self, now: Occupancy, before: Nanos, at: Nanos) {
+    /// Looks at what the neighbour has published.
+    pub fn look(&mut self, now: Occupancy, at: Nanos) {
+        let before = std::mem::replace(&mut self.looked, at);
         let published = now.held.busy_ns.wrapping_sub(self.seen.held.busy_ns);
         if before == Nanos(0) || published > at.since(before).0.saturating_mul(1_000) {
-            *self = Self { seen: now, since: at, looked: at, ..Self::default() }; // the first look, or nonsense
-            return;
+            *self = Self { seen: now, looked: at, ..Self::default() }; // the first look, or nonsense
+            self.points[0].0 = at;
         }
-        self.remember(&now.held);
-        if published > 0 {
-            self.counted -= published as f64;
+        let offset = self.learn_offset(&now, at);
+        let here = |theirs: Nanos| Nanos(theirs.0.wrapping_add_signed(offset)).min(at);
+        self.busy_since = now.busy_since.map(here);
+        if now.until != self.seen.until {
+            let more = now.held.busy_ns.wrapping_sub(self.seen.held.busy_ns);
+            self.remember(&now.held);
+            self.seen = now;
+            self.note(here(now.until), more);
         }
-        if published > 0 || !self.seen.is_busy {
-            self.since = at;
-        }
-        self.seen = now;
-        let open = if now.is_busy { at.since(self.since).0 as f64 } else { 0.0 };
-        let more = (open - self.counted).clamp(0.0, at.since(before).0 as f64);
-        self.counted += more;
-        self.note(before);
-        self.there += more;
-        self.looked = at;
     }
 
-    /// Notes how much of the neighbour there had been until the last look, which was `at`.
-    fn note(&mut self, at: Nanos) {
-        let last = self.looks[(self.next + LOOKS - 1) % LOOKS].0;
-        if at.since(last) >= APART {
-            self.looks[self.next] = (at, self.there);
-            self.next = (self.next + 1) % LOOKS;
+    /// By how much our clock is ahead of the neighbour's. They may differ by as much as they like (time namespaces), but
+    /// always by the same: the least time from a moment of which it tells to our look. One that is no more than late is our
+    /// own.
+    fn learn_offset(&mut self, now: &Occupancy, at: Nanos) -> i64 {
+        let latest = now.until.max(now.busy_since.unwrap_or_default());
+        let late = at.0.wrapping_sub(latest.0).cast_signed();
+        let offset = *self.offset.insert(self.offset.map_or(late, |offset| offset.min(late)));
+        if LATE.contains(&offset) { 0 } else { offset }
+    }
+
+    /// Notes that it was there for `more` up to `until`.
+    fn note(&mut self, until: Nanos, more: u64) {
+        let (before, there) = self.points[self.last];
+        let (until, total) = (until.max(before), there + more as f64);
+        let from = Nanos(until.0.saturating_sub(more)).max(before);
+        if until.since(self.points[(self.last + POINTS - 1) % POINTS].0) < APART {
+            self.points[self.last] = (until, total);
+            return;
         }
+        if from > before {
+            self.push((from, there));
+        }
+        self.push((until, total));
+    }
+
+    fn push(&mut self, point: (Nanos, f64)) {
+        self.last = (self.last + 1) % POINTS;
+        self.points[self.last] = point;
     }
 
     /// The neighbour from one moment to another, as far as it was looked at.
@@ -180,32 +216,34 @@ impl Presence {
         let passed = to.since(from).0 as f64;
         let there = self.there_until(to) - self.there_until(from);
         let part = if passed > 0.0 { (there / passed).clamp(0.0, 1.0) } else { 0.0 };
-        Beside { part, weight: self.held.of_all() }
+        Beside { part, weight: self.held.weight() }
     }
 
-    /// Its time in all until a moment; between two looks it came evenly.
+    /// Its time in all until a moment.
     fn there_until(&self, moment: Nanos) -> f64 {
-        let mut after = (self.looked, self.there);
-        for back in 1..=LOOKS {
-            let look = self.looks[(self.next + LOOKS - back) % LOOKS];
-            if look.0 <= moment || look.0 == Nanos(0) {
-                let between = after.0.since(look.0).0 as f64;
-                let part = if between > 0.0 { moment.since(look.0).0 as f64 / between } else { 0.0 };
-                return look.1 + (after.1 - look.1) * part.min(1.0);
+        let mut after = self.points[self.last];
+        if moment >= after.0 {
+            let since = self.busy_since.map_or(moment, |since| since.max(after.0));
+            return after.1 + moment.since(since).0 as f64;
+        }
+        for back in 1..POINTS {
+            let point = self.points[(self.last + POINTS - back) % POINTS];
+            if point.0 <= moment {
+                let between = after.0.since(point.0).0 as f64;
+                let part = if between > 0.0 { moment.since(point.0).0 as f64 / between } else { 0.0 };
+                return point.1 + (after.1 - point.1) * part;
             }
-            after = look;
+            after = point;
         }
         after.1
     }
 
-    /// Streams that are harvested one after the other publish what each of them adds: only sums say anything.
     fn remember(&mut self, now: &Held) {
         let (seen, published) = (self.seen.held, |now: u64, seen: u64| now.wrapping_sub(seen) as f64);
-        let streams = published(now.streams_ns, seen.streams_ns);
-        let weighted = published(now.weighted_ns, seen.weighted_ns).min(streams);
-        let squared = published(now.squared_ns, seen.squared_ns).min(weighted);
-        let cubed = published(now.cubed_ns, seen.cubed_ns).min(squared);
-        self.held.add(published(now.busy_ns, seen.busy_ns), streams, [weighted, squared, cubed]);
+        let weighted = published(now.weighted_ns, seen.weighted_ns);
+        let squared = published(now.squared_ns, seen.squared_ns).min(MOST * weighted);
+        let cubed = published(now.cubed_ns, seen.cubed_ns).min(MOST * squared);
+        self.held.add(published(now.busy_ns, seen.busy_ns), [weighted, squared, cubed]);
     }
 }
 
@@ -257,33 +295,31 @@ mod tests {
         assert_eq!(part(Weight::steady(1.0), &[neighbour(1.0, 1.0); 9]), 0.1);
     }
 
-    /// A neighbour that is busy for `busy_us` of each millisecond and publishes every `every_ms`, looked at each
-    /// 700 us.
-    fn mean_part(busy_us: u64, every_ms: u64, weight_permille: u64) -> (f64, f64) {
-        let (mut presence, mut before, mut sum, mut looks) = (Presence::default(), Nanos(0), 0.0, 0.0);
-        for at_us in (700..2_000_000u64).step_by(700) {
-            let published_ms = at_us / 1_000 / every_ms * every_ms;
+    /// A neighbour that is busy for the first `busy_us` of each millisecond on a clock of its own, and says so every so
+    /// often, looked at each 700 us: what is made of that, by milliseconds, and of its weight.
+    fn seen(busy_us: u64, every_ms: u64, weight_permille: u64) -> (Presence, f64) {
+        let (mut presence, ms) = (Presence::default(), 1_000_000);
+        for at in (0..200 * ms).step_by(700_000) {
+            let published_ms = at / ms / every_ms * every_ms;
             let busy_ns = published_ms * busy_us * 1_000;
-            let is_busy = at_us % 1_000 < busy_us;
             let weighted_ns = busy_ns / 1_000 * weight_permille;
-            let at = Nanos(at_us * 1_000);
-            let held = Held { busy_ns, streams_ns: busy_ns, weighted_ns, ..Held::default() };
-            presence.look(Occupancy { held, is_busy }, before, at);
-            let lately = presence.over((before, at));
-            if at_us > 100_000 {
-                (sum, looks) = (sum + lately.part, looks + 1.0);
-            }
-            before = at;
+            let theirs = |ns: u64| Nanos(ns + 5_000 * ms);
+            let last = (published_ms * ms).saturating_sub(ms - busy_us * 1_000);
+            let held = Held { busy_ns, weighted_ns, ..Held::default() };
+            let began = if busy_us == 1_000 { 0 } else { at / ms * ms };
+            let busy_since = (at % ms < busy_us * 1_000).then(|| theirs(began));
+            presence.look(Occupancy { held, until: theirs(last), busy_since }, Nanos(at + 1));
         }
-        (sum / looks, presence.held.of_all().mean)
+        let weight = presence.held.weight().mean;
+        (presence, weight)
     }
 
     #[test]
     fn a_neighbours_part_of_the_time_is_what_it_publishes_however_seldom() {
         for (busy_us, every_ms) in [(1_000, 1), (1_000, 5), (1_000, 50), (400, 1), (250, 3)] {
-            let (part, weight) = mean_part(busy_us, every_ms, 300);
-            let off = part - busy_us as f64 / 1_000.0;
-            assert!(off.abs() < 0.03, "{busy_us} us of each ms, published every {every_ms} ms: {part}");
+            let (presence, weight) = seen(busy_us, every_ms, 300);
+            let off = presence.over((Nanos(145_000_000), Nanos(195_000_000))).part - busy_us as f64 / 1_000.0;
+            assert!(off.abs() < 0.02, "{busy_us} us of each ms, published every {every_ms} ms: off by {off}");
             assert!((weight - 0.3).abs() < 0.001, "{weight}");
         }
     }
@@ -293,8 +329,9 @@ mod tests {
         let mut presence = Presence::default();
         let ms = Nanos::from_millis;
         for at in 1..=50 {
-            let held = Held { busy_ns: ms(20.min(at)).0, ..Held::default() };
-            presence.look(Occupancy { held, is_busy: at < 20 }, ms(at - 1), ms(at));
+            let until = ms(20.min(at - 1));
+            let held = Held { busy_ns: until.0, ..Held::default() };
+            presence.look(Occupancy { held, until, busy_since: (at < 20).then_some(Nanos(0)) }, ms(at));
         }
         for (from, to, part) in [(40, 50, 0.0), (25, 48, 0.0), (10, 50, 0.25), (2, 18, 1.0), (15, 25, 0.5)] {
             let off = presence.over((ms(from), ms(to))).part - part;
@@ -303,21 +340,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_neighbour_says_late_counts_for_when_it_was() {
+        let mut presence = Presence::default();
+        let ms = Nanos::from_millis;
+        // It was there from 10 to 20 ms, and says so at 30; from 32 ms on it is there again, and was seen to at 39.
+        for at in (1..=31).chain([39]) {
+            let held = Held { busy_ns: if at < 30 { 0 } else { ms(10).0 }, ..Held::default() };
+            let until = if at < 30 { Nanos(0) } else { ms(20) };
+            presence.look(Occupancy { held, until, busy_since: (at > 31).then_some(ms(32)) }, ms(at));
+        }
+        for (from, to, part) in [(10, 20, 1.0), (21, 31, 0.0), (1, 9, 0.0), (5, 15, 0.5), (25, 39, 0.5)] {
+            let off = presence.over((ms(from), ms(to))).part - part;
+            assert!(off.abs() < 0.01, "from {from} to {to} ms: {off}");
+        }
+    }
+
+    #[test]
     fn weights_that_vary_are_divided_moment_by_moment() {
         let mut held = Recent::default();
-        held.add(8.0, 8.0, [7.0 + 0.1, 7.0 + 0.01, 7.0 + 0.001]); // seven eighths of the time 1, else 0.1
+        held.add(8.0, [7.0 + 0.1, 7.0 + 0.01, 7.0 + 0.001]); // seven eighths of the time 1, else 0.1
         let exact = 7.0 / 8.0 * 0.01 / 1.01 + 1.0 / 8.0 * 0.01 / 0.11;
-        let got = part(Weight::steady(0.01), &[Beside { part: 1.0, weight: held.of_all() }]);
+        let got = part(Weight::steady(0.01), &[Beside { part: 1.0, weight: held.weight() }]);
         assert!((got - exact).abs() < 1e-9, "{got}, {exact}");
     }
 
     #[test]
     fn nonsense_on_a_neighbours_page_is_not_believed() {
         let mut presence = Presence::default();
-        presence.look(Occupancy::default(), Nanos(0), Nanos(1));
+        presence.look(Occupancy::default(), Nanos(1));
         let held = Held { busy_ns: u64::MAX / 2, weighted_ns: u64::MAX, ..Held::default() };
-        let wild = Occupancy { held, is_busy: false };
-        presence.look(wild, Nanos(1), Nanos(1_000_000));
+        let wild = Occupancy { held, until: Nanos(u64::MAX), busy_since: None };
+        presence.look(wild, Nanos(1_000_000));
         assert_eq!(part(Weight::steady(1.0), &[presence.over((Nanos(500_000), Nanos(1_000_000)))]), 1.0);
     }
 }

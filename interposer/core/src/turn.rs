@@ -1,12 +1,13 @@
 //! Taking turns with the neighbours: when a tenant queues up, when its turn is over, and for how long it waits for one
-//! that does not move. The queue itself stands on the activity pages ([`weir_protocol::pages::Turn`]).
+//! that does not move. The queue itself stands on the activity pages ([`weir_protocol::pages::Turn`]): latency tenants are let
+//! in before primaries.
 //!
 //! A turn is an amount of predicted work, by default what accrues to the tenant in ten milliseconds, so that turns are
 //! as long as shares are large. It only ends where somebody waits. A tenant that was drained gives it up at once; one
 //! that therefore has had less than it may is let in earlier (`WantsSoon`), or programs that wait for each of their
 //! steps would lose to those that never wait.
 
-use weir_protocol::pages::{Stand, Turn};
+use weir_protocol::pages::{Precedence, Stand, Turn};
 use weir_protocol::units::Nanos;
 
 /// A turn is not cut short before this: each costs the driver a switch, about a tenth of a millisecond.
@@ -40,6 +41,10 @@ pub trait Neighbour {
     fn turn(&self) -> &Turn;
     /// What is remembered of it.
     fn seen(&mut self) -> &mut Seen;
+    /// Which of the two goes first if both wait.
+    fn precedence(&self) -> Precedence {
+        Precedence::Nobodys
+    }
 }
 
 /// What the tenant asks for.
@@ -84,13 +89,26 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
     if terms.saved {
         own.want_soon();
     }
-    for (at, other) in others.iter_mut().enumerate() {
-        if !other.seen().given_up && own.is_behind(other.turn()) {
-            return Answer::Behind(at, other.turn().look().1);
-        }
+    if let Some(behind) = is_behind(own, others) {
+        return behind;
+    }
+    if !own.step_up() {
+        return Answer::Queueing;
+    }
+    if let Some(behind) = is_behind(own, others) {
+        own.step_back();
+        return behind;
     }
     own.hold(terms.length);
     if own.look().0 == Stand::Holds { Answer::Mine } else { Answer::Queueing }
+}
+
+fn is_behind(own: &Turn, others: &mut [impl Neighbour]) -> Option<Answer> {
+    let mut others = others.iter_mut().enumerate();
+    others.find_map(|(at, other)| {
+        let behind = !other.seen().given_up && own.is_behind(other.turn(), other.precedence());
+        behind.then(|| Answer::Behind(at, other.turn().look().1))
+    })
 }
 
 /// Whether a turn that the tenant holds is over: it is used up and somebody waits, somebody waits who has had less than it
@@ -194,6 +212,46 @@ mod tests {
         one.spend(1);
         assert_eq!(ask(&one, &mut of_one, SAVED, ms(0), ms(1)), Answer::Mine, "so has this one");
         assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(1)), Answer::Over);
+    }
+
+    /// A neighbour that goes first, or after the tenant.
+    struct Ranked<'a>(&'a Turn, Seen, Precedence);
+
+    impl Neighbour for Ranked<'_> {
+        fn turn(&self) -> &Turn {
+            self.0
+        }
+        fn seen(&mut self) -> &mut Seen {
+            &mut self.1
+        }
+        fn precedence(&self) -> Precedence {
+            self.2
+        }
+    }
+
+    /// Design 8: latency tenants come before primaries.
+    #[test]
+    fn a_latency_tenant_that_comes_later_has_the_next_turn() {
+        let [holds, primary] = turns();
+        let latency: Box<Turn> = Box::new(zerocopy::FromZeros::new_zeroed());
+        latency.init(3);
+        let mut of_primary = [
+            Ranked(&holds, Seen::default(), Precedence::Nobodys),
+            Ranked(&latency, Seen::default(), Precedence::Theirs),
+        ];
+        let mut of_latency = [
+            Ranked(&holds, Seen::default(), Precedence::Ours),
+            Ranked(&primary, Seen::default(), Precedence::Ours),
+        ];
+        holds.want(std::iter::empty());
+        holds.hold(Nanos::from_millis(5));
+        assert!(matches!(ask(&primary, &mut of_primary, TERMS, ms(0), ms(0)), Answer::Behind(0, _)));
+        assert!(matches!(ask(&latency, &mut of_latency, TERMS, ms(1), ms(1)), Answer::Behind(0, _)));
+        holds.end();
+        assert!(matches!(ask(&primary, &mut of_primary, TERMS, ms(0), ms(2)), Answer::Behind(1, _)));
+        assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(1), ms(2)), Answer::Mine);
+        latency.end();
+        assert_eq!(ask(&primary, &mut of_primary, TERMS, ms(0), ms(3)), Answer::Mine);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use weir_abi::types::*;
 
 use weir_core::ledger::Entry;
 
-use super::{context_memory, graph_memory};
+use super::{context_memory, graph_memory, tiles};
 use crate::driver;
 use crate::guard::{after_success, alone, guard};
 use crate::link::{Client, Gpu};
@@ -146,13 +146,13 @@ fn lose(context: CUcontext, gone: impl FnOnce() -> bool, call: impl FnOnce() -> 
         thread::leave_context();
     });
     guard(
-        |client| Ok(client.ledger.remove_of_context(context.addr() as u64)),
+        |client| Ok(Estate::of(client, context.addr() as u64)),
         call,
-        |client, held, result| {
+        |client, estate, result| {
             if result == CUDA_SUCCESS && gone() {
-                give_back(client, context.addr() as u64, held);
+                estate.give_back(client);
             } else {
-                held.into_iter().for_each(|(handle, entry)| client.remember(handle, entry)); // still held
+                estate.keep(client);
             }
         },
     )
@@ -175,19 +175,42 @@ pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUr
 fn close_primary(client: &Client, gpu: &Gpu, device: CUdevice) {
     if !is_active(device) {
         let context = gpu.primary.swap(0, Ordering::Relaxed);
-        give_back(client, context, client.ledger.remove_of_context(context));
+        Estate::of(client, context).give_back(client);
     }
 }
 
-fn give_back(client: &Client, context: u64, held: Vec<(u64, Entry)>) {
-    for (handle, entry) in held {
-        client.give_back(handle, entry);
+/// What dies with a context, off the books.
+struct Estate {
+    context: u64,
+    held: Vec<(u64, Entry)>,
+    tiles: Vec<tiles::Taken>,
+}
+
+impl Estate {
+    fn of(client: &Client, context: u64) -> Self {
+        let held = client.ledger.remove_of_context(context);
+        let tiles = tiles::of_estate(client, &held);
+        Self { context, held, tiles }
     }
-    // What pools and graphs have kept may have gone with the device's last context.
-    client.pools.look(client);
-    for gpu in &client.gpus {
-        gpu.forget_context(context);
-        graph_memory::settle(gpu, 0);
-        context_memory::look(gpu);
+
+    /// The context is gone.
+    fn give_back(self, client: &Client) {
+        tiles::settle(client, self.tiles, CUDA_SUCCESS);
+        for (handle, entry) in self.held {
+            client.give_back(handle, entry);
+        }
+        // What pools and graphs have kept may have gone with the device's last context.
+        client.pools.look(client);
+        for gpu in &client.gpus {
+            gpu.forget_context(self.context);
+            graph_memory::settle(gpu, 0);
+            context_memory::look(gpu);
+        }
+    }
+
+    /// It is still there.
+    fn keep(self, client: &Client) {
+        tiles::settle(client, self.tiles, CUDA_ERROR_INVALID_CONTEXT);
+        self.held.into_iter().for_each(|(handle, entry)| client.remember(handle, entry));
     }
 }

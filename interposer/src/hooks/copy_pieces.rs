@@ -204,7 +204,7 @@ impl What {
 }
 
 /// What the program passed as an array; the driver reads the same.
-fn list<'a, T>(start: *const T, count: usize) -> &'a [T] {
+pub(super) fn list<'a, T>(start: *const T, count: usize) -> &'a [T] {
     if start.is_null() || count == 0 {
         return &[];
     }

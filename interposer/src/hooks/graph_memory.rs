@@ -116,6 +116,7 @@ pub fn may_need(exec: CUgraphExec) -> bool {
 #[cold]
 pub fn charge(stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     let Some(client) = Client::get() else { return call() };
+    client.knock();
     let needs = caught(client, || {
         let _inside = Inside::enter()?;
         client.graph_memory.of(exec).filter(|_| !memory::captures(stream))

@@ -126,6 +126,7 @@ pub fn launch(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let Some(client) = Client::get() else { return call() };
+    client.knock();
     let segments = caught(client, || {
         let _inside = Inside::enter()?;
         client.splits.segments(client, exec, stream)

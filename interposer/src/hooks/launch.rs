@@ -100,6 +100,7 @@ pub fn multi_device(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let Some(client) = Client::get() else { return call() };
+    client.knock();
     let charged = caught(client, || {
         let charged = charge_parts(client, list, devices as usize);
         thread::with(|thread| {
@@ -169,12 +170,14 @@ impl Work {
 
 #[inline]
 fn launch(counted: usize, stream: Stream, work: Work, call: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(price) = thread::with(|thread| pay_from_purse(thread, counted, stream, &work)) else {
-        return launch_slowly(counted, stream, &work, call);
-    };
+    let paid = thread::with(|thread| pay_from_purse(thread, counted, stream, &work));
+    let entered = if paid.is_some() { None } else { Entered::admit(counted, stream, &work) };
+    // Called in this one place, and handed to nobody: else each launch would write its arguments to memory for that.
     let result = call();
-    if result != CUDA_SUCCESS {
-        thread::with(|thread| thread.current().inspect(|current| take_back(thread, current, price)));
+    match (paid, entered) {
+        (_, Some(entered)) => entered.settle(stream, result),
+        (Some(price), None) if result != CUDA_SUCCESS => refused(price),
+        _ => {}
     }
     result
 }
@@ -184,12 +187,29 @@ fn launch(counted: usize, stream: Stream, work: Work, call: impl FnOnce() -> CUr
 fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) -> Option<i64> {
     let current = thread.current()?;
     // Relaxed: a capture that this thread began is in its own past; another thread's stream is not this one.
-    if CAPTURES.load(Ordering::Relaxed) != 0 {
+    if CAPTURES.load(Ordering::Relaxed) != 0 || !current.gpu.flows() {
         return None;
     }
-    if !thread.goes_on(&current, stream) {
+    if thread.runs_on(stream) {
+        return pay(thread, &current, counted, work);
+    }
+    pay_elsewhere(thread, counted, stream, work)
+}
+
+/// The same for a launch that goes to another stream than the thread's last one.
+#[inline(never)]
+fn pay_elsewhere(thread: &Thread, counted: usize, stream: Stream, work: &Work) -> Option<i64> {
+    let current = thread.current()?;
+    if !current.context.flight.is_busy(stream.key()) {
         return None; // onto an idle stream, perhaps: the meter wants to know
     }
+    let price = pay(thread, &current, counted, work)?;
+    thread.add_to_run(&current, stream, price.unsigned_abs());
+    Some(price)
+}
+
+#[inline]
+fn pay(thread: &Thread, current: &Current, counted: usize, work: &Work) -> Option<i64> {
     let known = thread.cache.get(work.signature())?;
     let price = known.estimate.learnt_price()?;
     if !thread.purse(current.gpu)?.pay(price, current.gpu.grant.generation()) {
@@ -197,8 +217,14 @@ fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) 
     }
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
-    thread.add_to_run(&current, stream, price.unsigned_abs());
     Some(price)
+}
+
+/// The driver refused a launch that was paid from the purse.
+#[cold]
+#[inline(never)]
+fn refused(price: i64) {
+    thread::with(|thread| thread.current().inspect(|current| take_back(thread, current, price)));
 }
 
 /// The driver refused the launch: nothing ran, nothing is charged.
@@ -211,16 +237,31 @@ fn take_back(thread: &Thread, current: &Current, price: i64) {
     thread.cache.disturb();
 }
 
-#[cold]
-#[inline(never)]
-fn launch_slowly(counted: usize, stream: Stream, work: &Work, call: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(_inside) = Inside::enter() else { return call() };
-    let Some(client) = Client::get() else { return call() };
-    let admission = caught(client, || thread::with(|thread| admit(client, thread, counted, stream, work)));
-    let Some(Some(admission)) = admission else { return call() };
-    let result = call();
-    caught(client, || thread::with(|thread| admission.settle(thread, stream, result)));
-    result
+/// A launch on its long way.
+struct Entered {
+    _inside: Inside,
+    client: &'static Client,
+    admission: Option<Admission>,
+}
+
+impl Entered {
+    #[cold]
+    #[inline(never)]
+    fn admit(counted: usize, stream: Stream, work: &Work) -> Option<Self> {
+        let inside = Inside::enter()?;
+        let client = Client::get()?;
+        client.knock();
+        let admit = || thread::with(|thread| admit(client, thread, counted, stream, work));
+        Some(Self { _inside: inside, client, admission: caught(client, admit).flatten() })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle(self, stream: Stream, result: CUresult) {
+        if let Some(admission) = self.admission {
+            caught(self.client, || thread::with(|thread| admission.settle(thread, stream, result)));
+        }
+    }
 }
 
 /// A launch that may go.

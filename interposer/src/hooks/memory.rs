@@ -6,7 +6,7 @@ use weir_core::ledger::{Entry, Owner, Reservation};
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
-use super::shares::Place;
+use super::shares::{Opened, Place};
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::{CAPTURES, Client, Gpu};
@@ -60,10 +60,12 @@ impl Ask {
         Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
     }
 
-    /// An array of up to three dimensions, with `levels` that halve.
+    /// An array of up to three dimensions, with `levels` that halve. One to which memory is mapped has none of its own.
     pub fn array_3d(descriptor: *const CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Self {
+        const MAPPED: u32 = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
         // SAFETY: as above.
-        let bytes = unsafe { descriptor.as_ref() }.map_or(0, |d| {
+        let descriptor = unsafe { descriptor.as_ref() }.filter(|d| d.flags & MAPPED == 0);
+        let bytes = descriptor.map_or(0, |d| {
             let level = |level: u32| {
                 let halved = |n: usize| (n as u64).checked_shr(level).unwrap_or(0).max(u64::from(n > 0));
                 elements(&[halved(d.width), halved(d.height), halved(d.depth)])
@@ -186,30 +188,44 @@ pub fn remember(client: &Client, current: Current, key: u64, kind: MemoryKind, b
 /// process's, imported, or allocated before we attached) passes through.
 pub fn free(counted: usize, key: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
-        |client| {
-            // Forgotten before the call: once the driver has freed it, another thread may get the same address.
-            let entry = client.ledger.remove(key);
-            let gpu = entry.and_then(|entry| client.gpus.get(entry.gpu));
-            if let Some(gpu) = gpu.or_else(|| Some(thread::with(|thread| thread.find_current(client))?.gpu)) {
-                count(gpu, counted);
-            }
-            // A piece of another process's pool is freed as if it were our own.
-            let opened = if entry.is_none() { client.shares.remove_opened(Place::At(key)) } else { None };
-            Ok((entry, opened))
-        },
+        |client| Ok(Freed::of(client, counted, key)),
         call,
-        |client, (entry, opened), result| {
-            if let Some(opened) = opened {
-                client.shares.settle_closed(client, Place::At(key), opened, result);
-            }
-            let Some(entry) = entry else { return };
-            if result == CUDA_SUCCESS {
-                client.give_back(key, entry);
-            } else {
-                client.remember(key, entry); // still held
-            }
-        },
+        |client, freed, result| freed.settle(client, result),
     )
+}
+
+/// What a handle held that is being freed, off the books.
+pub struct Freed {
+    key: u64,
+    entry: Option<Entry>,
+    opened: Option<Opened>,
+}
+
+impl Freed {
+    /// Forgotten before the call: once the driver has freed it, another thread may get the same address.
+    pub fn of(client: &'static Client, counted: usize, key: u64) -> Self {
+        let entry = client.ledger.remove(key);
+        let gpu = entry.and_then(|entry| client.gpus.get(entry.gpu));
+        if let Some(gpu) = gpu.or_else(|| Some(thread::with(|thread| thread.find_current(client))?.gpu)) {
+            count(gpu, counted);
+        }
+        // A piece of another process's pool is freed as if it were our own.
+        let opened = if entry.is_none() { client.shares.remove_opened(Place::At(key)) } else { None };
+        Self { key, entry, opened }
+    }
+
+    /// Given back if the driver agreed.
+    pub fn settle(self, client: &Client, result: CUresult) {
+        if let Some(opened) = self.opened {
+            client.shares.settle_closed(client, Place::At(self.key), opened, result);
+        }
+        let Some(entry) = self.entry else { return };
+        if result == CUDA_SUCCESS {
+            client.give_back(self.key, entry);
+        } else {
+            client.remember(self.key, entry); // still held
+        }
+    }
 }
 
 /// Frees in stream order. In a stream that captures, the call makes a node of a graph; nothing is freed now.
@@ -262,5 +278,9 @@ mod tests {
             flags: 0,
         };
         assert_eq!(Ask::array_3d(&raw const descriptor, 3).bytes, Bytes(4 * (32 + 8 + 2)));
+        for flags in [CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING] {
+            let mapped = CUDA_ARRAY3D_DESCRIPTOR { flags, ..descriptor };
+            assert_eq!(Ask::array_3d(&raw const mapped, 3).bytes, Bytes(0), "its memory is cuMemCreate's");
+        }
     }
 }

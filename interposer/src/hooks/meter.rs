@@ -97,7 +97,9 @@ impl<'a> Hands<'a> {
             let settled = context.flight.harvest(gpu.slot(), self);
             gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
             gpu.slot().switch_ns.fetch_add(settled.switch_ns, Ordering::Relaxed);
-            gpu.activity.occupied(gpu.slot_index(), &settled.held);
+            if settled.held.busy_ns > 0 {
+                gpu.activity.occupied(gpu.slot_index(), &settled.held, settled.until);
+            }
             charge(gpu, settled.correction_ns);
             for (way, ns) in CopyWay::ALL.into_iter().zip(settled.copies_ns).filter(|(_, ns)| *ns != 0) {
                 gpu.slot().copies.of(way).add_time(ns);

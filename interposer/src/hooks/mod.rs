@@ -27,6 +27,7 @@ mod pool;
 mod shares;
 mod sync;
 mod table;
+mod tiles;
 #[cfg(test)]
 mod unhooked;
 mod view;
@@ -45,4 +46,5 @@ pub use pool::{Pools, piece_freed};
 pub use shares::Shares;
 pub use table::TABLES;
 pub(crate) use table::c_name;
+pub use tiles::Tiles;
 pub use vmm::VirtualMemory;

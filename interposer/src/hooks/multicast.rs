@@ -118,11 +118,12 @@ pub fn unbind(
                     .collect::<Vec<_>>()
             });
             let gone = gone.unwrap_or_default().into_iter();
-            Ok(gone.map(|bound| (bound, client.virtual_memory.drop_one(bound.1.1))).collect())
+            Ok(gone.map(|bound| (bound, client.virtual_memory.drop_one(bound.1.1))).collect::<Vec<_>>())
         },
         call,
         |client, gone, result| {
-            for ((place, what), gone) in gone {
+            // The last one first, as with an unmapping.
+            for ((place, what), gone) in gone.into_iter().rev() {
                 if result != CUDA_SUCCESS {
                     client.virtual_memory.with_team(object, |team| team.bound.insert(place, what)); // still bound
                 }

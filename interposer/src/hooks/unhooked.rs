@@ -44,10 +44,6 @@ const UNHOOKED: &[(&str, &[&str])] = &[
         &["cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode"],
     ),
     (
-        "not yet: sparse arrays hold their memory unseen once its handle is released",
-        &["cuMemMapArrayAsync", "cuMemMapArrayAsync_ptsz"],
-    ),
-    (
         "for Direct3D's command lists, which are not on Linux",
         &[
             "cuStreamBeginCaptureToCig",

@@ -1,5 +1,5 @@
 //! Virtual memory management: physical memory by handle, mapped elsewhere. It is held until the last reference
-//! and the last mapping are gone (gpu-truths, rule 14), so both are counted.
+//! and the last mapping are gone (gpu-truths, rule 14), so both are counted. What is mapped to arrays: `tiles.rs`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -170,7 +170,8 @@ pub fn unmap(
         },
         call,
         |client, gone, result| {
-            for (at, mapping, gone) in gone {
+            // The last one first: it may have taken the memory off the books, to which the others' references come back.
+            for (at, mapping, gone) in gone.into_iter().rev() {
                 let handle = mapping.handle;
                 if result != CUDA_SUCCESS {
                     client.virtual_memory.0.lock().mappings.insert(at, mapping); // still mapped

@@ -163,7 +163,7 @@ fn settle_in(
     });
     let mut gpus = Vec::with_capacity(welcome.gpus.len());
     for (index, (granted, pages)) in welcome.gpus.iter().zip(pages).enumerate() {
-        gpus.push(Gpu::new(index, granted.uuid, slot, pages.map_err(|error| unfit(error.to_string()))?));
+        gpus.push(Gpu::new(index, granted, slot, pages.map_err(|error| unfit(error.to_string()))?));
     }
     // A manager that has died by now may have been followed by one that did not find the pages here yet, and made others.
     // One that dies from here on has its pages found.

@@ -11,7 +11,7 @@ use weir_core::overlap::{Beside, Presence};
 use weir_core::turn::{self, Seen};
 use weir_protocol::mapping::{Access, MapError, Mapped};
 use weir_protocol::message::{Notice, Standing};
-use weir_protocol::pages::{ActivityPage, NO_BOARD, Turn};
+use weir_protocol::pages::{ActivityPage, NO_BOARD, Precedence, Turn};
 use weir_protocol::units::Nanos;
 
 use super::Client;
@@ -31,6 +31,7 @@ struct Neighbours {
 pub struct Neighbour {
     page: Arc<Mapped<ActivityPage>>,
     seen: Seen,
+    precedence: Precedence,
     presence: Presence,
 }
 
@@ -40,9 +41,9 @@ impl Neighbour {
         self.page.clone()
     }
 
-    /// Looks what it has been up to since `before`.
-    pub fn look(&mut self, before: Nanos, now: Nanos) {
-        self.presence.look(self.page.occupancy(None), before, now);
+    /// Looks what it has been up to.
+    pub fn look(&mut self, now: Nanos) {
+        self.presence.look(self.page.occupancy(None), now);
     }
 
     /// What it was up to from one moment to another.
@@ -58,6 +59,10 @@ impl turn::Neighbour for Neighbour {
 
     fn seen(&mut self) -> &mut Seen {
         &mut self.seen
+    }
+
+    fn precedence(&self) -> Precedence {
+        self.precedence
     }
 }
 
@@ -118,12 +123,17 @@ impl Board {
         let opened: Result<Vec<_>, _> = pages.iter().map(open).collect();
         let complete = notice.complete && opened.is_ok() && notice.standings.len() == pages.len();
         let mut standing: Vec<_> = notice.standings.iter().copied().zip(opened.unwrap_or_default()).collect();
-        standing.sort_by_key(|(standing, _)| *standing != Standing::Equal);
-        let equals = standing.iter().take_while(|(standing, _)| *standing == Standing::Equal).count();
+        standing.sort_by_key(|(standing, _)| standing.precedence().is_none());
+        let equals = standing.iter().take_while(|(standing, _)| standing.precedence().is_some()).count();
         let of = |standing: &(Standing, _)| standing.0 == Standing::Better;
         let betters = standing.iter().filter(|known| of(known)).map(|(_, page)| page.clone()).collect();
-        let neighbour = |page| Neighbour { page, seen: Seen::default(), presence: Presence::default() };
-        let pages = standing.into_iter().map(|(_, page)| neighbour(page)).collect();
+        let neighbour = |(standing, page): (Standing, _)| Neighbour {
+            page,
+            seen: Seen::default(),
+            precedence: standing.precedence().unwrap_or_default(),
+            presence: Presence::default(),
+        };
+        let pages = standing.into_iter().map(neighbour).collect();
         *self.0.lock() = Neighbours { board: notice.board, complete, pages, equals };
         betters
     }

@@ -13,7 +13,7 @@ use weir_protocol::units::Bytes;
 use super::connection::Connection;
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, VirtualMemory};
+use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, Tiles, VirtualMemory};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -39,6 +39,8 @@ pub struct Client {
     pub oversubscribe: bool,
     /// What a context costs, as the operator has configured it; 0: it is to be measured.
     pub context_memory: Bytes,
+    /// The metric by which the program is to tell its latencies.
+    pub latency_metric: Option<String>,
     /// The GPUs granted.
     pub gpus: Vec<Gpu>,
     /// What launches cost.
@@ -47,6 +49,8 @@ pub struct Client {
     pub ledger: Ledger,
     /// Reference counts of virtual memory.
     pub virtual_memory: VirtualMemory,
+    /// What of it is mapped to sparse arrays.
+    pub tiles: Tiles,
     /// Memory that crosses processes.
     pub shares: Shares,
     /// Memory pools.
@@ -80,10 +84,12 @@ impl Client {
             standalone,
             oversubscribe: welcome.oversubscribe,
             context_memory: welcome.context_memory,
+            latency_metric: welcome.latency_metric,
             gpus,
             book: Book::new(welcome.prices),
             ledger: Ledger::default(),
             virtual_memory: VirtualMemory::default(),
+            tiles: Tiles::default(),
             shares: Shares::default(),
             pools: Pools::default(),
             graphs: GraphPrices::default(),
@@ -138,6 +144,18 @@ impl Client {
         self.gpus.iter().find(|gpu| gpu.uuid == uuid)
     }
 
+    /// Tells the manager, if the tenant is parked, that a call is about to be made: it waits in the driver until the tenant's
+    /// memory is back. Every hook comes here before it calls the driver; the launch path only with a new grant, and a park
+    /// is one.
+    #[inline]
+    pub fn knock(&self) {
+        if let Some(gpu) = self.gpus.first()
+            && gpu.grant.is_parked()
+        {
+            gpu.slot().knock();
+        }
+    }
+
     /// Takes in what the manager has said meanwhile.
     pub fn take_notices(&self) {
         let Some(mut connection) = self.connection.try_lock() else { return };
@@ -145,6 +163,13 @@ impl Client {
             if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
                 gpu.betters.replace(gpu.board.replace(&notice, &pages));
             }
+        }
+    }
+
+    /// Tells the manager that this process begins work. If another thread is at the connection, the next tick will show it.
+    pub fn ring(&self) {
+        if let Some(connection) = self.connection.try_lock() {
+            connection.ring();
         }
     }
 

@@ -15,9 +15,9 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use weir_protocol::PROTOCOL_VERSION;
-use weir_protocol::message::{Hello, Notice, Reply};
+use weir_protocol::message::{Hello, Notice, RING, Reply};
 use weir_protocol::transport;
 use weir_protocol::units::Nanos;
 
@@ -68,6 +68,13 @@ impl Connection {
                 self.come_back(clock::now());
                 None
             }
+        }
+    }
+
+    /// Tells the manager that this process begins work. One that is gone, or does not listen, is told nothing.
+    pub fn ring(&self) {
+        if matches!(self.stand, Stand::Member) && self.is_ours() {
+            let _ = rustix::net::send(&*self.socket, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
@@ -183,12 +190,27 @@ mod tests {
     }
 
     #[test]
+    fn the_bell_is_one_byte_and_a_manager_that_has_died_hears_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, mut manager) = UnixStream::pair().unwrap();
+        let connection = Connection::new(ours, dir.path().join("tenant.sock"), 3);
+        connection.ring();
+        let mut heard = Vec::new();
+        manager.set_nonblocking(true).unwrap();
+        let rest = std::io::Read::read_to_end(&mut manager, &mut heard).map_err(|error| error.kind());
+        assert_eq!((heard, rest), (vec![RING], Err(std::io::ErrorKind::WouldBlock)), "and nothing more");
+        drop(manager);
+        connection.ring(); // and no signal ends the program
+    }
+
+    #[test]
     fn a_file_that_took_our_number_is_left_alone() {
         let (_dir, door, mut connection) = lost();
         let file = tempfile::tempfile().unwrap();
         rustix::io::dup2(&file, &mut connection.socket).unwrap();
         let taken = connection.socket.as_fd().try_clone_to_owned().unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&*connection.socket);
+        connection.ring();
         assert!(connection.notice().is_none());
         door.accept().unwrap();
         assert_eq!(file.metadata().unwrap().len(), 0, "not a byte in it");

@@ -4,13 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, f
 
 use rustix::thread::futex;
 use weir_abi::types::*;
+use weir_core::admission::Progress;
 use weir_core::flight::Flight;
 use weir_core::gate::{Gate, Pages, in_flight};
+use weir_core::hold::Holder;
 use weir_core::ledger;
 use weir_core::lock::Lock;
 use weir_core::pool::{Change, Pool};
 use weir_core::stall::Stalls;
 use weir_protocol::mapping::Mapped;
+use weir_protocol::message::GpuGrant;
 use weir_protocol::pages::{
     ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, NO_BOARD, ProcessSlot, ProcessState,
     UsagePage,
@@ -21,8 +24,8 @@ use super::betters::Betters;
 use super::board::Board;
 use super::overlap::Overlap;
 use super::run::Run;
-use super::turns::Progress;
 use super::words;
+use crate::clock;
 use crate::driver;
 use crate::hooks::{ContextMemory, Utilization};
 
@@ -41,6 +44,8 @@ pub struct Gpu {
     pub index: usize,
     /// The driver's identity of the device.
     pub uuid: [u8; 16],
+    /// Whether tenants are to share it by MPS.
+    pub by_mps: bool,
     /// What the manager grants.
     pub grant: Mapped<GrantPage>,
     /// The tenant's bucket.
@@ -56,7 +61,7 @@ pub struct Gpu {
     /// Whether tenants' kernels run at once.
     pub overlap: Overlap,
     /// How far the tenant's work has come.
-    pub progress: Progress,
+    pub progress: Lock<Progress>,
     /// The neighbours.
     pub board: Board,
     /// Those of them to whom the tenant gives way.
@@ -65,6 +70,8 @@ pub struct Gpu {
     pub runs: [Run; LANES],
     /// The gate.
     pub gate: Gate,
+    /// When its bursts begin.
+    pub holder: Holder,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
     /// Where this process's time goes here.
@@ -111,11 +118,12 @@ pub struct TenantPages {
 
 impl Gpu {
     /// A GPU whose pages have been mapped; `slot` was checked to lie on the usage page.
-    pub fn new(index: usize, uuid: [u8; 16], slot: usize, pages: TenantPages) -> Self {
+    pub fn new(index: usize, granted: &GpuGrant, slot: usize, pages: TenantPages) -> Self {
         let TenantPages { grant, bucket, usage, activity } = pages;
         Self {
             index,
-            uuid,
+            uuid: granted.uuid,
+            by_mps: granted.mps,
             grant,
             bucket,
             usage,
@@ -123,11 +131,12 @@ impl Gpu {
             busy: AtomicBool::new(false),
             flows: AtomicBool::new(false),
             overlap: Overlap::default(),
-            progress: Progress::default(),
+            progress: Lock::default(),
             board: Board::default(),
             betters: Betters::default(),
             runs: Default::default(),
             gate: Gate::default(),
+            holder: Holder::default(),
             primary: AtomicU64::new(0),
             stalls: Lock::default(),
             utilization: Utilization::start(),
@@ -186,9 +195,14 @@ impl Gpu {
         self.flows.store(false, Ordering::Relaxed);
     }
 
-    /// This process is about to have work here.
+    /// This process is about to have work here. The manager is told, if it wants to be.
     pub fn begin(&self) {
-        self.activity.begin(self.slot);
+        if self.activity.begin(self.slot, clock::now)
+            && self.grant.bell.is_armed()
+            && let Some(client) = super::Client::get()
+        {
+            client.ring();
+        }
         self.busy.store(true, Ordering::Relaxed);
         self.flows.store(true, Ordering::Relaxed);
     }
@@ -200,6 +214,7 @@ impl Gpu {
             self.flows.store(false, Ordering::SeqCst);
             self.busy.store(false, Ordering::SeqCst);
             self.activity.end(self.slot);
+            self.burst_ended();
             // A launch on another thread may have found it as it was: then that shows by now.
             if !self.is_idle() {
                 return self.begin();
@@ -276,6 +291,8 @@ impl Gpu {
                 client.take_notices(); // there may be another one that has not found these pages
             }
             ProcessState::Stale
+        } else if self.is_beside_mps() {
+            ProcessState::BesideMps
         } else {
             ProcessState::Enforced
         };

@@ -14,4 +14,4 @@ mod words;
 pub use attach::{attach, fault};
 pub use client::{CAPTURE_TURN, CAPTURES, Client};
 pub use gpu::{Context, Gpu, SHARED_LANE};
-pub use turns::Held;
+pub use turns::Watched;

@@ -28,6 +28,9 @@ const UNKNOWN: u8 = 0;
 const TIME_SLICES: u8 = 1;
 const AT_ONCE: u8 = 2;
 
+/// Said when a process that should be a client of MPS is none: the driver does not say so.
+static BESIDE_MPS: crate::say::Once = crate::say::Once::new();
+
 impl Gpu {
     /// Learns from the driver, at the first context, how tenants share the GPU and how large it is.
     pub fn ask_mode(&self) {
@@ -43,6 +46,14 @@ impl Gpu {
         let asked = driver::device_attribute(&raw mut mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
         let at_once = asked == CUDA_SUCCESS && mps != 0;
         self.overlap.mode.store(if at_once { AT_ONCE } else { TIME_SLICES }, Ordering::Relaxed);
+        if self.is_beside_mps() {
+            BESIDE_MPS.say(|| {
+                "this process is no client of MPS, by which tenants share the GPU: it has no partition and no priority there, and \
+                 is held by its gate alone. help: leave CUDA_MPS_PIPE_DIRECTORY as `weir run` sets it, and see that the control \
+                 daemon runs"
+                    .into()
+            });
+        }
         let counted =
             driver::device_attribute(&raw mut sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
         if let (CUDA_SUCCESS, Some(client)) = (counted, Client::get()) {
@@ -55,6 +66,11 @@ impl Gpu {
         self.overlap.mode.load(Ordering::Relaxed) == AT_ONCE
     }
 
+    /// Whether this process should be a client of MPS and is none.
+    pub fn is_beside_mps(&self) -> bool {
+        self.by_mps && self.overlap.mode.load(Ordering::Relaxed) == TIME_SLICES
+    }
+
     /// Looks who else is on the GPU.
     pub fn look_around(&self, now: Nanos) {
         let mut around = self.overlap.around.lock();
@@ -62,9 +78,9 @@ impl Gpu {
         if now <= *looked_at {
             return;
         }
-        siblings.look(self.activity.occupancy(Some(self.slot_index())), *looked_at, now);
+        siblings.look(self.activity.occupancy(Some(self.slot_index())), now);
         self.board.with(self.grant.board(), |neighbours| {
-            neighbours.iter_mut().for_each(|neighbour| neighbour.look(*looked_at, now));
+            neighbours.iter_mut().for_each(|neighbour| neighbour.look(now));
         });
         *looked_at = now;
     }

@@ -1,107 +1,59 @@
-//! This process's part in taking turns with the tenants beside it.
+//! This process's part in taking turns with the tenants beside it: what [`admission`] wants to know of it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
-use weir_core::gate::in_flight;
-use weir_core::lock::Lock;
-use weir_core::turn::{self, Answer, LEAD, Terms};
+use weir_core::admission::{self, Launching, Progress, Work};
+use weir_core::gate::{self, in_flight};
+use weir_core::hold::Terms;
 use weir_protocol::mapping::Mapped;
-use weir_protocol::pages::{ActivityPage, Gate, Stand};
+use weir_protocol::pages::{ActivityPage, Gate, Turn};
 use weir_protocol::units::Nanos;
 
-use super::Gpu;
 use super::board::Neighbour;
+use super::{Client, Gpu};
+use crate::clock;
 
-/// When something of the tenant's work was last seen to be done.
-#[derive(Default)]
-pub struct Progress(Lock<(u64, Nanos)>);
+/// A neighbour's word to sleep on, and what it shows.
+pub enum Watched {
+    /// It is its turn.
+    Turn(Arc<Mapped<ActivityPage>>, u32),
+    /// It has work to which this tenant gives way.
+    Edges(Arc<Mapped<ActivityPage>>, u32),
+}
 
-/// What keeps a launch from going.
-pub enum Held {
-    /// Nothing, as far as turns are concerned.
-    No,
-    /// The turn is over; it is passed on in so long, when the work is done.
-    Over(Nanos),
-    /// A neighbour. Its page, and what it shows.
-    Behind(Arc<Mapped<ActivityPage>>, u32),
-    /// Another thread is queueing up.
-    Queueing,
+impl Watched {
+    /// The word, and what it shows.
+    pub fn word(&self) -> (&AtomicU32, u32) {
+        match self {
+            Self::Turn(page, shows) => (page.turn.futex_word(), *shows),
+            Self::Edges(page, shows) => (page.futex_word(), *shows),
+        }
+    }
 }
 
 impl Gpu {
-    /// Whether a launch that has been waiting since `arrived` may go. Without neighbours, while they are not known, or
-    /// where their work and ours run at once: always.
-    pub fn ask_turn(&self, arrived: Nanos, now: Nanos) -> Held {
-        if self.overlaps() {
-            return Held::No;
-        }
-        let own = &self.activity.turn;
-        let held_before = own.look().0 == Stand::Holds;
-        let asked = self.board.with_equals(self.grant.board(), |neighbours| {
-            if neighbours.is_empty() {
-                return (Answer::Mine, None);
-            }
-            let grant = self.grant.read();
-            let saved = self.gate.has_saved(self.pages(), &grant, now);
-            let terms = Terms { length: Nanos(grant.resume_at.0.unsigned_abs()), saved };
-            let answer = turn::ask(own, neighbours, terms, arrived, now);
-            let page = match answer {
-                Answer::Behind(at, _) => neighbours.get(at).map(Neighbour::page),
-                _ => None,
-            };
-            (answer, page)
-        });
-        match asked {
-            Some((Answer::Mine, _)) if !held_before => {
-                self.progress.0.lock().1 = now; // what it launches begins now
-                Held::No
-            }
-            Some((Answer::Over, _)) => self.pass_on(now).map_or(Held::Queueing, Held::Over),
-            Some((Answer::Queueing, _)) => Held::Queueing,
-            Some((Answer::Behind(_, word), Some(page))) => Held::Behind(page, word),
-            _ => Held::No,
-        }
-    }
-
-    /// Whether launches go without asking: no better has work, and the tenant holds the turn, or has nobody to take turns
-    /// with.
+    /// Whether launches go without asking.
     pub fn has_turn(&self) -> bool {
-        let own = &self.activity.turn;
-        self.gives_way_to().is_none()
-            && ((own.look().0 == Stand::Holds && own.left() > 0)
-                || self.overlaps()
-                || self.board.is_empty(self.grant.board()))
+        admission::has_turn(&self)
     }
 
-    /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same; and where its counter
-    /// of edges stands.
-    pub fn gives_way_to(&self) -> Option<(Arc<Mapped<ActivityPage>>, u32)> {
-        let better = self.betters.look().err()?;
-        (self.grant.read().gate != Gate::Lent).then_some(better)
+    /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same.
+    pub fn gives_way_to(&self) -> Option<Watched> {
+        let (better, edges) = self.betters.look().err()?;
+        (self.grant.read().gate != Gate::Lent).then_some(Watched::Edges(better, edges))
     }
 
-    /// Tokens that may be drawn at once in what is left of the turn.
-    pub fn turn_ceiling(&self) -> i64 {
-        let own = &self.activity.turn;
-        if own.look().0 == Stand::Holds { own.left().max(1) } else { i64::MAX }
-    }
-
-    /// The tenant has nothing to launch, or no tokens to launch it with: the turn is passed on when its work is done.
-    pub fn leave_turn(&self, now: Nanos) -> Option<Nanos> {
-        self.activity.turn.forfeit();
-        self.pass_on(now)
-    }
-
-    /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
-    pub fn pass_on(&self, now: Nanos) -> Option<Nanos> {
-        let left = self.work_left(now);
-        if left > LEAD {
-            return Some(Nanos(left.0 - LEAD.0));
+    /// Nothing of this process is on the GPU any more.
+    pub fn burst_ended(&self) {
+        if self.holder.is_on() {
+            self.holder.ended(self.submitted(), clock::now());
         }
-        self.end_turn();
-        None
+    }
+
+    fn submitted(&self) -> u64 {
+        self.slot().submitted_ns.load(Ordering::Relaxed)
     }
 
     /// Ends the tenant's turn, if it holds one.
@@ -112,24 +64,74 @@ impl Gpu {
             let _ = futex::wake(own.futex_word(), futex::Flags::empty(), WAITERS);
         }
     }
-
-    /// Predicted work of the tenant that is not done yet, less the time since any of it was last seen to be done.
-    fn work_left(&self, now: Nanos) -> Nanos {
-        self.book_runs();
-        let slots = &self.usage.slots;
-        let queued: u64 = slots.iter().map(|slot| in_flight(slot).0).fold(0, u64::saturating_add);
-        // Relaxed: sums that only grow.
-        let done =
-            slots.iter().map(|slot| slot.completed_ns.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
-        // Beside a neighbour's work ours takes longer than predicted, nobody knows by how much.
-        let beside = self.neighbours().is_none();
-        let mut progress = self.progress.0.lock();
-        if queued == 0 || progress.0 != done || beside {
-            *progress = (done, now);
-        }
-        Nanos(queued.saturating_sub(now.since(progress.1).0))
-    }
 }
 
 /// Everybody who waits for the turn.
 const WAITERS: u32 = i32::MAX.unsigned_abs();
+
+impl Launching for &Gpu {
+    type Word = Watched;
+    type Neighbour = Neighbour;
+
+    fn gate(&self) -> &gate::Gate {
+        &self.gate
+    }
+
+    fn pages(&self) -> gate::Pages<'_> {
+        Gpu::pages(self)
+    }
+
+    fn turn(&self) -> &Turn {
+        &self.activity.turn
+    }
+
+    fn gives_way_to(&self) -> Option<Watched> {
+        Gpu::gives_way_to(self)
+    }
+
+    /// The ranks of a gang would wait for each other, and without a manager nobody knows what there is to spare.
+    fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
+        let grant = self.grant.read();
+        let in_a_gang = || Client::get().is_none_or(|client| client.gpus.len() > 1);
+        if Gpu::is_busy(self) || grant.hold == Nanos(0) && !self.holder.is_on() {
+            return None;
+        }
+        let nothing_to_spare = in_a_gang() || self.gate.is_left_alone(Gpu::pages(self), now);
+        let hold = if nothing_to_spare { Nanos(0) } else { grant.hold };
+        self.holder.ask(Terms { hold, request: grant.fallback_rate }, self.submitted(), arrived, now)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.overlaps() || self.board.is_empty(self.grant.board())
+    }
+
+    fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Neighbour]) -> R) -> Option<R> {
+        self.board.with_equals(self.grant.board(), |neighbours| ask(&self.activity.turn, neighbours))
+    }
+
+    fn word(neighbour: &Neighbour, shows: u32) -> Watched {
+        Watched::Turn(neighbour.page(), shows)
+    }
+
+    fn is_busy(&self) -> bool {
+        Gpu::is_busy(self)
+    }
+
+    fn with_progress<R>(&mut self, look: impl FnOnce(&mut Progress) -> R) -> R {
+        look(&mut self.progress.lock())
+    }
+
+    fn work(&self) -> Work {
+        self.book_runs();
+        let slots = &self.usage.slots;
+        // Relaxed: sums that only grow.
+        let done =
+            slots.iter().map(|slot| slot.completed_ns.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
+        let queued = slots.iter().map(|slot| in_flight(slot).0).fold(0, u64::saturating_add);
+        Work { queued, done, beside: self.neighbours().is_none() }
+    }
+
+    fn end_turn(&mut self) {
+        Gpu::end_turn(self);
+    }
+}

@@ -1,6 +1,6 @@
 //! The library in the driver's place: a `libcuda.so.1` of ours, in front of the real one in the search path or mounted
 //! over it. Built from the same code with the feature `proxy`: then this module exports every name of the driver, and
-//! nothing else is exported.
+//! nothing else is exported but `weir_latency`.
 //!
 //! ```text
 //!   program -- link, dlsym, absolute path, ELF table --> cuX: one jump --+--> our hook --> the real driver

@@ -27,10 +27,17 @@ const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
 /// grant binds soon.
 pub const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
 
-/// The same of a filler whose betters have been away for long, but for whom one waits.
+/// Most in the queue of a filler whose betters have been away for long, but for whom one waits.
 pub const LONG_CAP: Nanos = Nanos::from_millis(5);
 
-/// The same of a filler whose betters may wake at any moment: what is queued then runs before them (gpu-truths, rule 10).
+/// What a filler behind a closed gate has saved up when it goes beside a primary that works: in so long a piece the two
+/// switches that it costs are a 25th of it, and nobody waits for the primary's next answer.
+pub const PIECE: Nanos = Nanos::from_millis(5);
+
+/// The same beside a latency tenant.
+pub const SHORT_PIECE: Nanos = Nanos::from_micros(500);
+
+/// Most in the queue of a filler whose betters may wake at any moment: what is queued then runs before them (gpu-truths, rule 10).
 pub const SHORT_CAP: Nanos = Nanos::from_micros(300);
 
 /// Who else is on the GPU.
@@ -58,6 +65,7 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) 
         in_flight_cap: if beside.gives_way { SHORT_CAP } else { IN_FLIGHT_CAP },
         memory_limit,
         copy_limit: Bandwidth::UNLIMITED, // the operator's alone: no policy lends copies
+        hold: Nanos(0),
     }
 }
 

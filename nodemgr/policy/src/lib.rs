@@ -19,6 +19,7 @@ mod lend;
 mod lull;
 mod memory;
 mod observation;
+pub mod park;
 mod pools;
 mod pressure;
 mod promise;

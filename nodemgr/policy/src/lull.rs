@@ -34,7 +34,12 @@ struct Pulse {
     bursts: Bursts,
     lengths: Rhythm, // of bursts
     gaps: Rhythm,
+    drained: bool, // at the last look, for the first time
+    lulls: u8,     // of the last eight times that it was: whether a gap had begun; one bit each
 }
+
+/// Of eight times that somebody was found drained so many began a gap: then the next one does, too.
+const MOSTLY: u32 = 6;
 
 /// Watches the betters of a GPU.
 #[derive(Default)]
@@ -58,6 +63,7 @@ impl Watch {
                 Edge::Ended(length) => pulse.lengths.note(length),
                 Edge::Began(None) | Edge::None => {}
             }
+            pulse.note_drained(sample);
             lull.add(seen.now, sample, pulse);
         }
         lull
@@ -65,6 +71,19 @@ impl Watch {
 }
 
 impl Pulse {
+    /// Learns what it means that the tenant is found drained: most programs wait only where they have a bubble.
+    fn note_drained(&mut self, sample: &Sample) {
+        let before = std::mem::replace(&mut self.drained, !is_working(sample) && sample.idle_for == Nanos(0));
+        if before && (sample.idle_for == Nanos(0) || sample.idle_for >= QUIET) {
+            self.lulls = self.lulls << 1 | u8::from(sample.idle_for >= QUIET);
+        }
+    }
+
+    /// Whether it mostly is in a gap when it is found drained.
+    fn is_mostly_a_gap(&self) -> bool {
+        self.lulls.count_ones() >= MOSTLY
+    }
+
     /// Whether a burst that goes on has done what such bursts do: drained now, it is over.
     fn is_done(&self, now: Nanos, sample: &Sample) -> bool {
         let length = self.bursts.truly(now, sample);
@@ -85,7 +104,8 @@ impl Lull {
             let earliest = foretold.length.since(foretold.error.max(self.tick)).since(sample.idle_for);
             (sample.idle_for.0 <= latest).then_some(earliest)
         });
-        self.foreseen &= sample.idle_for >= QUIET || (ends_in.is_some() && pulse.is_done(now, sample));
+        self.foreseen &= sample.idle_for >= QUIET
+            || (ends_in.is_some() && (pulse.is_done(now, sample) || pulse.is_mostly_a_gap()));
         self.ends_in = match (self.ends_in, ends_in) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -5,12 +5,13 @@
 //!   betters   their requests; what busy fillers have beyond their floors is taken from the rest, the rest is lent by request
 //! ```
 //!
-//! In a bubble nobody but the fillers uses anything, so the two are divided each by itself. The floor of a filler that requested nothing comes on top of the GPU: nobody is throttled for it.
+//! In a bubble nobody but the fillers uses anything, so the two are divided each by itself. The floor of a filler that
+//! requested nothing comes on top of the GPU: nobody is throttled for it.
 
 use weir_protocol::pages::{Gate, Grant, Rate};
-use weir_protocol::units::{Nanos, SmShare};
+use weir_protocol::units::{Nanos, SmShare, Tokens};
 
-use crate::grants::{Beside, FLOOR, SHORT_CAP, grant};
+use crate::grants::{Beside, FLOOR, PIECE, SHORT_CAP, SHORT_PIECE, grant};
 use crate::lend::{self, Claim, FULL, ppm};
 use crate::{Class, Decision, Observation, Sample};
 
@@ -76,19 +77,27 @@ impl Pools {
     ) -> &mut [Decision] {
         self.decisions.clear();
         let beside = Beside { tenants: seen.samples.len(), gives_way: false };
+        let waited_for = seen.samples.iter().any(|sample| sample.class == Class::Latency);
+        let piece = if waited_for { SHORT_PIECE } else { PIECE };
         for (at, (sample, rate)) in seen.samples.iter().zip(&self.rates).enumerate() {
             let granted = |request: SmShare| grant(Rate::ppm(*rate), request, sample.memory_limit, beside);
             self.decisions.push(if is_filler(sample) {
                 let Opening { gate, in_flight_cap, state } = filler(at);
                 let left = SmShare::permille(u16::try_from(self.claims[at].has / 1_000).unwrap_or(u16::MAX));
                 let grant = Grant { gate, in_flight_cap, ..granted(sample.request.max(left)) };
-                Decision { grant, state }
+                Decision { grant: if gate == Gate::Closed { in_pieces(grant, piece) } else { grant }, state }
             } else {
                 Decision { grant: granted(sample.request), state: better(at) }
             });
         }
         &mut self.decisions
     }
+}
+
+/// Behind a closed gate a filler saves up for a piece.
+fn in_pieces(grant: Grant, piece: Nanos) -> Grant {
+    let piece = Tokens(piece.0.cast_signed());
+    Grant { resume_at: grant.resume_at.max(piece), capacity: grant.capacity.max(piece), ..grant }
 }
 
 /// How much fillers get together, in millionths of the GPU, if they want it.
@@ -120,11 +129,6 @@ impl Opening {
     /// What is open, and may queue so much.
     pub const fn open(in_flight_cap: Nanos, state: &'static str) -> Self {
         Self { gate: Gate::Open, in_flight_cap, state }
-    }
-
-    /// The same, and stays so while a better works, which lends it the time.
-    pub const fn lent(in_flight_cap: Nanos, state: &'static str) -> Self {
-        Self { gate: Gate::Lent, in_flight_cap, state }
     }
 }
 

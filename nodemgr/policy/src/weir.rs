@@ -6,7 +6,7 @@
 //! *Approach.* In this order:
 //!
 //! 1. *Latency against SLO.* Whoever breaks its promise borrows first, and nothing of its time goes to fillers. Whoever
-//!    keeps it lends what it does not need, step by step ([`slack`](crate::slack); gpu-truths 2a).
+//!    keeps it has each of its bursts put off as long as its promise allows ([`slack`](crate::slack); gpu-truths 2a).
 //! 2. *True slowdown.* How much longer the same work of those who tell no latency is on the SMs, so that neither our gate's nor
 //!    the neighbours' slices count (gpu-truths, rule 3), nor larger requests (papers 1.5, weakness 7), moves the level of the
 //!    fillers by RCKM's law ([`pressure`](crate::pressure)).
@@ -19,10 +19,10 @@
 //! filler or promised anything this is `static`.
 //!
 //! ```text
-//!   BUSY       a better works, and nobody of those who work has slack     requests
+//!   BUSY       a better works                                             requests
 //!   EMERGENCY  the same, and a promise is broken or bursts are stretched  requests
-//!   SLACK      all betters who work have slack                            the least slack among them
 //!   SUSPECT    drained, and it may be over at once                        requests
+//!   SLACK      drained, and whoever comes next may be put off             the level
 //!   FILL       a bubble                                                   the level
 //!   OPEN       nobody has moved for long                                  the level, long queues
 //! ```
@@ -33,7 +33,7 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use crate::bursts::{Bursts, Edge};
 use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
-use crate::lend::FULL;
+use crate::lend::{FULL, is_busy};
 use crate::lull::{Lull, Watch, is_working};
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
@@ -58,9 +58,6 @@ const SWITCH: Nanos = Nanos::from_micros(100);
 /// A latency tenant's request is a guarantee over this long (gpu-truths, rule 4).
 const LONG_RUN: Nanos = Nanos::from_secs(10);
 
-/// Part of what a request may still be late by that one filler's launch may take.
-const SPARE_PART: u64 = 4;
-
 /// Shorter bursts say nothing: a tick is too much of them.
 const LEAST_BURST: Nanos = Nanos::from_millis(5);
 
@@ -70,7 +67,7 @@ const BESIDE_PART: u64 = 20;
 /// What a wake in a bubble has cost shows so much later at most.
 const SETTLED_LATE: Nanos = Nanos::from_millis(10);
 
-/// What is remembered of a better, ...
+/// What is remembered of a better.
 #[derive(Default)]
 struct Better {
     bursts: Bursts,
@@ -81,14 +78,15 @@ struct Better {
     verdict: Verdict,
     unmetered: bool, // in the last tick
     beside: u64,     // ns that fillers worked since its last burst ended
-    charged: Tokens, // ... and of a filler: what it had done at the last look
 }
 
 /// The policy.
 pub struct Weir {
     watch: Watch,
     betters: Memory<Better>,
+    charged: Memory<Tokens>, // what each had done at the last look
     level: Level,
+    hold: Nanos,   // for which all betters may be put off
     filling: bool, // a bubble, in the last tick
     filled_at: Option<Nanos>,
     pools: Pools,
@@ -96,11 +94,12 @@ pub struct Weir {
 
 impl Default for Weir {
     fn default() -> Self {
-        let (watch, betters) = (Watch::default(), Memory::default());
         Self {
-            watch,
-            betters,
+            watch: Watch::default(),
+            betters: Memory::default(),
+            charged: Memory::default(),
             level: Level::new(FULL),
+            hold: Nanos(0),
             filling: false,
             filled_at: None,
             pools: Pools::default(),
@@ -115,7 +114,8 @@ impl Policy for Weir {
         let (opened, opening) = self.open(seen, &lull);
         self.pools.begin(seen);
         self.pools.divide(seen, opened, promise::is_broken);
-        for (rate, better) in self.pools.rates.iter().zip(self.betters.iter_mut()) {
+        let rates = seen.samples.iter().zip(&self.pools.rates).zip(self.betters.iter_mut());
+        for ((_, rate), better) in rates.filter(|((sample, _), _)| !is_filler(sample)) {
             better.unmetered = *rate == FULL;
         }
         let fillers = seen.samples.iter().any(is_filler);
@@ -123,7 +123,8 @@ impl Policy for Weir {
             self.betters.get(at).map_or(STEADY, |better| better.state(&seen.samples[at], fillers))
         };
         let decisions = self.pools.answer(seen, |_| opening, state);
-        Self::widen(seen, fillers, decisions);
+        let hold = if wants_to_fill(seen) { self.hold } else { Nanos(0) };
+        widen(seen, fillers, hold, decisions);
         decisions
     }
 }
@@ -156,12 +157,14 @@ impl Weir {
 
     /// What fillers did since the last look, in ns.
     fn take_fillers_work(&mut self, seen: &Observation<'_>) -> u64 {
+        self.charged.follow(seen.samples);
         let mut worked = 0u64;
-        for (sample, filler) in seen.samples.iter().zip(self.betters.iter_mut()).filter(|(s, _)| is_filler(s))
-        {
-            let before = std::mem::replace(&mut filler.charged, sample.work.charged);
-            let more = sample.work.charged.0.saturating_sub(before.0);
-            worked = worked.saturating_add(u64::try_from(more).unwrap_or(0));
+        for (sample, charged) in seen.samples.iter().zip(self.charged.iter_mut()) {
+            let before = std::mem::replace(charged, sample.work.charged);
+            if is_filler(sample) {
+                let more = sample.work.charged.0.saturating_sub(before.0);
+                worked = worked.saturating_add(u64::try_from(more).unwrap_or(0));
+            }
         }
         worked
     }
@@ -172,16 +175,13 @@ impl Weir {
         let betters =
             || seen.samples.iter().zip(self.betters.iter()).filter(|(sample, _)| !is_filler(sample));
         let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
+        self.hold = hold(betters());
         if lull.working {
-            return if disturbed {
-                closed("EMERGENCY")
-            } else {
-                lend(betters().filter(|(s, _)| is_working(s)))
-            };
+            return closed(if disturbed { "EMERGENCY" } else { "BUSY" });
         }
         let empty =
             betters().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
-        if !is_bubble(lull, empty, filling) {
+        if self.hold == Nanos(0) && !is_bubble(lull, empty, filling) {
             return closed("SUSPECT");
         }
         (self.filling, self.filled_at) = (true, Some(seen.now));
@@ -190,36 +190,39 @@ impl Weir {
             true => LONG_CAP,
             false => IN_FLIGHT_CAP,
         };
-        let state = if lull.quiet >= OPEN_AFTER { "OPEN" } else { "FILL" };
+        let state = match lull.quiet {
+            quiet if quiet >= OPEN_AFTER => "OPEN",
+            _ if self.hold > Nanos(0) => "SLACK",
+            _ => "FILL",
+        };
         (Opened::Bubble(self.level.ppm.into()), Opening::open(cap(lull, most), state))
     }
+}
 
-    /// Buckets of latency tenants hold their request of a long run.
-    fn widen(seen: &Observation<'_>, fillers: bool, decisions: &mut [Decision]) {
-        for (sample, Decision { grant, .. }) in seen.samples.iter().zip(decisions) {
-            if sample.class == Class::Latency && (fillers || sample.slo.is_some()) {
-                let saved = i64::try_from(grant.rate.over(LONG_RUN)).unwrap_or(i64::MAX);
-                grant.capacity = grant.capacity.max(Tokens(saved));
-            }
+/// Buckets of latency tenants hold their request of a long run; their bursts are put off for `hold`.
+fn widen(seen: &Observation<'_>, fillers: bool, hold: Nanos, decisions: &mut [Decision]) {
+    for (sample, Decision { grant, .. }) in seen.samples.iter().zip(decisions) {
+        if sample.class == Class::Latency && (fillers || sample.slo.is_some()) {
+            let saved = i64::try_from(grant.rate.over(LONG_RUN)).unwrap_or(i64::MAX);
+            grant.capacity = grant.capacity.max(Tokens(saved));
+            grant.hold = hold;
         }
     }
+}
+
+/// Whether a filler would use the time.
+fn wants_to_fill(seen: &Observation<'_>) -> bool {
+    seen.samples.iter().any(|sample| is_filler(sample) && is_busy(sample))
 }
 
 fn closed(state: &'static str) -> (Opened, Opening) {
     (Opened::Beside(0), Opening::closed(state))
 }
 
-/// What those who work can lend: the least slack among them. One launch of a filler may take a part of what a request may
-/// be late by.
-fn lend<'a>(working: impl Iterator<Item = (&'a Sample, &'a Better)>) -> (Opened, Opening) {
-    let slacks = working.map(|(_, better)| (better.slack.lent(), better.slack.spare()));
-    match slacks.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))) {
-        None | Some((0, _)) => closed("BUSY"),
-        Some((lent, spare)) => {
-            let cap = Nanos(spare.0 / SPARE_PART).clamp(SHORT_CAP, LONG_CAP);
-            (Opened::Beside(lent.into()), Opening::lent(cap, "SLACK"))
-        }
-    }
+/// For how long all may be put off who have moved of late: the least of what each has to spare. Who promised nothing has nothing.
+fn hold<'a>(betters: impl Iterator<Item = (&'a Sample, &'a Better)>) -> Nanos {
+    let awake = betters.filter(|(sample, better)| is_busy(sample) || better.slack.hold() > Nanos(0));
+    awake.map(|(_, better)| better.slack.hold()).min().unwrap_or_default()
 }
 
 /// Whether a lull is worth filling. `careful`: a primary has nothing left to pay a wait with. `filling`: it is being filled.
@@ -250,7 +253,7 @@ impl Better {
         if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {
-            self.slack.note(reading);
+            self.slack.note(now, reading);
         }
         if told {
             self.verdict = Verdict::default();

@@ -227,7 +227,7 @@ mod tests {
         ours.init(1);
         let fd = Mapped::<ActivityPage>::read_only(&fd).unwrap();
         let theirs = Mapped::<ActivityPage>::open(&fd, Access::ReadOnly).unwrap();
-        ours.begin(1);
+        ours.begin(1, || crate::units::Nanos(7));
         assert!(theirs.is_busy(1));
         assert!(Mapped::<ActivityPage>::open(&fd, Access::ReadWrite).is_err());
     }

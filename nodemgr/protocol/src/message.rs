@@ -7,6 +7,7 @@
 //!                                               or Refused { reason }
 //!                                        <---   Notice { gpu, board } + a memfd for each neighbour; at once, and
 //!                                               whenever tenants come or go
+//!   RING, when it begins work            --->   where the manager wants to be told (pages, `bell`)
 //!   (the connection then stays open: its end means that the process is gone, or has called exec)
 //!
 //!   after the manager has died, to the next one:
@@ -19,11 +20,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::pages::Precedence;
 use crate::price::PriceRow;
 use crate::units::Bytes;
 
 /// Descriptors that come with a welcome for each GPU: grant, bucket, usage and activity page.
 pub const PAGES: usize = 4;
+
+/// What a process sends when it begins work: one byte, and whole rows of them if nobody listens.
+pub const RING: u8 = b'!';
 
 /// Who else is on one GPU: the neighbours' activity pages come with it, for reading. Replaces what was said before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,10 +48,26 @@ pub struct Notice {
 pub enum Standing {
     /// The tenant gives way to this neighbour: its gate is closed while that has work.
     Better,
+    /// They take turns, and of two who wait the neighbour goes first.
+    Earlier,
     /// They take turns.
     Equal,
+    /// They take turns, and of two who wait the tenant goes first.
+    Later,
     /// This neighbour gives way to the tenant, which never waits for it.
     Lesser,
+}
+
+impl Standing {
+    /// Who goes first, if they take turns at all.
+    pub fn precedence(self) -> Option<Precedence> {
+        match self {
+            Self::Better | Self::Lesser => None,
+            Self::Earlier => Some(Precedence::Theirs),
+            Self::Equal => Some(Precedence::Nobodys),
+            Self::Later => Some(Precedence::Ours),
+        }
+    }
 }
 
 /// A process's first and only message.
@@ -98,6 +119,8 @@ pub struct Welcome {
     pub context_memory: Bytes,
     /// Whether plain allocations beyond the limit become managed memory instead of being refused.
     pub oversubscribe: bool,
+    /// The metric by which the program itself is to tell its latencies, if it is to.
+    pub latency_metric: Option<String>,
 }
 
 /// One GPU of a tenant.
@@ -107,6 +130,8 @@ pub struct GpuGrant {
     pub uuid: [u8; 16],
     /// The card's own memory.
     pub memory_total: Bytes,
+    /// Whether tenants share it by MPS: a process that is no client of it is to say so.
+    pub mps: bool,
 }
 
 /// What kind of work a tenant does.

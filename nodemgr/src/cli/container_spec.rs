@@ -106,6 +106,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         let message = "a container with neither preload nor proxy would have no limits";
         return Err(Fault::new(&codes::PRELOAD, message, "add --proxy DRIVER, or use another --way"));
     }
+    refuse_mps(&stats, tenant)?;
     let library = preload::find(args.preload.as_deref())?;
     let uuids: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
     let nodes = if stats.node.simulated { Vec::new() } else { device_nodes(&uuids) };
@@ -134,6 +135,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
             .into()
     });
     Ok(0)
+}
+
+/// A container knows neither the pipes of MPS nor the host's IPC namespace: its programs would run beside MPS.
+fn refuse_mps(stats: &Stats, tenant: &TenantStats) -> Result<(), Fault> {
+    let by_mps = |index: usize| stats.gpus.iter().any(|gpu| gpu.index == index && gpu.mps);
+    let Some(gpu) = tenant.gpus.iter().find(|gpu| by_mps(gpu.index)) else { return Ok(()) };
+    let message = format!("tenants share GPU {} by MPS, which containers cannot reach", gpu.index);
+    Err(Fault::new(&codes::MPS, message, "use `weir run`, or take the GPU out of [mps] in weir.toml"))
 }
 
 /// The tenant of this name, if CDI can name it.

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::BucketPage;
 
-use super::{Context, preload, printer};
-use crate::control::Client;
+use super::{Context, preload, printer, unmanaged};
+use crate::control::{Client, Stats};
 use crate::fault::Fault;
-use crate::gpus::{Device, Gpus, Source, nvml_library};
+use crate::gpus::{Device, Gpus, Health, Source, nvml_library};
 
 /// The symbol that only the simulated driver exports.
 const SIMULATED_SYMBOL: &[u8] = b"weirSimulatedGpu\0";
@@ -85,7 +85,8 @@ pub(super) fn run(context: &Context) -> Result<u8, Fault> {
     let library = preload::find(None);
     let mut findings = one_cause(driver, nvml, &nvml_library());
     let driverless = findings.len() == 1;
-    findings.extend([manager(context)?, pages(), pidfd(), credentials(), futex()]);
+    findings.extend(manager(context)?);
+    findings.extend([pages(), pidfd(), credentials(), futex()]);
     findings.extend(preload_findings(&library));
     let mut routes = None;
     // Without a driver there is nothing to look up, and that has been said.
@@ -198,21 +199,34 @@ fn one_cause(driver: Finding, nvml: Finding, library: &OsStr) -> Vec<Finding> {
     vec![Finding { detail, ..driver }]
 }
 
-fn manager(context: &Context) -> Result<Finding, Fault> {
+fn manager(context: &Context) -> Result<Vec<Finding>, Fault> {
     let place = context.place()?;
     let found = Client::connect(&place).and_then(|mut client| client.stats());
     Ok(match found {
         Ok(stats) => {
-            let node = stats.node;
+            let node = &stats.node;
             let detail =
                 format!("process {}, policy {}, {}", node.pid, node.policy, place.control().display());
-            finding("node manager", Ok(detail))
+            vec![finding("node manager", Ok(detail)), unmanaged_finding(&stats)]
         }
         Err(fault) => {
             let help = "start `weir node`; without it `weir run` keeps its own budget only";
-            finding("node manager", Err((Mark::Warn, fault.message, help)))
+            vec![finding("node manager", Err((Mark::Warn, fault.message, help)))]
         }
     })
+}
+
+/// Who is on the GPUs without a budget, as the node manager sees it.
+fn unmanaged_finding(stats: &Stats) -> Finding {
+    let notes = unmanaged::notes(stats);
+    let help =
+        "start programs with `weir run`; `unmanaged` in the configuration says what follows for others";
+    let found = match notes.as_slice() {
+        [] if stats.node.nvml == Health::Ok => Ok("every process on a GPU has a budget".to_owned()),
+        [] => Err((Mark::Warn, "NVML has not been asked".to_owned(), "ask again in a second")),
+        notes => Err((Mark::Warn, notes.join("; "), help)),
+    };
+    finding("unmanaged", found)
 }
 
 fn pages() -> Finding {

@@ -7,6 +7,7 @@ mod doctor;
 mod events;
 mod explain;
 mod node;
+mod park;
 mod policy;
 mod preload;
 pub(crate) mod printer;
@@ -19,6 +20,7 @@ mod standalone;
 mod stats;
 mod summary;
 mod switch;
+mod unmanaged;
 mod web;
 mod why;
 
@@ -56,6 +58,13 @@ enum Command {
     Ps(ps::Args),
     /// Change a tenant's budget while it runs
     Set(set::Args),
+    /// Take an idle tenant's device memory to the host, until its next call
+    ///
+    /// Its processes stay, and their calls to the driver wait. The first of them brings the memory back, as soon as there is
+    /// room for it: until then its limit is free for others. Whose checkpoint the driver does not take stands in docs/park.md.
+    Park(park::Args),
+    /// Bring a parked tenant's memory back
+    Unpark(park::Args),
     /// Show which policy decides on which GPU, or switch it while tenants run
     ///
     /// A switch holds until the node manager starts again; `policy` in weir.toml is for good. What the policy makes of a
@@ -124,6 +133,8 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&context, &args),
         Command::Ps(args) => ps::run(&context, &args),
         Command::Set(args) => set::run(&context, &args),
+        Command::Park(args) => park::run(&context, &args, true),
+        Command::Unpark(args) => park::run(&context, &args, false),
         Command::Policy(args) => policy::run(&context, &args),
         Command::Off => switch::run(&context, true),
         Command::On => switch::run(&context, false),

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
@@ -13,7 +14,7 @@ use crate::config::Config;
 use crate::fault::Fault;
 use crate::gpus::{Device, Source};
 use crate::manager::{Manager, Options, raise_file_limit};
-use crate::notify::Supervisor;
+use crate::notify::{self, Supervisor};
 use crate::place::Place;
 
 /// How often the daemon looks whether its lock file is still its own.
@@ -30,7 +31,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
-    let options = options(context, args)?;
+    let supervisor = Arc::new(Supervisor::from_environment());
+    let kept = notify::handed_over();
+    let options = Options { supervisor: supervisor.clone(), kept, ..options(context, args)? };
     let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -49,7 +52,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         tracing::warn!("{}", printer::SIMULATED);
     }
     tracing::info!(dir = %base.display(), policy, "the node manager is ready");
-    let supervisor = Supervisor::from_environment();
     supervisor.ready();
     let period = supervisor.period().map_or(WATCH, |period| period.min(WATCH));
     let mut epoch = 0;
@@ -60,7 +62,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
             supervisor.alive();
         }
         if manager.was_replaced() {
-            let message = format!("somebody replaced the lock file in `{}`", base.display());
+            let message =
+                format!("somebody replaced the lock file or the control socket in `{}`", base.display());
             return Err(Fault::new(
                 &codes::ALREADY_RUNS,
                 message,
@@ -89,10 +92,13 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.policy = config.policy().map_err(wrong)?;
     options.reserve = config.reserve().map_err(wrong)?;
     options.context_memory = config.context_memory().map_err(wrong)?;
+    options.park_idle_after = config.park_idle_after();
     options.tick = config.tick();
     options.mode = config.mode.unwrap_or(options.mode);
     options.prices = config.price;
     options.tenants = config.tenants;
+    options.unmanaged = config.unmanaged.unwrap_or_default();
+    options.mps = config.mps;
     options.signals = crate::signals::of(&config.signals);
     Ok(options)
 }

@@ -3,7 +3,7 @@
 use weir_protocol::pages::{CopyWay, GraphCount, Stall};
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
-use super::{Context, printer, switch};
+use super::{Context, printer, switch, unmanaged};
 use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
 use crate::fault::Fault;
 use crate::latency::Health;
@@ -27,13 +27,17 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
-    let stats = Client::connect(&context.place()?)?.stats()?;
+    let mut client = Client::connect(&context.place()?)?;
     if context.json {
-        printer::json(&stats);
+        printer::json(&client.stats()?);
         return Ok(0);
     }
+    let stats = client.overview()?;
     if stats.node.off {
         printer::data(switch::OFF);
+    }
+    for note in unmanaged::notes(&stats) {
+        printer::data(note);
     }
     if stats.tenants.is_empty() {
         printer::talk("no tenants; start one with: weir run --request 30% --memory 2GiB -- PROGRAM ...");
@@ -47,7 +51,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         false => printer::table(&HEADS, &rows(&stats, row)),
     });
     let promises = stats.tenants.iter().filter_map(slo);
-    for note in promises.chain(stats.signals.iter().map(signal)).chain(lost(&stats)) {
+    let by_mps = stats.gpus.iter().filter(|gpu| gpu.mps).map(|gpu| {
+        format!("GPU {}: shared by MPS; a fatal fault of one program there is one of all", gpu.index)
+    });
+    for note in promises.chain(stats.signals.iter().map(signal)).chain(lost(&stats)).chain(by_mps) {
         printer::data(note);
     }
     for note in pairs(&stats).filter_map(|(tenant, gpu)| graphs(&tenant.name, gpu)) {
@@ -170,6 +177,9 @@ fn policy(stats: &Stats, gpu: &TenantGpuStats) -> String {
 }
 
 fn memory(tenant: &TenantStats, gpu: &TenantGpuStats) -> String {
+    if gpu.memory_parked_bytes > 0 {
+        return format!("{} / {} on the host", Bytes(gpu.memory_parked_bytes), Bytes(gpu.memory_limit_bytes));
+    }
     let over = match () {
         () if gpu.overcommitted => " overcommitted",
         () if tenant.oversubscribe && gpu.memory_held_bytes > gpu.memory_limit_bytes => " oversubscribed",

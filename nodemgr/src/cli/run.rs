@@ -16,6 +16,7 @@ use crate::control::Client;
 use crate::control::schema::{CreateTenant, Created};
 use crate::fault::Fault;
 use crate::latency::Source;
+use crate::mps;
 use crate::place::name_of_program;
 use crate::typed::{bandwidth, share, size};
 
@@ -54,9 +55,10 @@ pub(super) struct Args {
     /// What it promises its users, such as 'p95 < 200ms'; with --latency-from
     #[arg(long, value_name = "SLO")]
     slo: Option<String>,
-    /// Where its latencies come from: a page of Prometheus text, and a histogram or summary on it
+    /// Where its latencies come from: a page of Prometheus text, and a histogram or summary on it; or `hint` and a name
     ///
-    /// Such as http://127.0.0.1:8000/metrics vllm:time_to_first_token_seconds. The node manager asks once a second.
+    /// Such as http://127.0.0.1:8000/metrics vllm:time_to_first_token_seconds. The node manager asks once a second. With
+    /// `hint` the program tells each request by that name (weir.h, weir.py).
     #[arg(long, num_args = 2, value_names = ["URL", "METRIC"])]
     latency_from: Option<Vec<String>>,
     /// The library that enforces the budget [default: libweir.so beside this program]
@@ -85,6 +87,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let started = Instant::now();
     let mut command = Command::new(program);
     command.args(rest).envs(environment(&created, &library));
+    if let Some(mps) = &created.mps {
+        mps.check()?;
+        command.envs(mps.environment());
+        tell_of_mps(mps);
+    }
     signals.spare(&mut command);
     let child = command.spawn().map_err(|error| not_started(program, &error))?;
     let status = accompany(child, signals, &library)?;
@@ -211,6 +218,16 @@ fn verify_preload(pid: u32, library: &Path, ended: &AtomicBool) {
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// What is fixed for the program's life, and what it costs to share a GPU this way.
+fn tell_of_mps(mps: &mps::Client) {
+    let priority = if mps.priority == 0 { "normal" } else { "below normal" };
+    printer::talk(format_args!(
+        "weir: under MPS, with at most {} % of the SMs, at {priority} priority, as long as it runs; a fatal GPU fault of any \
+         program on this GPU is one of all of them",
+        mps.active_thread_percentage
+    ));
 }
 
 /// What makes a program the tenant's.

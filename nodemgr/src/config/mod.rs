@@ -17,6 +17,8 @@ use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
 use crate::fault::Fault;
+use crate::guard::Rule;
+use crate::mps;
 use crate::nearest::nearest;
 use crate::place::own_uid;
 use crate::signals::SignalRow;
@@ -27,10 +29,14 @@ pub use tenant::{Persistent, TenantRow};
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file.
-const KEYS: &str = "dir, policy, tick_us, mode, memory_reserve, context_memory, price, tenant, signals";
+const KEYS: &str = "dir, policy, tick_us, mode, unmanaged, memory_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
+
+/// Shortest and longest time without work after which a tenant may be parked, in seconds: a park and its way back take seconds
+/// of their own, and after a day nobody is merely idle.
+const PARK_IDLE_RANGE_S: std::ops::RangeInclusive<u64> = 1..=86_400;
 
 /// What stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -44,10 +50,14 @@ pub struct Config {
     pub tick_us: Option<u64>,
     /// `managed` or `strict`.
     pub mode: Option<FailMode>,
+    /// What follows for processes on a GPU that have no budget.
+    pub unmanaged: Option<Rule>,
     /// Memory of each card that is nobody's, as a size.
     pub memory_reserve: Option<String>,
     /// What a context takes of a card where NVML cannot tell, as a size.
     pub context_memory: Option<String>,
+    /// After how many seconds without work a tenant may be parked.
+    pub park_idle_s: Option<u64>,
     /// What kernels cost before they are measured.
     #[serde(default)]
     pub price: Vec<PriceRow>,
@@ -57,6 +67,8 @@ pub struct Config {
     /// What comes from outside the node, by name.
     #[serde(default)]
     pub signals: BTreeMap<String, SignalRow>,
+    /// GPUs that are shared by MPS.
+    pub mps: Option<mps::Row>,
     /// The tenants, checked.
     #[serde(skip)]
     pub tenants: Vec<Persistent>,
@@ -114,6 +126,10 @@ impl Config {
             let (least, most) = (TICK_RANGE_US.start(), TICK_RANGE_US.end());
             return Err((format!("has tick_us = {tick}"), format!("choose {least} to {most} microseconds")));
         }
+        if let Some(idle) = self.park_idle_s.filter(|idle| !PARK_IDLE_RANGE_S.contains(idle)) {
+            let (least, most) = (PARK_IDLE_RANGE_S.start(), PARK_IDLE_RANGE_S.end());
+            return Err((format!("has park_idle_s = {idle}"), format!("choose {least} to {most} seconds")));
+        }
         if self.mode == Some(FailMode::Standalone) {
             let help = "choose \"managed\" or \"strict\"; `weir run` is stand-alone by itself when there is no daemon";
             return Err(("has mode = \"standalone\"".into(), help.into()));
@@ -121,6 +137,11 @@ impl Config {
         if let Some(row) = self.price.iter().find(|row| row.price(1).is_none()) {
             let help = "give time_us or ns_per_block, a number of zero or more";
             return Err((format!("has a [[price]] row `{}` without a price", row.name), help.into()));
+        }
+        if let Some(path) = self.mps.as_ref().map(mps::Row::pipe_directory).filter(|path| !path.is_absolute())
+        {
+            let help = "name it from the root on, such as /tmp/nvidia-mps".to_owned();
+            return Err((format!("has [mps] where pipe_directory is `{}`", path.display()), help));
         }
         for (name, signal) in &self.signals {
             signal.check().map_err(|(what, help)| (format!("has [signals.{name}] where {what}"), help))?;
@@ -154,6 +175,11 @@ impl Config {
     /// Message and help, if it is no size.
     pub fn context_memory(&self) -> Result<Bytes, (String, String)> {
         Ok(size("context_memory", self.context_memory.as_ref())?.unwrap_or(Bytes(0)))
+    }
+
+    /// After how long without work a tenant may be parked.
+    pub fn park_idle_after(&self) -> Option<Nanos> {
+        self.park_idle_s.map(Nanos::from_secs)
     }
 
     /// The tick.
@@ -256,7 +282,10 @@ mod tests {
             (c.policy().unwrap().name, c.tick(), c.mode.unwrap_or(FailMode::Managed), c.reserve().unwrap())
         };
         assert_eq!(in_effect(&example), in_effect(&default));
-        assert_eq!((example.dir, example.price), (default.dir, default.price));
+        assert_eq!(
+            (example.dir, example.price, example.unmanaged),
+            (default.dir, default.price, Some(Rule::Report))
+        );
         let place = crate::place::Place::standard();
         assert_eq!(
             crate::Options::new(place, crate::gpus::Source::Fixed(Vec::new())).mode,
@@ -273,15 +302,29 @@ mod tests {
         let all = parsed(&EXAMPLE.lines().map(live).collect::<String>());
         // By name, so that a new key does not compile until it stands in the example.
         let Config {
-            dir, policy, tick_us, mode, memory_reserve, context_memory, price, tenant, signals, ..
+            dir,
+            policy,
+            tick_us,
+            mode,
+            unmanaged,
+            memory_reserve,
+            context_memory,
+            park_idle_s,
+            price,
+            tenant,
+            signals,
+            mps,
+            ..
         } = all;
         assert!(
             dir.is_some()
                 && policy.is_some()
                 && tick_us.is_some()
                 && mode.is_some()
+                && unmanaged.is_some()
                 && memory_reserve.is_some()
                 && context_memory.is_some()
+                && park_idle_s.is_some()
         );
         assert!(
             price.iter().any(|row| row.time_us.is_some())
@@ -304,6 +347,7 @@ mod tests {
         let given = [request, limit, memory, copy_limit, slo].iter().all(|text| text.is_some());
         assert!(given && gpu.is_some() && class.is_some() && oversubscribe.is_some());
         assert!(owner.is_some() && latency_from.is_some());
+        assert!(mps.is_some_and(|row| row.gpu.is_some() && row.pipe_directory.is_some()));
         assert!(signals.values().all(|row| row.every_s.is_some()) && !signals.is_empty());
     }
 }

@@ -78,10 +78,16 @@ impl Config {
             self.policy_setting(said, in_file("policy")),
             row("tick_us", (self.tick().0 / 1_000).to_string()),
             row("mode", mode_name(self.mode.unwrap_or(FailMode::Managed)).into()),
+            row("unmanaged", self.unmanaged.unwrap_or_default().as_str().into()),
             row("memory_reserve", bytes(self.memory_reserve.clone())),
             row("context_memory", self.context_memory.clone().unwrap_or_else(|| "not configured".into())),
+            row("park_idle_s", self.park_idle_s.map_or("never".into(), |idle| idle.to_string())),
             row("price", format!("{} rows", self.price.len())),
         ];
+        if let Some(mps) = &self.mps {
+            let gpus = mps.gpu.as_ref().map_or_else(|| "all".to_owned(), |gpus| gpus.join(", "));
+            all.push(row("mps", format!("GPUs {gpus}, by {}", mps.pipe_directory().display())));
+        }
         for (name, signal) in &self.signals {
             let value = format!("{}: full {}, none {}", signal.from, signal.full, signal.none);
             all.push(Setting { key: format!("signals.{name}"), value, from: in_file("signals") });

@@ -5,9 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::history::{AskEvents, Events, Why};
+use super::park::ParkDone;
 use super::policy::{AskPolicy, Policies};
 use super::schema::{CreateTenant, Created, Request, Response, SetBudget, SetDone};
-use super::stats::Stats;
+use super::stats::{AskStats, Stats};
 use super::switch::Switched;
 use crate::codes;
 use crate::fault::Fault;
@@ -18,6 +19,10 @@ const MAX_ANSWER: u64 = 256 << 20;
 
 /// Longest wait for an answer; a change of budget takes a second when the tenant launches nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same where device memory goes over the bus: 15 s were reported of a full H100 (gpu-truths, rule 15), and a card may have
+/// twice as much.
+const PARK_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why nobody listens in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +108,19 @@ impl Client {
     /// # Errors
     /// As with [`Self::create`].
     pub fn stats(&mut self) -> Result<Stats, Fault> {
-        match self.ask(&Request::Stats)? {
+        self.ask_stats(AskStats::default())
+    }
+
+    /// The same without what each process did.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn overview(&mut self) -> Result<Stats, Fault> {
+        self.ask_stats(AskStats { overview: true })
+    }
+
+    fn ask_stats(&mut self, asked: AskStats) -> Result<Stats, Fault> {
+        match self.ask(&Request::Stats(asked))? {
             Response::Stats(stats) => Ok(*stats),
             other => Err(unexpected(&other)),
         }
@@ -127,6 +144,31 @@ impl Client {
     pub fn switch(&mut self, off: bool) -> Result<Switched, Fault> {
         match self.ask(&Request::Switch { off })? {
             Response::Switched(switched) => Ok(switched),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes an idle tenant's memory to the host.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn park(&mut self, tenant: &str) -> Result<ParkDone, Fault> {
+        self.change_park(&Request::Park { tenant: tenant.to_owned() })
+    }
+
+    /// Brings it back.
+    ///
+    /// # Errors
+    /// As with [`Self::create`].
+    pub fn unpark(&mut self, tenant: &str) -> Result<ParkDone, Fault> {
+        self.change_park(&Request::Unpark { tenant: tenant.to_owned() })
+    }
+
+    fn change_park(&mut self, request: &Request) -> Result<ParkDone, Fault> {
+        // A failure leaves the usual patience, which is too short for a large card and no worse.
+        let _ = self.reader.get_ref().set_read_timeout(Some(PARK_PATIENCE));
+        match self.ask(request)? {
+            Response::Parked(done) => Ok(done),
             other => Err(unexpected(&other)),
         }
     }

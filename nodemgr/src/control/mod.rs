@@ -4,13 +4,16 @@
 
 mod client;
 pub mod history;
+pub mod park;
 pub mod policy;
 pub mod schema;
 mod server;
 mod stats;
 pub mod switch;
+mod unmanaged;
 
 pub use client::{Absence, Client};
 pub(crate) use history::{Watcher, serve_watchers};
 pub(crate) use server::{Outcome, answer, created};
-pub use stats::{GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};
+pub use stats::{AskStats, GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};
+pub use unmanaged::UnmanagedStats;

@@ -6,11 +6,13 @@ use weir_policy::Class;
 use weir_protocol::units::{Bandwidth, Bytes, SmShare};
 
 use super::history::{AskEvents, Events, Why};
+use super::park::ParkDone;
 use super::policy::{AskPolicy, Policies};
-use super::stats::Stats;
+use super::stats::{AskStats, Stats};
 use super::switch::Switched;
 use crate::fault::Fault;
 use crate::latency::{Promise, Source};
+use crate::mps;
 
 /// Version of everything in this module and in the statistics. Raised when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -28,13 +30,23 @@ pub enum Request {
     /// Changes a tenant's budget.
     Set(SetBudget),
     /// Asks for everything.
-    Stats,
+    Stats(AskStats),
     /// Shows or switches the policy of GPUs.
     Policy(AskPolicy),
     /// Enforces nothing but memory, or everything again.
     Switch {
         /// Nothing but memory.
         off: bool,
+    },
+    /// Takes an idle tenant's memory to the host.
+    Park {
+        /// The tenant.
+        tenant: String,
+    },
+    /// Brings it back.
+    Unpark {
+        /// The tenant.
+        tenant: String,
     },
     /// Asks what has happened.
     Events(AskEvents),
@@ -59,6 +71,8 @@ pub enum Response {
     Policies(Policies),
     /// The switch stands as it was to.
     Switched(Switched),
+    /// The tenant is parked, or runs.
+    Parked(ParkDone),
     /// What has happened.
     Events(Events),
     /// What a tenant waited for.
@@ -210,6 +224,9 @@ pub struct Created {
     pub joined: bool,
     /// Whether its GPUs are simulated.
     pub simulated: bool,
+    /// What its processes must say to MPS, where its GPUs are shared by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mps: Option<mps::Client>,
 }
 
 /// What became of a change of budget.

@@ -1,11 +1,12 @@
 //! The manager's side of the control socket: one request in, one answer out.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::schema::{self, CreateTenant, Created, Request, Response, SetBudget, SetDone};
-use super::{history, policy, stats, switch};
+use super::stats::{AskStats, Stats, TenantStats};
+use super::{history, park, policy, stats, switch};
 use crate::ack;
 use crate::authority::Peer;
 use crate::codes;
@@ -33,9 +34,13 @@ pub(crate) enum Outcome {
 pub(crate) fn answer(shared: &Arc<Shared>, peer: &Peer, from: u64, line: &[u8]) -> Outcome {
     let result = match schema::parse(line) {
         Err(fault) => Err(fault),
-        Ok(Request::Stats) => Ok(Outcome::Reply(Response::Stats(Box::new(everything(shared, peer))))),
+        Ok(Request::Stats(asked)) => {
+            Ok(Outcome::Reply(Response::Stats(Box::new(everything(shared, peer, asked)))))
+        }
         Ok(Request::Policy(asked)) => policy::answer(shared, peer, &asked),
         Ok(Request::Switch { off }) => switch::answer(shared, peer, off),
+        Ok(Request::Park { tenant }) => park::answer(shared, peer, from, &tenant, true),
+        Ok(Request::Unpark { tenant }) => park::answer(shared, peer, from, &tenant, false),
         Ok(Request::Events(asked)) => history::events(shared, peer, from, &asked),
         Ok(Request::Why { tenant }) => history::why(shared, peer, &tenant),
         Ok(Request::Create(wanted)) => create(shared, peer, from, &wanted),
@@ -44,9 +49,19 @@ pub(crate) fn answer(shared: &Arc<Shared>, peer: &Peer, from: u64, line: &[u8]) 
     result.unwrap_or_else(|fault| Outcome::Reply(Response::Error(fault)))
 }
 
-fn everything(shared: &Shared, peer: &Peer) -> stats::Stats {
-    let may_see = |tenant: &Tenant| peer.admin || peer.uid == tenant.owner;
-    stats::collect(&shared.registry(), shared.mode, shared.tick_us, &may_see)
+fn everything(shared: &Shared, peer: &Peer, asked: AskStats) -> Stats {
+    // A thousand processes' states are not asked for while ticks wait for the registry.
+    let mut stats = stats::collect(&shared.registry(), shared.mode, shared.tick_us);
+    stats.tenants.iter_mut().for_each(TenantStats::look_at_processes);
+    let hidden = |tenant: &&mut TenantStats| !peer.admin && peer.uid != tenant.owner_uid;
+    stats.tenants.iter_mut().filter(hidden).for_each(TenantStats::hide_processes);
+    if asked.overview {
+        let gpus = stats.tenants.iter_mut().flat_map(|tenant| &mut tenant.gpus);
+        gpus.for_each(|gpu| gpu.processes.clear());
+    }
+    stats.unmanaged = stats.unmanaged.into_iter().map(|process| process.for_eyes_of(peer)).collect();
+    stats.node.resize_latency = shared.resizes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    stats
 }
 
 fn create(shared: &Shared, peer: &Peer, from: u64, wanted: &CreateTenant) -> Result<Outcome, Fault> {
@@ -72,6 +87,7 @@ pub(crate) fn created(shared: &Shared, registry: &Registry, id: u64, joined: boo
         budget: tenant.budget,
         joined,
         simulated: devices.clone().any(crate::gpus::Device::is_simulated),
+        mps: registry.mps_client(tenant),
     })
 }
 
@@ -82,8 +98,12 @@ fn not_there(name: &str) -> Fault {
 /// Checks a change here and carries it out on a thread of its own, since that waits for the tenant.
 fn set(shared: &Arc<Shared>, peer: &Peer, from: u64, change: SetBudget) -> Result<Outcome, Fault> {
     {
-        let registry = shared.registry();
-        let (_, old, new) = registry.consider(&change)?;
+        let mut registry = shared.registry();
+        let considered = registry.consider(&change);
+        if considered.is_err() && !change.dry_run && peer.admin {
+            registry.press_for(&change, now());
+        }
+        let (_, old, new) = considered?;
         let tenant = registry.named(&change.tenant)?;
         shared.authority.may_set(peer, tenant, &new)?;
         if change.dry_run {
@@ -132,6 +152,9 @@ fn carry_out(shared: &Shared, peer: &Peer, change: SetBudget) -> Result<SetDone,
         (published, old, new, since, excess)
     };
     let first = ack::first_launch(&published, since, PATIENCE);
+    if let Some(time) = first {
+        shared.resizes.lock().unwrap_or_else(PoisonError::into_inner).add(time.as_secs_f64());
+    }
     let first_launch_us = first.map(|time| time.as_nanos() as f64 / 1e3);
     Ok(SetDone { tenant: change.tenant, old, new, dry_run: false, first_launch_us, over_limit_bytes })
 }

@@ -6,7 +6,12 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::pages::{ContextSource, Gate, MemoryKind, ProcessSlot, ProcessState};
 
 use super::schema::{Budget, ClassName, SCHEMA};
-use crate::registry::{Cell, Counters, Latency, PERSISTENT, Process, Registry, Tenant};
+use super::unmanaged::{self, UnmanagedStats};
+use crate::birth::is_stopped;
+use crate::gpus::Health;
+use crate::guard::Rule;
+use crate::histogram::Histogram;
+use crate::registry::{Cell, Counters, Latency, PERSISTENT, Process, Registry, Stand, Tenant};
 use crate::shared::now;
 use crate::signals::SignalStats;
 
@@ -22,6 +27,9 @@ pub struct Stats {
     /// Signals from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SignalStats>,
+    /// Processes on the GPUs that have no budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmanaged: Vec<UnmanagedStats>,
     /// The tenants.
     pub tenants: Vec<TenantStats>,
 }
@@ -46,8 +54,17 @@ pub struct NodeStats {
     pub epoch: u64,
     /// Whether any GPU is simulated.
     pub simulated: bool,
-    /// `ok`, `stale`, or `none` where NVML is not asked.
-    pub nvml: String,
+    /// How it stands with NVML.
+    pub nvml: Health,
+    /// Why not better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_why: Option<String>,
+    /// What follows for processes without a budget.
+    #[serde(default)]
+    pub unmanaged: Rule,
+    /// From changes of budget to the first launches under them.
+    #[serde(default)]
+    pub resize_latency: Histogram,
     /// `kept`; `degraded`: it cannot be written, a manager that starts after this one will not know everything; `off` in a
     /// stand-alone run.
     #[serde(default)]
@@ -74,10 +91,16 @@ pub struct GpuStats {
     /// The policy that decides there.
     #[serde(default)]
     pub policy: String,
+    /// Whether tenants share it by MPS.
+    #[serde(default)]
+    pub mps: bool,
     /// Sum of the requests.
     pub requested_permille: u16,
-    /// Sum of the memory limits.
+    /// Sum of the memory limits, but for those of parked tenants.
     pub memory_limits_bytes: u64,
+    /// Memory of parked tenants, which is on the host.
+    #[serde(default)]
+    pub memory_parked_bytes: u64,
 }
 
 /// One tenant.
@@ -89,8 +112,9 @@ pub struct TenantStats {
     pub class: ClassName,
     /// The user who made it.
     pub owner_uid: u32,
-    /// `starting`, `enforced`, `stale`, `degraded`, `unreached` or `stopped`: the worst of its processes; `off` while
-    /// nothing is enforced but memory.
+    /// `starting`, `enforced`, `stale`, `degraded`, `unreached`, `stopped` or `unmanaged` (one of its processes runs
+    /// without the budget): the worst of its processes; `off` while nothing is enforced but memory; `parking`, `parked`,
+    /// `unparking`, and `checkpointed` (by somebody else) go before all of these.
     pub state: String,
     /// Its budget.
     pub budget: Budget,
@@ -117,7 +141,31 @@ pub struct TenantStats {
     pub gpus: Vec<TenantGpuStats>,
 }
 
+/// Asks for everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskStats {
+    /// Without what each process did: a thousand of them are a megabyte and more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overview: bool,
+}
+
 impl TenantStats {
+    /// Looks whether one of its processes is stopped.
+    pub(super) fn look_at_processes(&mut self) {
+        if !FIRST.contains(&self.state.as_str()) && self.pids.iter().any(|pid| is_stopped(*pid)) {
+            self.state = "stopped".into();
+        }
+    }
+
+    /// Leaves out what only its owner may see.
+    pub(super) fn hide_processes(&mut self) {
+        self.pids.clear();
+        self.unreached_pids.clear();
+        self.latency = None; // where its figures are to be had is its own
+        self.gpus.iter_mut().for_each(|gpu| gpu.processes.clear());
+    }
+
     /// Memory of one kind that its living processes hold on its first GPU, in bytes.
     pub fn memory_of_kind_bytes(&self, kind: &str) -> u64 {
         let processes = self.gpus.first().into_iter().flat_map(|gpu| &gpu.processes);
@@ -163,6 +211,12 @@ pub struct TenantGpuStats {
     pub achieved_percent: f64,
     /// Memory held.
     pub memory_held_bytes: u64,
+    /// Memory that is on the host because the tenant is parked; it holds none then.
+    #[serde(default)]
+    pub memory_parked_bytes: u64,
+    /// What NVML says that it holds beyond that, in bytes; absent where it cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_drift_bytes: Option<i64>,
     /// Whether more is held than the limit allows because it could not be refused: contexts that grew, for example.
     pub overcommitted: bool,
     /// Counters of all processes, dead ones too.
@@ -200,16 +254,9 @@ pub struct ProcessStats {
     pub counters: Counters,
 }
 
-/// Of which tenants somebody may see the processes.
-pub type MaySee<'a> = &'a dyn Fn(&Tenant) -> bool;
-
-/// Everything in `registry`; processes only of tenants that the asker may see.
-pub fn collect(
-    registry: &Registry,
-    mode: weir_protocol::message::FailMode,
-    tick_us: u64,
-    may_see: MaySee<'_>,
-) -> Stats {
+/// Everything in `registry`, but for whether processes are stopped.
+pub fn collect(registry: &Registry, mode: weir_protocol::message::FailMode, tick_us: u64) -> Stats {
+    let (nvml, nvml_why) = registry.gpus.health();
     let node = NodeStats {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
@@ -219,11 +266,15 @@ pub fn collect(
         tick_us,
         epoch: registry.epoch,
         simulated: registry.gpus.devices.iter().any(crate::gpus::Device::is_simulated),
-        nvml: registry.gpus.health().into(),
+        nvml,
+        nvml_why,
+        unmanaged: registry.guarded().rule,
+        resize_latency: Histogram::default(),
         journal: registry.journal().as_str().into(),
     };
-    let tenants = registry.tenants().iter().map(|t| tenant_stats(registry, t, may_see(t))).collect();
-    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals: registry.signals().to_vec(), tenants }
+    let tenants = registry.tenants().iter().map(|tenant| tenant_stats(registry, tenant)).collect();
+    let (signals, unmanaged) = (registry.signals().to_vec(), unmanaged::collect(registry));
+    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals, unmanaged, tenants }
 }
 
 fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
@@ -239,19 +290,48 @@ fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
         memory_usable_bytes: registry.usable_memory(index).0,
         memory_used_bytes: used.get(index).copied().flatten(),
         policy: registry.policy_of(index).map_or(String::new(), |row| row.name.into()),
+        mps: registry.is_mps(index),
         requested_permille: on(index).map(|t| t.budget.request.as_permille()).sum(),
-        memory_limits_bytes: on(index).map(|t| t.budget.memory.0).sum(),
+        memory_limits_bytes: on(index).filter(|t| !t.is_parked()).map(|t| t.budget.memory.0).sum(),
+        memory_parked_bytes: on(index)
+            .filter(|t| t.is_parked())
+            .flat_map(|t| &t.cells)
+            .filter(|cell| cell.gpu == index)
+            .map(|cell| cell.held().0)
+            .sum(),
     });
     stats.collect()
 }
 
-fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantStats {
+/// A tenant's state while nothing is enforced but memory.
+const OFF: &str = "off";
+const CHECKPOINTED: &str = "checkpointed";
+const UNMANAGED: &str = "unmanaged";
+const BESIDE_MPS: &str = "beside_mps";
+
+/// States that say more than that a process is stopped.
+const FIRST: [&str; 7] = [
+    OFF,
+    CHECKPOINTED,
+    UNMANAGED,
+    BESIDE_MPS,
+    Stand::Parking.as_str(),
+    Stand::Parked.as_str(),
+    Stand::Unparking.as_str(),
+];
+
+fn tenant_stats(registry: &Registry, tenant: &Tenant) -> TenantStats {
     let gpus: Vec<_> = tenant.cells.iter().map(|cell| cell_stats(registry, tenant, cell)).collect();
-    let mut stats = TenantStats {
+    TenantStats {
         name: tenant.name.clone(),
         class: tenant.class,
         owner_uid: tenant.owner,
-        state: if registry.is_off() { "off".into() } else { state(tenant, &gpus) },
+        state: match tenant.park.stand {
+            Stand::Running if tenant.park.held => CHECKPOINTED.into(),
+            Stand::Running if registry.is_off() => OFF.into(),
+            Stand::Running => state(registry, tenant, &gpus),
+            stand => stand.as_str().into(),
+        },
         budget: tenant.budget,
         budget_at_start: tenant.budget_at_start,
         latency: tenant.latency.clone(),
@@ -262,34 +342,22 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, in_full: bool) -> TenantSt
         pids: tenant.processes.iter().map(|process| process.pid).collect(),
         unreached_pids: tenant.unreached.iter().map(|process| process.pid).collect(),
         gpus,
-    };
-    if !in_full {
-        stats.pids.clear();
-        stats.unreached_pids.clear();
-        stats.latency = None; // where its figures are to be had is its own
-        stats.gpus.iter_mut().for_each(|gpu| gpu.processes.clear());
     }
-    stats
 }
 
 /// The worst of the processes' states, each process at its best GPU: most never touch all of them.
-fn state(tenant: &Tenant, gpus: &[TenantGpuStats]) -> String {
+fn state(registry: &Registry, tenant: &Tenant, gpus: &[TenantGpuStats]) -> String {
     let all = || gpus.iter().flat_map(|gpu| &gpu.processes).map(|process| process.state);
     let name = match () {
-        () if tenant.processes.iter().any(|process| is_stopped(process.pid)) => "stopped",
+        () if registry.guarded().has_escaped(tenant.id) => UNMANAGED,
         () if !tenant.unreached.is_empty() => "unreached",
         () if all().any(|s| s == ProcessState::Degraded) => "degraded",
+        () if all().any(|s| s == ProcessState::BesideMps) => BESIDE_MPS,
         () if all().any(|s| s == ProcessState::Stale) => "stale",
         () if all().any(|s| s == ProcessState::Enforced) => "enforced",
         () => "starting",
     };
     name.into()
-}
-
-/// By the third field of `/proc/PID/stat`; only for people to read, so a reused number does no harm.
-fn is_stopped(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
 fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuStats {
@@ -314,8 +382,10 @@ fn cell_stats(registry: &Registry, tenant: &Tenant, cell: &Cell) -> TenantGpuSta
         copy_balance_bytes: cell.pages.bucket.copies(),
         balance_ns: cell.pages.bucket.balance().0,
         achieved_percent: cell.achieved().as_percent(),
-        memory_held_bytes: cell.held().0,
-        overcommitted: cell.is_overcommitted(),
+        memory_held_bytes: if tenant.is_parked() { 0 } else { cell.held().0 },
+        memory_parked_bytes: if tenant.is_parked() { cell.held().0 } else { 0 },
+        memory_drift_bytes: registry.guarded().drift(tenant.id, cell.gpu),
+        overcommitted: !tenant.is_parked() && cell.is_overcommitted(cell.held()),
         total,
         processes,
     }

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) use told::clock;
 
 use crate::control::schema::{Budget, ClassName};
+use crate::gpus::Health;
 use crate::latency::Promise;
+use crate::registry::By;
 
 /// Events kept. A node that does nothing unusual fills this in days, a policy that changes its mind all the time in
 /// minutes; it is about a mebibyte.
@@ -153,11 +155,80 @@ pub enum What {
         /// The user.
         uid: u32,
     },
+    /// A tenant's memory went to the host.
+    Parked {
+        /// Who wanted it so.
+        by: By,
+        /// How much, on all its GPUs.
+        memory_bytes: u64,
+        /// What that took.
+        took_ms: u64,
+    },
+    /// It is back, and the tenant goes on.
+    Unparked {
+        /// Who wanted it so.
+        by: By,
+        /// What that took.
+        took_ms: u64,
+    },
+    /// A tenant could not be parked, or not be had back yet.
+    ParkFailed {
+        /// Whether it is parked now.
+        parked: bool,
+        /// Why.
+        why: String,
+    },
+    /// Somebody else has locked a process of it, or taken a checkpoint: it stands still.
+    Checkpointed,
+    /// A parked tenant has called, and others have its memory.
+    UnparkWaits {
+        /// Who has it.
+        why: String,
+    },
     /// More memory is held than the limit allows, because it could not be refused.
     Overcommitted {
         /// By how much.
         over_bytes: u64,
     },
+    /// A process is on a GPU and has no budget.
+    UnmanagedProcess {
+        /// Its number.
+        pid: i32,
+        /// Its user.
+        uid: u32,
+        /// Its program.
+        program: String,
+        /// What it holds there, by NVML's account.
+        memory_bytes: Option<u64>,
+        /// Whether it keeps to limits of an earlier node manager.
+        keeps_limits: bool,
+    },
+    /// It has gone, or has a budget now.
+    UnmanagedGone {
+        /// Its number.
+        pid: i32,
+    },
+    /// It was killed, as the configuration wants it.
+    UnmanagedKilled {
+        /// Its number.
+        pid: i32,
+    },
+    /// It was not killed although the configuration wants it.
+    UnmanagedSpared {
+        /// Its number.
+        pid: i32,
+        /// Why.
+        why: String,
+    },
+    /// NVML does not say what it should.
+    NvmlUnsure {
+        /// How it stands: `stale`, `partial`.
+        state: Health,
+        /// What is known of the reason.
+        why: Option<String>,
+    },
+    /// It does again.
+    NvmlAnswers,
 }
 
 /// The last events.
@@ -211,6 +282,11 @@ impl<'a> About<'a> {
     /// One GPU.
     pub fn gpu(gpu: usize) -> Self {
         Self { gpu: Some(gpu), ..Self::default() }
+    }
+
+    /// A process of a user, who may see it.
+    pub fn user(uid: u32) -> Self {
+        Self { owner: Some(uid), ..Self::default() }
     }
 
     /// A tenant of `owner`.

@@ -6,6 +6,8 @@ use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::{Event, What};
 use crate::control::schema::Budget;
+use crate::gpus::Health;
+use crate::registry::By;
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,11 +65,65 @@ impl fmt::Display for What {
                 write!(f, "switched OFF by user {uid}: NOT ENFORCED but for memory limits")
             }
             Self::SwitchedOn { uid } => write!(f, "switched on by user {uid}: budgets are enforced"),
+            Self::Parked { by, memory_bytes, took_ms } => {
+                let why = match by {
+                    By::Pressure => ", since others want memory",
+                    _ => "",
+                };
+                write!(f, "parked: {} went to the host in {took_ms} ms{why}", Bytes(*memory_bytes))
+            }
+            Self::Unparked { by, took_ms } => {
+                let why = match by {
+                    By::Call => ", since it called",
+                    _ => "",
+                };
+                write!(f, "unparked in {took_ms} ms{why}")
+            }
+            Self::ParkFailed { parked: true, why } => write!(f, "still PARKED, tried again: {why}"),
+            Self::ParkFailed { parked: false, why } => write!(f, "could not be parked: {why}"),
+            Self::Checkpointed => write!(f, "held by somebody else's checkpoint: it stands still"),
+            Self::UnparkWaits { why } => write!(f, "has called and stays parked until there is room: {why}"),
+            outside => outside.fmt_outside(f),
+        }
+    }
+}
+
+impl What {
+    /// What has happened beside the tenants' own doings.
+    fn fmt_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnmanagedProcess { pid, uid, program, memory_bytes, keeps_limits } => {
+                unmanaged(f, (*pid, *uid, program), *memory_bytes, *keeps_limits)
+            }
+            Self::UnmanagedGone { pid } => write!(f, "process {pid} is not there without a budget any more"),
+            Self::UnmanagedKilled { pid } => write!(f, "process {pid} had no budget and was killed"),
+            Self::UnmanagedSpared { pid, why } => {
+                write!(f, "process {pid} has no budget and was not killed: {why}")
+            }
+            Self::NvmlUnsure { state, why } => unsure(f, *state, why.as_deref()),
+            Self::NvmlAnswers => write!(f, "NVML answers again"),
             Self::Overcommitted { over_bytes } => {
                 write!(f, "overcommitted: {} more held than the limit allows", Bytes(*over_bytes))
             }
+            _ => Ok(()), // told above
         }
     }
+}
+
+fn unmanaged(
+    f: &mut fmt::Formatter<'_>,
+    (pid, uid, program): (i32, u32, &str),
+    memory_bytes: Option<u64>,
+    keeps_limits: bool,
+) -> fmt::Result {
+    write!(f, "NOT MANAGED: process {pid} ({}, user {uid}) has no budget", program.escape_debug())?;
+    memory_bytes.map_or(Ok(()), |bytes| write!(f, ", holds {}", Bytes(bytes)))?;
+    if keeps_limits { write!(f, "; it keeps to limits of an earlier node manager") } else { Ok(()) }
+}
+
+fn unsure(f: &mut fmt::Formatter<'_>, state: Health, why: Option<&str>) -> fmt::Result {
+    write!(f, "nvml: {}: used memory and processes without a budget may not be known", state.as_str())?;
+    why.map_or(Ok(()), |why| write!(f, " ({why})"))
 }
 
 /// What differs, as `request 30 % -> 40 %`.

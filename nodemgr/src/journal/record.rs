@@ -10,7 +10,7 @@ use crate::control::schema::{Budget, ClassName};
 use crate::gpus::{Device, parse_uuid};
 use crate::latency::Source;
 use crate::place::check_name;
-use crate::registry::Counters;
+use crate::registry::{Counters, Park};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,13 @@ pub enum Record {
         tenant: u64,
         /// The new one.
         budget: Budget,
+    },
+    /// A tenant is being parked, is parked, or goes on.
+    Park {
+        /// Which.
+        tenant: u64,
+        /// How it stands.
+        park: Park,
     },
     /// A process keeps a tenant, by a control connection.
     Hold {
@@ -97,6 +104,9 @@ pub struct TenantRow {
     /// Where its latencies come from.
     #[serde(default)]
     pub latency_from: Option<Source>,
+    /// Whether it is parked.
+    #[serde(default)]
+    pub park: Park,
     /// When it was made, on the monotonic clock.
     pub made_at_ns: u64,
     /// Processes that ever registered, but for those of lines that follow.
@@ -203,6 +213,7 @@ impl Remembered {
             Record::Begin { .. } => return Err("it begins twice".to_owned()),
             Record::Tenant(row) => self.add_tenant(row)?,
             Record::Budget { tenant, budget } => self.tenant(tenant)?.budget = checked(budget)?,
+            Record::Park { tenant, park } => self.tenant(tenant)?.park = park,
             Record::Hold { tenant, holder, pid, birth } => {
                 self.tenant(tenant)?;
                 self.given_out(holder);
@@ -284,6 +295,7 @@ fn checked(budget: Budget) -> Result<Budget, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{Calls, Stand};
     use weir_protocol::units::{Bandwidth, SmShare};
 
     fn gpu() -> Device {
@@ -310,6 +322,7 @@ mod tests {
             budget: budget(30),
             budget_at_start: budget(30),
             latency_from: None,
+            park: Park::default(),
             made_at_ns: 1,
             registered: 0,
             cells: vec![CellRow { gpu: gpu().uuid_text(), pages: [1, 2, 3, 4], dead: Counters::default() }],
@@ -329,6 +342,8 @@ mod tests {
     #[test]
     fn what_ended_is_forgotten_and_what_changed_is_as_it_was_last() {
         let dead = Counters { launches: 3, ..Counters::default() };
+        let mut parked = Park::default();
+        (parked.stand, parked.calls) = (Stand::Parked, vec![Calls { process: 4, knocks: 1, calls: 17 }]);
         let records = [
             tenant(1, "a"),
             tenant(2, "b"),
@@ -337,12 +352,14 @@ mod tests {
             process(2, 5, 0),
             Record::Hold { tenant: 2, holder: 9, pid: 8, birth: 4 },
             Record::Budget { tenant: 1, budget: budget(20) },
+            Record::Park { tenant: 1, park: parked.clone() },
             Record::Buried { process: 3, dead: vec![dead.clone()] },
             Record::Ended { tenant: 2 },
         ];
         let all = of(&records).unwrap();
         assert_eq!(all.tenants.iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
         assert_eq!((all.tenants[0].budget, all.tenants[0].budget_at_start), (budget(20), budget(30)));
+        assert_eq!(all.tenants[0].park, parked);
         assert_eq!((all.tenants[0].registered, &all.tenants[0].cells[0].dead), (2, &dead));
         assert_eq!(all.processes.iter().map(|row| row.id).collect::<Vec<_>>(), [4]);
         assert_eq!((all.holds.len(), all.last_id), (0, 9));

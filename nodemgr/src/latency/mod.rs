@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   slo        `p95 < 200ms`: a quantile and its bound
-//!   source     URL and metric, checked before anything is asked
+//!   source     URL and metric, checked before anything is asked; or that the program tells by itself
 //!   exposition the lines of one metric in Prometheus text
 //!   window     the quantile of the last seconds, from differences of buckets
 //!   scrape     a thread of its own: asks, with a deadline, and leaves the answer in the registry
@@ -15,8 +15,10 @@ mod slo;
 mod source;
 mod window;
 
+pub(crate) use exposition::Figures;
 pub use slo::{Promise, parse};
-pub use source::{Source, check_url};
+pub use source::{HINT, Source, check_url};
+pub(crate) use window::Window;
 
 /// How it stands with a source, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

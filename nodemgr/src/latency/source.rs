@@ -1,4 +1,5 @@
-//! Where latencies come from: a URL that answers with Prometheus text, and a metric on it.
+//! Where latencies come from: a URL that answers with Prometheus text, and a metric on it; or the program itself, that
+//! tells each request by `weir_latency`.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +17,16 @@ const UNITS: [(&str, f64); 7] = [
     ("_ns", 1.0),
 ];
 
+/// What stands in the place of the URL where the program tells its latencies by itself.
+pub const HINT: &str = "hint";
+
 /// One source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// `http://HOST:PORT/PATH`.
+    /// `http://HOST:PORT/PATH`, or [`HINT`].
     pub url: String,
-    /// A histogram or a summary; its name ends in its unit.
+    /// A histogram or a summary, whose name ends in its unit; of a hint, the name that the program calls it by.
     pub metric: String,
 }
 
@@ -32,7 +36,9 @@ impl Source {
     /// # Errors
     /// [`codes::LATENCY_SOURCE`].
     pub fn check(&self) -> Result<(), Fault> {
-        check_url(&self.url)?;
+        if self.url != HINT {
+            check_url(&self.url)?;
+        }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
         let metric = self.metric.as_str();
         if metric.is_empty() || !metric.chars().all(plain) || metric.starts_with(|c: char| c.is_ascii_digit())
@@ -41,12 +47,17 @@ impl Source {
             let help = "name one without labels, such as vllm:time_to_first_token_seconds";
             return Err(Fault::new(&codes::LATENCY_SOURCE, message, help));
         }
-        if self.unit_ns().is_none() {
+        if self.url != HINT && self.unit_ns().is_none() {
             let message = format!("`{metric}` does not say its unit");
             let help = "name a histogram or summary whose name ends in _seconds, _ms, _us or _ns";
             return Err(Fault::new(&codes::LATENCY_SOURCE, message, help));
         }
         Ok(())
+    }
+
+    /// The name by which the program is to tell its latencies, if it is to.
+    pub fn hint_metric(&self) -> Option<&str> {
+        (self.url == HINT).then_some(self.metric.as_str())
     }
 
     /// The metric's unit, in nanoseconds.
@@ -73,7 +84,7 @@ pub fn check_url(url: &str) -> Result<(), Fault> {
     let parsed = url.parse::<ureq::http::Uri>().ok();
     let host = parsed.as_ref().and_then(ureq::http::Uri::host).filter(|host| !host.is_empty());
     if !url.starts_with("http://") || host.is_none() {
-        return wrong("it is no URL", "write it as http://127.0.0.1:8000/metrics");
+        return wrong("it is no URL", "write it as http://127.0.0.1:8000/metrics, or hint");
     }
     if parsed.is_some_and(|uri| uri.authority().is_some_and(|who| who.as_str().contains('@'))) {
         return wrong("it has a password in it", "let the metrics page be read without one on this machine");
@@ -96,6 +107,7 @@ mod tests {
             assert_eq!(checked("http://127.0.0.1:8000/metrics", metric), Ok(()));
         }
         assert_eq!(checked("http://[::1]:8002/metrics", "a_us"), Ok(()));
+        assert_eq!(checked("hint", "request"), Ok(()), "what a program tells is in nanoseconds");
     }
 
     #[test]
@@ -105,6 +117,7 @@ mod tests {
         {
             assert_eq!(checked(url, "a_seconds"), Err("W0121".into()), "{url}");
         }
+        assert_eq!(checked("hint", "a request"), Err("W0121".into()));
         for metric in ["", "a", "a_bytes", "a b_seconds", "a{x=\"1\"}_seconds", "9_seconds"] {
             assert_eq!(checked("http://a/", metric), Err("W0121".into()), "{metric}");
         }

@@ -10,6 +10,9 @@ use super::exposition::Figures;
 /// How far back it reaches: long enough for a quantile to mean something, short enough to follow a change.
 const SPAN: Nanos = Nanos::from_secs(10);
 
+/// Pages are kept this far apart at least, however often one is looked at.
+const KEPT_EACH: Nanos = Nanos::from_millis(500);
+
 /// What the last pages said.
 #[derive(Debug, Default)]
 pub struct Window {
@@ -28,7 +31,9 @@ impl Window {
         if restarted {
             self.pages.clear();
         }
-        self.pages.push_back((now, figures.buckets.clone()));
+        if self.pages.back().is_none_or(|(at, _)| now.since(*at) >= KEPT_EACH) {
+            self.pages.push_back((now, figures.buckets.clone()));
+        }
         // The oldest page kept is the newest that lies a whole window back.
         while self.pages.get(1).is_some_and(|(at, _)| now.since(*at) >= SPAN) {
             self.pages.pop_front();

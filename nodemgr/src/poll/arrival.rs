@@ -14,13 +14,13 @@ use weir_protocol::message::{GpuGrant, Hello, Reply, Welcome};
 use weir_protocol::{PROTOCOL_VERSION, transport};
 
 use super::life::Life;
-use super::listener::TURN;
+use super::listener::{TURN, tell_if_full};
 use super::member::Member;
 use super::{Poll, Source};
 use crate::authority::{Peer, pidfd_of};
 use crate::failpoint;
 use crate::hello::{Frame, MAX_HELLO, parse};
-use crate::registry::{Pages, Process, Registry};
+use crate::registry::{Latency, Pages, Process, Registry};
 
 /// Time in which a process says hello.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -51,12 +51,18 @@ impl Poll {
             let Some(Source::Door { listener, tenant }) = self.sources.get(&token) else { return };
             let tenant = *tenant;
             let Some(socket) = listener.accept(&mut self.reserve) else { return };
-            let Ok(peer) = self.shared.authority.peer(&socket) else { continue };
+            let peer = match self.shared.authority.peer(&socket) {
+                Ok(peer) => peer,
+                Err(error) => {
+                    tell_if_full(&error);
+                    continue; // closed: it comes again for two seconds
+                }
+            };
             if self.arrivals_at.get(&tenant).copied().unwrap_or(0) >= MAX_AT_DOOR {
                 continue; // closed: only this tenant's own processes suffer
             }
             let arrival = Arrival { socket, peer, tenant, heard: Vec::new() };
-            if let Ok(token) = self.add(Source::Arrival(arrival), EventFlags::IN) {
+            if let Ok(token) = self.add(Source::Arrival(Box::new(arrival)), EventFlags::IN) {
                 *self.arrivals_at.entry(tenant).or_default() += 1;
                 self.deadlines.insert((Instant::now() + PATIENCE, token));
             }
@@ -81,7 +87,7 @@ impl Poll {
             Frame::Foreign(protocol) => self.turn_away(token, protocol),
             Frame::Whole(hello) => {
                 if let Some(Source::Arrival(arrival)) = self.remove(token) {
-                    self.welcome(arrival, hello);
+                    self.welcome(*arrival, hello);
                 }
             }
         }
@@ -92,7 +98,7 @@ impl Poll {
         let Some(Source::Arrival(arrival)) = self.remove(token) else { return };
         let build = "of another version".to_owned();
         let hello = Hello { protocol, build, driver: String::new(), slot: None };
-        self.welcome(arrival, hello);
+        self.welcome(*arrival, hello);
     }
 
     fn welcome(&mut self, arrival: Arrival, hello: Hello) {
@@ -152,8 +158,12 @@ impl Poll {
         process: &Process,
     ) -> Option<(Vec<Arc<Pages>>, Welcome)> {
         let tenant = registry.tenant(tenant)?;
-        let devices = tenant.cells.iter().filter_map(|cell| registry.gpus.devices.get(cell.gpu));
-        let gpus = devices.map(|device| GpuGrant { uuid: device.uuid, memory_total: device.memory_total });
+        let told = |latency: &Latency| latency.source.hint_metric().map(str::to_owned);
+        let gpus = tenant.cells.iter().filter_map(|cell| {
+            let device = registry.gpus.devices.get(cell.gpu)?;
+            let mps = registry.is_mps(cell.gpu);
+            Some(GpuGrant { uuid: device.uuid, memory_total: device.memory_total, mps })
+        });
         let welcome = Welcome {
             protocol: PROTOCOL_VERSION,
             tenant: tenant.name.clone(),
@@ -164,6 +174,7 @@ impl Poll {
             prices: self.shared.prices.clone(),
             context_memory: self.shared.context_memory,
             oversubscribe: tenant.oversubscribe,
+            latency_metric: tenant.latency.as_ref().and_then(told),
         };
         Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
     }

@@ -6,7 +6,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::listener::TURN;
+use super::listener::{TURN, tell_if_full};
 use super::{Poll, Source};
 use crate::authority::Peer;
 use crate::codes;
@@ -81,18 +81,37 @@ impl Line {
     }
 }
 
+/// Says why nobody is served, to the log and to him, and hangs up.
+fn refuse(socket: &OwnedFd, error: &std::io::Error) {
+    tell_if_full(error);
+    let help =
+        "try again when others have gone; raise the limit of open files (LimitNOFILE) of the node manager";
+    let fault = Fault::system(&codes::BUSY, "learn who is at the other end", error, help);
+    if let Ok(mut line) = serde_json::to_vec(&Response::Error(fault)) {
+        line.push(b'\n');
+        // What does not fit into an empty socket is lost: nobody waits for a stranger.
+        let _ = rustix::net::send(socket, &line, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+}
+
 impl Poll {
     pub(super) fn accept_line(&mut self, token: u64) {
         for _ in 0..TURN {
             let Some(Source::Control(listener)) = self.sources.get(&token) else { return };
             let Some(socket) = listener.accept(&mut self.reserve) else { return };
-            let Ok(peer) = self.shared.authority.peer(&socket) else { continue };
+            let peer = match self.shared.authority.peer(&socket) {
+                Ok(peer) => peer,
+                Err(error) => {
+                    refuse(&socket, &error);
+                    continue;
+                }
+            };
             let most = if peer.admin { MAX_OF_ADMIN } else { MAX_OF_USER };
             if self.lines_of.get(&peer.uid).copied().unwrap_or(0) >= most {
                 continue; // closed: this user has enough of them
             }
             let line = Line { socket, peer, heard: Vec::new(), unsent: Vec::new(), ended: false };
-            if self.add(Source::Line(line), EventFlags::IN).is_ok() {
+            if self.add(Source::Line(Box::new(line)), EventFlags::IN).is_ok() {
                 *self.lines_of.entry(peer.uid).or_default() += 1;
             }
         }

@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::{Poll, Source};
 use crate::codes;
 use crate::fault::Fault;
+use crate::lock::{Identity, identity};
 
 /// Connections that the kernel keeps for us: a thousand processes may start at once.
 const BACKLOG: i32 = 4096;
@@ -21,6 +22,7 @@ pub const TURN: usize = 64;
 pub struct Listener {
     socket: OwnedFd,
     path: PathBuf,
+    file: Option<Identity>,
 }
 
 impl Listener {
@@ -43,7 +45,7 @@ impl Listener {
             let what = format!("listen at `{}`", path.display());
             Fault::system(&codes::PLACE, what, error, "name a directory on a local file system with --dir")
         })?;
-        Ok(Self { socket, path: path.to_path_buf() })
+        Ok(Self { socket, path: path.to_path_buf(), file: identity(path) })
     }
 
     /// The next connection; `None` when there is none, or none can be had now.
@@ -71,7 +73,10 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        // Somebody may have put his own in its place.
+        if self.file == identity(&self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -89,6 +94,13 @@ impl Reserve {
         self.0 = None;
         drop(rustix::net::accept_with(listener, SocketFlags::CLOEXEC));
         *self = Self::new();
+        tell_if_full(&Errno::MFILE.into());
+    }
+}
+
+/// Tells the log that a connection was turned away since no descriptor is left. Whoever has gone by himself is no news.
+pub fn tell_if_full(error: &std::io::Error) {
+    if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) {
         tracing::warn!("no descriptor is left: a connection was turned away");
     }
 }

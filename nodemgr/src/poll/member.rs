@@ -1,14 +1,28 @@
-//! A process that has been welcomed: its socket brings no more messages, and takes notices of who else is on its GPUs.
+//! A process that has been welcomed: its socket brings the bell and nothing else, and takes notices of who else is on its
+//! GPUs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use weir_protocol::message::{Notice, Standing};
+use weir_protocol::message::{Notice, RING, Standing};
 use weir_protocol::transport::{self, MAX_FDS, TransportError};
 
 use super::{Poll, Source};
 use crate::registry::Pages;
+
+/// What a member's socket has brought.
+enum Heard {
+    /// Nothing after all.
+    Nothing,
+    /// The bell.
+    Rings,
+    /// Its end, or what no member sends.
+    End,
+}
 
 /// One such process.
 pub struct Member {
@@ -25,6 +39,15 @@ impl Member {
         Self { socket, life, tenant, boards: Vec::new() }
     }
 
+    fn hear(&self) -> Heard {
+        let mut bytes = [0u8; 64];
+        match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((length @ 1.., _)) if bytes[..length].iter().all(|byte| *byte == RING) => Heard::Rings,
+            Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
+            _ => Heard::End,
+        }
+    }
+
     /// Whether the other end is closed.
     pub fn has_ended(&self) -> bool {
         let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -39,6 +62,34 @@ impl AsFd for Member {
 }
 
 impl Poll {
+    /// The member rings, or its socket has ended. Who has rung is not listened to for a tick: by then the bell is armed anew
+    /// or not needed, and a member that never stops ringing costs the loop no more than the tick does.
+    pub(super) fn attend(&mut self, token: u64) {
+        let Some(Source::Member(member)) = self.sources.get(&token) else { return };
+        match member.hear() {
+            Heard::Nothing => {}
+            Heard::End => self.lose(token),
+            Heard::Rings => {
+                let tenant = member.tenant;
+                self.shared.registry().hear_bell(tenant);
+                self.listen_for(token, EventFlags::RDHUP);
+                self.deadlines.insert((Instant::now() + Duration::from_micros(self.shared.tick_us), token));
+            }
+        }
+    }
+
+    /// A member that has rung may ring again.
+    pub(super) fn listen_again(&self, token: u64) {
+        self.listen_for(token, EventFlags::IN | EventFlags::RDHUP);
+    }
+
+    fn listen_for(&self, token: u64, flags: EventFlags) {
+        if let Some(source) = self.sources.get(&token) {
+            // Fails for no descriptor that is open and was added.
+            let _ = epoll::modify(&self.epoll, self.fd_of(source), EventData::new_u64(token), flags);
+        }
+    }
+
     /// Tells all members whose neighbours have changed.
     pub(super) fn tell_boards(&mut self) {
         if !self.shared.registry().take_boards_changed() {

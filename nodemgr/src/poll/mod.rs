@@ -5,7 +5,7 @@
 //!   control.sock --accept--> Line     JSON lines in, JSON lines out
 //!   tenant.sock  --accept--> Arrival  has a second to say hello
 //!                              |
-//!                              +--> Member  its socket: the end means exec, a lost socket, or death
+//!                              +--> Member  its socket: the bell; the end means exec, a lost socket, or death
 //!                              +--> Life    its pidfd: readable means death
 //! ```
 //!
@@ -46,11 +46,11 @@ const BATCH: usize = 256;
 
 /// Something that the loop waits for, under a number that is never used twice.
 enum Source {
-    Bell,
+    LetterBox,
     Control(Listener),
     Door { listener: Listener, tenant: u64 },
-    Line(Line),
-    Arrival(Arrival),
+    Line(Box<Line>), // boxed: there are thousands of the others, which are small
+    Arrival(Box<Arrival>),
     Member(Member),
     Life(Life),
     Keeper(Keeper),
@@ -87,7 +87,7 @@ impl Poll {
         };
         let control = Listener::bind(&poll.shared.place.control())?;
         poll.add(Source::Control(control), EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
-        poll.add(Source::Bell, EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
+        poll.add(Source::LetterBox, EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
         Ok(poll)
     }
 
@@ -139,7 +139,7 @@ impl Poll {
 
     fn fd_of<'a>(&'a self, source: &'a Source) -> std::os::fd::BorrowedFd<'a> {
         match source {
-            Source::Bell => self.shared.bell().as_fd(),
+            Source::LetterBox => self.shared.letter_box().as_fd(),
             Source::Control(listener) | Source::Door { listener, .. } => listener.as_fd(),
             Source::Line(line) => line.as_fd(),
             Source::Arrival(arrival) => arrival.as_fd(),
@@ -171,12 +171,12 @@ impl Poll {
         // A source that an earlier event of the same batch removed is no longer there.
         match self.sources.get(&token) {
             None => {}
-            Some(Source::Bell) => self.deliver(),
+            Some(Source::LetterBox) => self.deliver(),
             Some(Source::Control(_)) => self.accept_line(token),
             Some(Source::Door { .. }) => self.accept_arrival(token),
             Some(Source::Line(_)) => self.serve_line(token),
             Some(Source::Arrival(_)) => self.hear(token),
-            Some(Source::Member(_)) => self.lose(token),
+            Some(Source::Member(_)) => self.attend(token),
             Some(Source::Life(_)) => self.bury(token),
             Some(Source::Keeper(_)) => self.release_kept(token),
         }
@@ -206,6 +206,7 @@ impl Poll {
             match self.sources.get(&token) {
                 Some(Source::Arrival(_)) => drop(self.remove(token)),
                 Some(Source::Life(_)) => self.judge(token),
+                Some(Source::Member(_)) => self.listen_again(token),
                 _ => {}
             }
         }

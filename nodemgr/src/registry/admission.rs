@@ -125,35 +125,47 @@ impl Registry {
                 let message = format!(
                     "a request of {} does not fit on GPU {gpu}: {free} are free{}",
                     budget.request,
-                    self.holders_of(*gpu, but, |b| b.request.to_string())
+                    self.holders_of(*gpu, but, |t| Some(t.budget.request.to_string()))
                 );
                 let help = format!("request at most {free}, or lower another tenant with `weir set`");
                 return Err(Fault::new(&codes::SHARE_TAKEN, message, help));
             }
+        }
+        self.check_memory(budget.memory, gpus, but)
+    }
+
+    /// The same for memory alone.
+    pub(super) fn check_memory(&self, memory: Bytes, gpus: &[usize], but: Option<u64>) -> Result<(), Fault> {
+        for gpu in gpus {
             let free = self.free_memory(*gpu, but);
-            if budget.memory > free {
+            // Whoever has so much already is refused nothing for what has been withheld since.
+            let has = but.and_then(|id| self.tenant(id)).filter(|tenant| !tenant.is_parked());
+            let has = has.map_or(Bytes(0), |tenant| tenant.budget.memory);
+            if memory > free.max(has) {
                 let message = format!(
-                    "a memory limit of {} does not fit on GPU {gpu}: {} are free{}",
-                    budget.memory,
+                    "a memory limit of {memory} does not fit on GPU {gpu}: {} are free{}{}",
                     floor(free),
-                    self.holders_of(*gpu, but, |b| b.memory.to_string())
+                    self.holders_of(*gpu, but, |t| (!t.is_parked()).then(|| t.budget.memory.to_string())),
+                    self.withheld_on(*gpu)
                 );
-                let help =
-                    format!("ask for at most {}, or lower another tenant with `weir set`", floor(free));
+                let help = format!(
+                    "ask for at most {}, lower another tenant with `weir set`, or park an idle one with `weir park`",
+                    floor(free)
+                );
                 return Err(Fault::new(&codes::MEMORY_TAKEN, message, help));
             }
         }
         Ok(())
     }
 
-    fn on_gpu(&self, gpu: usize, but: Option<u64>) -> impl Iterator<Item = &super::Tenant> {
+    pub(super) fn on_gpu(&self, gpu: usize, but: Option<u64>) -> impl Iterator<Item = &super::Tenant> {
         self.tenants.iter().filter(move |t| Some(t.id) != but && t.cells.iter().any(|cell| cell.gpu == gpu))
     }
 
     /// `; a holds 60 %, b holds 30 %`.
-    fn holders_of(&self, gpu: usize, but: Option<u64>, what: fn(&Budget) -> String) -> String {
-        let holders: Vec<_> =
-            self.on_gpu(gpu, but).map(|t| format!("`{}` holds {}", t.name, what(&t.budget))).collect();
+    fn holders_of(&self, gpu: usize, but: Option<u64>, what: fn(&super::Tenant) -> Option<String>) -> String {
+        let holders = self.on_gpu(gpu, but).filter_map(|t| Some(format!("`{}` holds {}", t.name, what(t)?)));
+        let holders: Vec<_> = holders.collect();
         if holders.is_empty() { String::new() } else { format!("; {}", holders.join(", ")) }
     }
 
@@ -162,9 +174,20 @@ impl Registry {
         SmShare::permille(1000u16.saturating_sub(taken))
     }
 
-    fn free_memory(&self, gpu: usize, but: Option<u64>) -> Bytes {
-        let taken = self.on_gpu(gpu, but).fold(0u64, |sum, t| sum.saturating_add(t.budget.memory.0));
-        Bytes(self.usable_memory(gpu).0.saturating_sub(taken))
+    /// What no tenant has that is there: a parked one's memory is on the host.
+    pub(super) fn free_memory(&self, gpu: usize, but: Option<u64>) -> Bytes {
+        let there = self.on_gpu(gpu, but).filter(|tenant| !tenant.is_parked());
+        let taken = there.fold(0u64, |sum, t| sum.saturating_add(t.budget.memory.0));
+        let withheld = self.guarded.withheld(gpu).0;
+        Bytes(self.usable_memory(gpu).0.saturating_sub(taken).saturating_sub(withheld))
+    }
+
+    /// `; processes without a budget hold 2 GiB`.
+    fn withheld_on(&self, gpu: usize) -> String {
+        match self.guarded.withheld(gpu) {
+            Bytes(0) => String::new(),
+            bytes => format!("; processes without a budget hold {bytes}"),
+        }
     }
 
     /// The card's memory less the reserve.
@@ -231,7 +254,10 @@ fn promise(wanted: &CreateTenant) -> Result<Option<Promise>, Fault> {
         }
         (Some(text), None) => {
             latency::parse(text)?;
-            refuse("nobody would tell whether the SLO is kept", "add --latency-from URL METRIC")
+            refuse(
+                "nobody would tell whether the SLO is kept",
+                "add --latency-from URL METRIC, or hint METRIC",
+            )
         }
         (None, Some(_)) => refuse("latencies without an SLO lead to nothing", "add --slo 'p95 < 200ms'"),
     }

@@ -4,16 +4,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_policy::{Beside, Decision, Work};
+use weir_policy::{Beside, Work};
 use weir_protocol::mapping::{MapError, Mapped};
 use weir_protocol::message::PAGES;
 use weir_protocol::pages::{
-    ActivityPage, BucketPage, Gate, Grant, GrantPage, NO_BOARD, ProcessSlot, Rate, UsagePage,
+    ActivityPage, BucketPage, Gate, Grant, GrantPage, NO_BOARD, ProcessSlot, ProcessState, Rate, UsagePage,
 };
 use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
 use super::heirs::{self, Orphan};
+use super::sleeper::{ASLEEP, Pulse, Sleeper};
 use super::watch::History;
 use super::window::Window;
 use crate::control::schema::Budget;
@@ -78,20 +79,6 @@ impl Pages {
     }
 }
 
-/// A tenant that has stood still for so long is asleep: nothing that it may be excused for takes longer.
-const ASLEEP: Nanos = Nanos::from_secs(1);
-
-/// The epoch on a sleeper's page moves once in so many ticks. Each page that is touched costs a miss of the
-/// translation cache, and a node may have hundreds; a tenant takes a manager for dead after a thousand ticks.
-const SLEEPERS_TICK: u64 = 16;
-
-/// What moves when a tenant works: one cache line of each process.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Pulse {
-    submitted_ns: u64,
-    completed_ns: u64,
-}
-
 /// Adds what one process has done.
 fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
     // Relaxed: figures, each whole by itself. The tenant writes them, so sums wrap or saturate, and nothing else.
@@ -107,7 +94,7 @@ fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
 /// The same grant without an end to the time on the GPU, also should the manager go; a filler gives way to nobody.
 fn unlimited(grant: Grant) -> Grant {
     let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
-    Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, ..grant }
+    Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
 }
 
 /// One tenant on one GPU.
@@ -127,15 +114,19 @@ pub struct Cell {
     left: u64,       // what its processes had left to others then
     granted: Grant,
     off: bool,
+    parked: bool,
     /// What was seen of it beside the tick.
     pub history: History,
     state: &'static str,
     changes: u32, // of the state, since they were last taken
     pulse: Pulse,
     moved_at: Nanos,
+    metered: bool, // when it moved last
     still: Nanos,
     window: Window,
     held_lately: Bytes,
+    bell_armed: bool,
+    began: u32, // its edges on the board when it was last heard or looked at for the bell
 }
 
 impl Cell {
@@ -152,6 +143,7 @@ impl Cell {
         // With the generation in it no decision is equal to it: the first tick publishes anew.
         let granted = pages.grant.read();
         let board = pages.grant.board();
+        pages.grant.bell.arm(false); // until a tick finds a gate open
         let dead_charged_ns = dead.charged_ns;
         Self { board, dead, dead_charged_ns, ..Self::with(gpu, pages, granted) }
     }
@@ -169,25 +161,30 @@ impl Cell {
             left: 0,
             granted,
             off: false,
+            parked: false,
             history: History::default(),
             state: "",
             changes: 0,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
+            metered: false,
             still: Nanos(0),
             window: Window::default(),
             held_lately: Bytes(0),
+            bell_armed: false,
+            began: 0,
         }
     }
 
     /// Predicted work under way, and how long nothing has moved. `slots` are those of the tenant's living processes.
     pub fn observe(&mut self, now: Nanos, slots: &[usize]) -> (Nanos, Nanos) {
-        let pulse = self.take_pulse(slots);
-        let outstanding = Nanos(pulse.submitted_ns.saturating_sub(pulse.completed_ns));
+        let pulse = Pulse::of(&self.pages, slots);
+        let outstanding = pulse.outstanding();
         let first = self.moved_at == Nanos(0); // whoever is new is awake
         if pulse != self.pulse || first {
             self.pulse = pulse;
             self.moved_at = now;
+            self.metered = self.granted.rate != Rate::FULL;
         }
         self.still = now.since(self.moved_at);
         let works = self.still == Nanos(0) || self.still <= self.excused(outstanding);
@@ -205,16 +202,6 @@ impl Cell {
         self.work
     }
 
-    fn take_pulse(&self, slots: &[usize]) -> Pulse {
-        let mut pulse = Pulse::default();
-        for slot in slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)) {
-            // Relaxed: a hint of activity, nothing is ordered by it.
-            pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
-            pulse.completed_ns = pulse.completed_ns.wrapping_add(slot.completed_ns.load(Ordering::Relaxed));
-        }
-        pulse
-    }
-
     /// How long a tenant may stand still and yet be at work: its GPU works on what was submitted, or a launch
     /// waits until a debt is paid. Twice the prediction, since it may be wrong; never longer than until it counts
     /// as asleep, since what a dead helper thread left behind must not hold a share for ever.
@@ -224,10 +211,17 @@ impl Cell {
         }
         let balance = self.pages.bucket.balance().0;
         let missing = u64::try_from(self.granted.resume_at.0.saturating_sub(balance)).unwrap_or(0);
-        // Whoever has the whole GPU owes nothing: nobody draws from its bucket.
-        let owes = balance <= 0 && self.granted.rate != Rate::FULL;
+        // Whoever has the whole GPU owes nothing: nobody draws from its bucket, or fills it. What stands there was true
+        // long ago, also in the first moments of a smaller rate, unless the gate was closed, which settles it.
+        let metered = self.metered || self.granted.gate == Gate::Closed;
+        let owes = balance <= 0 && metered && self.granted.rate != Rate::FULL;
         let waits = if owes { self.granted.rate.time_for(missing) } else { Nanos(0) };
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
+    }
+
+    /// How long nothing of it had moved at the last tick.
+    pub fn idle_for(&self) -> Nanos {
+        self.still
     }
 
     /// Whether it has stood still for so long that its pages are looked at no more than they must be.
@@ -235,39 +229,89 @@ impl Cell {
         self.still > ASLEEP
     }
 
-    /// Counts tick `epoch`, and publishes `grant` if it differs from what holds. Copies are limited by the budget alone:
-    /// no policy lends them. `off`: nothing is to be enforced but memory.
-    pub fn actuate(&mut self, epoch: u64, decision: &Decision, budget: &Budget, off: bool) {
-        let grant = match off {
-            true => unlimited(decision.grant),
-            false => Grant { copy_limit: budget.copy_limit, ..decision.grant },
+    /// What is to be looked at of it while it is asleep; nothing while it is awake.
+    pub fn sleeper(&self, slots: &[usize]) -> Option<Sleeper> {
+        let sleeper = || Sleeper::new(self.pages.clone(), slots, self.pulse, self.moved_at);
+        self.is_asleep().then(sleeper)
+    }
+
+    /// Publishes what the policy `decided` if it differs from what holds. Copies are limited by the budget alone: no policy
+    /// lends them. `off`: nothing is to be enforced but memory.
+    pub fn actuate(&mut self, decided: &Grant, budget: &Budget, off: bool) {
+        let mut grant = match off {
+            true => unlimited(*decided),
+            false => Grant { copy_limit: budget.copy_limit, ..*decided },
         };
-        let grant = &grant;
+        if self.parked {
+            grant.gate = Gate::Parked;
+        }
         if off != self.off {
             self.off = off;
             self.show_board();
         }
-        self.changes = self.changes.saturating_add(u32::from(self.state != decision.state));
-        self.state = decision.state;
-        if !self.is_asleep() || epoch.is_multiple_of(SLEEPERS_TICK) {
-            self.pages.grant.tick();
-        }
-        if *grant == self.granted {
+        self.publish(grant);
+    }
+
+    /// Says on its page that the tenant is parked, or about to be; or that it goes on, at the gate as the next tick has it.
+    pub fn park(&mut self, parked: bool) {
+        self.parked = parked;
+        let gate = if parked { Gate::Parked } else { Gate::Open };
+        self.publish(Grant { gate, ..self.granted });
+    }
+
+    fn publish(&mut self, grant: Grant) {
+        if grant == self.granted {
             return;
         }
-        self.granted = *grant;
-        self.pages.grant.publish(grant);
+        self.granted = grant;
+        self.pages.grant.publish(&grant);
         let word = self.pages.grant.futex_word();
         // Everybody who waits has to reckon again. Nobody waiting is no failure.
         let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
     }
 
+    /// Whether it may use more than its request, as long as nobody to whom it gives way works.
+    pub fn is_open(&self) -> bool {
+        self.granted.gate == Gate::Open
+    }
+
+    /// Closes an open gate until the next tick decides.
+    pub fn close_gate(&mut self) {
+        if self.is_open() {
+            self.publish(Grant { gate: Gate::Closed, ..self.granted });
+        }
+    }
+
+    /// Lets the tenant ring from now on, or no longer. Says whether it has begun work unheard.
+    pub fn arm_bell(&mut self, armed: bool) -> bool {
+        if std::mem::replace(&mut self.bell_armed, armed) == armed {
+            return false;
+        }
+        self.pages.grant.bell.arm(armed);
+        armed && self.take_ring()
+    }
+
+    /// Whether the board shows that it has begun work since it was last asked, and works.
+    pub fn take_ring(&mut self) -> bool {
+        let activity = &self.pages.activity;
+        let edges = activity.edges(); // first: whoever begins after this moves it on
+        std::mem::replace(&mut self.began, edges) != edges && activity.quiet(None).is_none()
+    }
+
+    /// Notes the policy's state for it.
+    pub fn note_state(&mut self, state: &'static str) {
+        self.changes = self.changes.saturating_add(u32::from(self.state != state));
+        self.state = state;
+    }
+
     /// Notes the charge so far, for the share of the last second.
     pub fn mark(&mut self, now: Nanos, slots: &[usize]) {
         if !self.is_asleep() {
-            self.held_lately = self.held();
-            let living = slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)).map(charged_ns);
-            self.charged_ns = living.fold(self.dead_charged_ns, u64::saturating_add);
+            let living = || slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot));
+            // Relaxed: a figure. Slots of nobody hold nothing, and are a miss each.
+            let held = living().map(|slot| slot.held_bytes.load(Ordering::Relaxed));
+            self.held_lately = Bytes(held.fold(0, u64::saturating_add));
+            self.charged_ns = living().map(charged_ns).fold(self.dead_charged_ns, u64::saturating_add);
         }
         self.window.push(now, self.charged_ns);
     }
@@ -349,14 +393,22 @@ impl Cell {
         (before != now).then(|| heirs::left(self.gpu, &self.pages.usage))
     }
 
-    /// Whether more is held than the limit allows, because a process could not refuse it.
-    pub fn is_overcommitted(&self) -> bool {
-        let flagged =
-            || self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
-        self.held() > self.granted.memory_limit && flagged()
+    /// Whether a process in one of these slots is no client of MPS.
+    pub fn has_one_beside_mps(&self, slots: &[usize]) -> bool {
+        let states =
+            slots.iter().filter_map(|slot| self.pages.usage.slots.get(*slot)).map(|slot| &slot.state);
+        // Relaxed: a word that is looked at again with the next tick.
+        states.into_iter().any(|state| state.load(Ordering::Relaxed) == ProcessState::BesideMps as u32)
     }
 
-    /// Memory held by all processes at the last mark. To sum it up is a cache miss for each slot, so a tick does not.
+    /// Whether the memory held is more than the limit allows, because a process could not refuse it.
+    pub fn is_overcommitted(&self, held: Bytes) -> bool {
+        let flagged =
+            || self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
+        held > self.granted.memory_limit && flagged()
+    }
+
+    /// Memory held by its living processes at the last mark. To sum it up is a cache miss for each, so a tick does not.
     pub fn held_lately(&self) -> Bytes {
         self.held_lately
     }

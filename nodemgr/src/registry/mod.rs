@@ -4,14 +4,23 @@
 //! knows no sockets: connections and processes appear here as numbers.
 
 mod admission;
+mod bell;
 mod cell;
 mod counters;
 mod heirs;
+mod mps;
 mod outside;
+mod park;
 mod persistent;
 mod restore;
+mod round;
 mod ruler;
+mod sleeper;
+mod standing;
+mod store;
 mod tenant;
+mod told;
+mod unmanaged;
 mod watch;
 mod window;
 
@@ -21,13 +30,18 @@ use std::sync::Arc;
 pub use cell::{Cell, Pages};
 pub use counters::Counters;
 pub use outside::Latency;
+pub use park::{By, Calls, Park, ParkJob, Stand};
 pub use persistent::PERSISTENT;
 pub use restore::Found;
+use round::{Round, Seat};
 use ruler::Ruler;
 pub use ruler::find_policy;
+pub use standing::standing;
+pub use store::Store;
 pub use tenant::{Holder, Process, Tenant};
+pub use unmanaged::Guarded;
 pub use watch::Moment;
-use weir_policy::{Mode, Observation, Sample, Signals};
+use weir_policy::Signals;
 use weir_protocol::message::Standing;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos};
@@ -44,6 +58,9 @@ use crate::signals::SignalStats;
 /// Marks for the share of the last second are taken this often.
 const MARK_PERIOD: Nanos = Nanos::from_millis(100);
 
+/// Length of a tick where nobody says.
+pub const DEFAULT_TICK: Nanos = Nanos::from_millis(1);
+
 /// All state of the node manager but its sockets.
 pub struct Registry {
     /// The node's GPUs.
@@ -56,16 +73,25 @@ pub struct Registry {
     pub policy_name: &'static str,
     /// What has happened.
     pub events: Ring,
+    turns: u64,
     outside: Signals,
     signals: Vec<SignalStats>,
+    guarded: Guarded,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
-    rulers: Vec<Ruler>, // one for each GPU
-    samples: Vec<Sample>,
+    rulers: Vec<Ruler>,                // one for each GPU
+    anew: bool,                        // something has changed of which a tick must not learn by and by
     boards: BTreeMap<usize, Vec<u64>>, // GPU -> its tenants
     boards_changed: bool,
     unclaimed: heirs::Unclaimed,
+    told: told::Listener,
+    mps: mps::Shared,
     journal: Journal,
+    park_after: Option<Nanos>,      // idle for so long, a tenant may be parked
+    pressures: Vec<park::Pressure>, // who wants memory that was not free
+    park_looked_at: Nanos,
+    away: usize, // tenants that are parked, or on their way
+    store: Store,
     marked_at: Nanos,
     last_id: u64,
 }
@@ -90,18 +116,32 @@ impl Registry {
             epoch: 0,
             policy_name: policy.name,
             events: Ring::default(),
+            turns: round::turns(DEFAULT_TICK),
             outside: Signals::default(),
             signals: Vec::new(),
+            guarded: Guarded::default(),
             off: false,
             tenants: Vec::new(),
-            samples: Vec::new(),
+            anew: false,
             boards: BTreeMap::new(),
             boards_changed: false,
             unclaimed: heirs::Unclaimed::default(),
+            told: told::Listener::default(),
+            mps: mps::Shared::default(),
             journal: Journal::off(),
+            park_after: None,
+            pressures: Vec::new(),
+            park_looked_at: Nanos(0),
+            away: 0,
+            store: Store::default(),
             marked_at: Nanos(0),
             last_id: 0,
         }
+    }
+
+    /// Ticks will be so long.
+    pub fn expect_ticks(&mut self, length: Nanos) {
+        self.turns = round::turns(length);
     }
 
     /// Notes that the manager has started.
@@ -166,7 +206,11 @@ impl Registry {
             tenant.holders.push(holder);
             return Ok((tenant.id, true));
         }
-        self.check_room(&plan.budget, &plan.gpus, None)?;
+        self.mps.check_alike(&plan.gpus)?;
+        if let Err(full) = self.check_room(&plan.budget, &plan.gpus, None) {
+            self.press(&plan.gpus, plan.budget.memory, None, now);
+            return Err(full);
+        }
         let id = self.next_id();
         let cells =
             plan.gpus.iter().map(|gpu| Cell::create(*gpu, id, &plan.budget)).collect::<Result<_, _>>();
@@ -183,6 +227,7 @@ impl Registry {
             oversubscribe: wanted.oversubscribe,
             budget,
             latency: wanted.latency_from.clone().map(Latency::of),
+            park: Park::default(),
             cells,
             processes,
             slots,
@@ -218,10 +263,12 @@ impl Registry {
         driver: String,
     ) -> Result<Process, Fault> {
         let id = self.next_id();
-        let Some(tenant) = self.tenants.iter_mut().find(|t| t.id == tenant) else {
+        let Some(at) = self.tenants.iter().position(|known| known.id == tenant) else {
             let help = "start the program with `weir run`";
             return Err(Fault::new(&codes::TENANT_UNKNOWN, "the tenant has ended", help));
         };
+        self.want(at);
+        let tenant = &mut self.tenants[at];
         if let Some(process) = tenant.unreached.first() {
             let message = format!(
                 "tenant `{}` has a process ({}) whose pages could not be taken over, so that its memory cannot be counted",
@@ -246,6 +293,7 @@ impl Registry {
         self.journal.note(&restore::process_row(tenant.id, &process));
         failpoint::at("register.noted");
         tenant.add(process.clone());
+        self.anew = true;
         self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessJoined { pid });
         failpoint::at("register.added");
         Ok(process)
@@ -262,11 +310,13 @@ impl Registry {
         let buried =
             self.tenants.iter_mut().enumerate().find_map(|(at, tenant)| Some((at, tenant.bury(process)?)));
         let Some((at, (slot, orphans))) = buried else { return };
+        self.anew = true;
         let dead = self.tenants[at].cells.iter().map(|cell| cell.dead.clone()).collect();
         self.journal.note(&Record::Buried { process, dead });
         failpoint::at("bury.noted");
         self.unclaimed.hand_on(&self.tenants, orphans);
         self.tenants[at].cells.iter().for_each(|cell| cell.clear(slot));
+        self.forget_park(at);
         failpoint::at("bury.cleared");
     }
 
@@ -293,6 +343,7 @@ impl Registry {
             }
             failpoint::at("end.begun");
             self.tenants.retain(|tenant| !tenant.is_over());
+            self.count_away();
             self.reorder();
             over.iter().for_each(|(tenant, _)| self.journal.note(&Record::Ended { tenant: *tenant }));
         }
@@ -317,7 +368,8 @@ impl Registry {
         let new = self.changed(&tenant.budget, change)?;
         if change.slo.is_some() && tenant.latency.is_none() {
             let message = format!("nobody would tell whether `{}` keeps the SLO", tenant.name);
-            return Err(Fault::new(&codes::SLO, message, "start it anew, with --latency-from URL METRIC"));
+            let help = "start it anew, with --latency-from URL METRIC (or hint METRIC)";
+            return Err(Fault::new(&codes::SLO, message, help));
         }
         let gpus: Vec<_> = tenant.cells.iter().map(|cell| cell.gpu).collect();
         self.check_budget(&new, tenant.class, &gpus)?;
@@ -332,6 +384,7 @@ impl Registry {
         failpoint::at("resize.noted");
         let Tenant { name, owner, budget: held, .. } = &mut self.tenants[at];
         let old = std::mem::replace(held, budget);
+        self.anew = true;
         if old != budget {
             self.events.push(About::tenant(name, *owner), What::BudgetSet { old, new: budget });
         }
@@ -348,22 +401,20 @@ impl Registry {
         published.collect()
     }
 
-    /// One run of the control loop.
-    pub fn tick(&mut self, now: Nanos) {
+    /// One run of the control loop; says whether anybody is awake.
+    pub fn tick(&mut self, now: Nanos) -> bool {
         self.epoch += 1;
-        let (tenants, samples) = (&mut self.tenants, &mut self.samples);
-        for Ruler { policy, ruled, .. } in &mut self.rulers {
-            samples.clear();
-            samples.extend(ruled.iter().map(|(tenant, cell)| tenants[*tenant].observe(*cell, now)));
-            let seen = Observation { now, mode: Mode::default(), signals: self.outside, samples };
-            for ((tenant, cell), decision) in ruled.iter().zip(policy.decide(&seen)) {
-                let tenant = &mut tenants[*tenant];
-                tenant.cells[*cell].actuate(self.epoch, decision, &tenant.budget, self.off);
-            }
+        let anew = std::mem::take(&mut self.anew);
+        let Self { epoch, turns, off, outside: signals, .. } = *self;
+        let mut awake = false;
+        for (gpu, ruler) in self.rulers.iter_mut().enumerate() {
+            let mode = self.mps.mode(gpu);
+            awake |= ruler.run(&mut self.tenants, &Round { now, epoch, turns, anew, off, mode, signals });
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
             self.mark(now);
         }
+        awake
     }
 
     fn mark(&mut self, now: Nanos) {
@@ -373,6 +424,9 @@ impl Registry {
                 cell.mark(now, &tenant.slots);
             }
         }
+        for (tenant, recent, health) in self.told.look(&self.tenants, now) {
+            self.note_latency(tenant, recent, health);
+        }
         watch::look(&mut self.tenants, &self.rulers, &mut self.events, now);
         let cells = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.cells);
         let left: Vec<_> = cells.filter_map(Cell::take_left).collect();
@@ -380,6 +434,7 @@ impl Registry {
             self.unclaimed.look_again(&self.tenants);
             self.unclaimed.hand_on(&self.tenants, left.concat());
         }
+        self.store.settle(&self.tenants);
         if self.journal.is_due() {
             let records = self.records();
             self.journal.renew(&records);
@@ -394,10 +449,12 @@ impl Registry {
         let mut pairs: Vec<_> = pairs.collect();
         pairs.sort_unstable();
         self.tell_neighbours(&pairs);
-        self.rulers.iter_mut().for_each(|ruler| ruler.ruled.clear());
+        self.rulers.iter_mut().for_each(|ruler| ruler.seats.clear());
+        self.anew = true;
         for (gpu, tenant, cell) in pairs {
             if let Some(ruler) = self.rulers.get_mut(gpu) {
-                ruler.ruled.push((tenant, cell));
+                let gives_way = self.tenants[tenant].class == ClassName::Filler;
+                ruler.seats.push(Seat::of(tenant, cell, gives_way));
             }
         }
     }
@@ -425,16 +482,10 @@ impl Registry {
     /// The pages of the other tenants on a GPU, and how they stand to this one.
     pub fn neighbours(&self, tenant: &Tenant, gpu: usize) -> Vec<(Standing, Arc<Pages>)> {
         let matters = self.policy_of(gpu).is_some_and(|row| row.fillers_give_way);
-        let gives_way = |tenant: &Tenant| matters && tenant.class == ClassName::Filler;
-        let standing = |other: &Tenant| match (gives_way(tenant), gives_way(other)) {
-            (true, false) => Standing::Better,
-            (false, true) => Standing::Lesser,
-            _ => Standing::Equal,
-        };
         let others = self.tenants.iter().filter(|other| other.id != tenant.id);
         let cells = others.flat_map(|other| other.cells.iter().map(move |cell| (other, cell)));
         let here = cells.filter(|(_, cell)| cell.gpu == gpu);
-        here.map(|(other, cell)| (standing(other), cell.pages.clone())).collect()
+        here.map(|(other, cell)| (standing(matters, tenant.class, other.class), cell.pages.clone())).collect()
     }
 
     /// Everybody on this GPU is told anew who stands how to him.

@@ -1,5 +1,5 @@
-//! What comes from beyond the pages: latencies that applications export, and signals from outside the node. A thread of its
-//! own asks for them and leaves the answers here.
+//! What comes from beyond the tick: latencies that applications export or tell, and signals from outside the node. A thread
+//! of its own asks for what is not told, and leaves the answers here.
 
 use serde::{Deserialize, Serialize};
 use weir_policy::{Signals, Slo};
@@ -41,6 +41,9 @@ impl Registry {
     pub(crate) fn latency_sources(&self) -> Vec<Asked> {
         let asked = |tenant: &Tenant| {
             let source = tenant.latency.as_ref()?.source.clone();
+            if source.hint_metric().is_some() {
+                return None;
+            }
             Some(Asked { tenant: tenant.id, promise: tenant.budget.slo?, source })
         };
         self.tenants.iter().filter_map(asked).collect()
@@ -66,6 +69,7 @@ impl Registry {
             self.events.push(about, what);
         }
         (latency.recent_ns, latency.health) = (recent_ns, health);
+        self.anew = true;
     }
 
     /// The signals have been read.

@@ -3,7 +3,7 @@
 use weir_protocol::mapping::MapError;
 use weir_protocol::pages::PROCESS_SLOTS;
 
-use super::{Cell, Holder, Latency, Pages, Process, Registry, Tenant};
+use super::{Cell, Holder, Latency, Pages, Process, Registry, Store, Tenant};
 use crate::gpus::parse_uuid;
 use crate::journal::{CellRow, Journal, ProcessRow, Record, State, TenantRow};
 use weir_protocol::units::Nanos;
@@ -26,6 +26,11 @@ impl Registry {
     /// From here on changes are noted in `journal`.
     pub fn keep(&mut self, journal: Journal) {
         self.journal = journal;
+    }
+
+    /// From here on the pages are kept in `store` too.
+    pub fn keep_pages(&mut self, store: Store) {
+        self.store = store;
     }
 
     /// How the journal is doing.
@@ -64,6 +69,7 @@ impl Registry {
             budget: tenant.budget,
             budget_at_start: tenant.budget_at_start,
             latency_from: tenant.latency.as_ref().map(|latency| latency.source.clone()),
+            park: tenant.park.clone(),
             made_at_ns: tenant.made_at.0,
             registered: tenant.registered.saturating_sub(there), // they have lines of their own
             cells: tenant.cells.iter().map(cell).collect(),
@@ -90,6 +96,7 @@ impl Registry {
             self.bury_dead(row);
         }
         self.clear_remains();
+        self.take_over_parks();
         self.reorder();
         failed
     }
@@ -123,6 +130,7 @@ impl Registry {
             class: row.class,
             oversubscribe: row.oversubscribe,
             budget: row.budget,
+            park: Registry::stood(row.park),
             cells,
             processes: Vec::new(),
             slots: Vec::with_capacity(PROCESS_SLOTS),

@@ -1,9 +1,10 @@
 //! What decides on one GPU, and about whom. The policy can be switched while tenants run: the new one starts without a
 //! memory, and its first decisions come with the next tick.
 
-use weir_policy::Policy;
+use weir_policy::{Policy, Sample};
 
 use super::Registry;
+use super::round::Seat;
 use crate::codes;
 use crate::events::{About, What};
 use crate::fault::Fault;
@@ -13,12 +14,14 @@ use crate::nearest::nearest;
 pub(super) struct Ruler {
     pub(super) row: &'static weir_policy::Row,
     pub(super) policy: Box<dyn Policy>,
-    pub(super) ruled: Vec<(usize, usize)>, // tenant, cell
+    pub(super) seats: Vec<Seat>,
+    pub(super) samples: Vec<Sample>, // one for each seat
+    pub(super) armed: bool,          // the bells of those to whom fillers give way
 }
 
 impl Ruler {
     pub(super) fn new(row: &'static weir_policy::Row) -> Self {
-        Self { row, policy: (row.build)(), ruled: Vec::new() }
+        Self { row, policy: (row.build)(), seats: Vec::new(), samples: Vec::new(), armed: false }
     }
 }
 
@@ -33,6 +36,7 @@ impl Registry {
         if std::mem::replace(&mut self.off, off) != off {
             let what = if off { What::SwitchedOff { uid } } else { What::SwitchedOn { uid } };
             self.events.push(About::NODE, what);
+            self.anew = true;
         }
     }
 
@@ -54,6 +58,7 @@ impl Registry {
             let what = What::PolicySwitched { old: old.name.into(), new: row.name.into() };
             self.events.push(About::gpu(gpu), what);
             self.standings_changed(gpu);
+            self.anew = true;
         }
         Some(old)
     }

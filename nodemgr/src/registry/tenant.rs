@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_policy::Sample;
+use weir_policy::{Mode, Sample};
 use weir_protocol::pages::PROCESS_SLOTS;
-use weir_protocol::units::{Bytes, Nanos};
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::cell::Cell;
 use super::heirs::Orphan;
 use super::outside::{Latency, kept};
+use super::park::Park;
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -55,6 +56,8 @@ pub struct Tenant {
     pub budget: Budget,
     /// Its latencies, where it has promised any.
     pub latency: Option<Latency>,
+    /// Whether it is parked.
+    pub park: Park,
     /// One for each of its GPUs.
     pub cells: Vec<Cell>,
     /// Processes that live.
@@ -81,7 +84,8 @@ impl Tenant {
     }
 
     /// What a policy may know of it on one of its GPUs.
-    pub fn observe(&mut self, cell: usize, now: Nanos) -> Sample {
+    pub fn observe(&mut self, cell: usize, mode: Mode, now: Nanos) -> Sample {
+        let limit = self.gate_limit(cell, mode);
         let Self { id, class, budget, latency, cells, slots, .. } = self;
         let cell = &mut cells[cell];
         let (outstanding, idle_for) = cell.observe(now, slots);
@@ -89,13 +93,29 @@ impl Tenant {
             tenant: *id,
             class: (*class).into(),
             request: budget.request,
-            limit: budget.limit,
+            limit,
             memory_limit: budget.memory,
             memory_held: cell.held_lately(),
             outstanding,
             idle_for,
             work: cell.work(slots),
             slo: kept(budget.slo, latency.as_ref()),
+        }
+    }
+
+    /// What of the time its gate may let it have. Under MPS the partition, as large as its first limit, is there already, and
+    /// who is alone in one is charged all of the time: only a lower limit is left to the gate. A process without a partition
+    /// puts its whole tenant under the gate.
+    fn gate_limit(&self, cell: usize, mode: Mode) -> SmShare {
+        let (limit, partition) = (self.budget.limit, self.budget_at_start.limit.as_permille());
+        match mode {
+            Mode::TimeSlicing => limit,
+            Mode::Overlap if self.cells[cell].has_one_beside_mps(&self.slots) => limit,
+            Mode::Overlap if limit.as_permille() >= partition => SmShare::FULL,
+            Mode::Overlap => {
+                let part = u32::from(limit.as_permille()) * 1_000 / u32::from(partition.max(1));
+                SmShare::permille(u16::try_from(part).unwrap_or(1_000))
+            }
         }
     }
 

@@ -164,7 +164,7 @@ fn tell_counts(cell: &mut Cell, totals: &Totals, about: About<'_>, events: &mut 
 
 /// How it stands to its budget.
 fn tell_standing(cell: &mut Cell, slots: &[usize], about: About<'_>, events: &mut Ring) {
-    let over = cell.is_overcommitted();
+    let over = cell.is_overcommitted(cell.held_lately());
     if over && !cell.history.told_over {
         events.push(about, What::Overcommitted { over_bytes: cell.excess().0 });
     }
@@ -194,6 +194,7 @@ const fn state_name(state: ProcessState) -> &'static str {
         ProcessState::Enforced => "enforced",
         ProcessState::Stale => "stale",
         ProcessState::Degraded => "degraded",
+        ProcessState::BesideMps => "beside_mps",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Several rules on one scenario, each beside every tenant alone.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weir_simgpu_model::{Mode, Nanos};
 
 use super::engine::{Rule, Run, TICK, TenantRun, WAKE, run};
@@ -145,7 +145,7 @@ impl TenantOutcome {
 }
 
 /// A latency in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median.
     pub p50_ms: f64,
@@ -272,7 +272,8 @@ fn longer(got: &TenantRun, alone: &TenantRun) -> Option<f64> {
     Some(percent(p99(got)?, p99(alone)?)? - 100.0)
 }
 
-fn spread(sorted: &[Nanos]) -> Option<Spread> {
+/// The spread of latencies that are in order; of none: none.
+pub(super) fn spread(sorted: &[Nanos]) -> Option<Spread> {
     let at = |permille| quantile(sorted, permille).map(|ns| ns as f64 / 1e6);
     Some(Spread { p50_ms: at(500)?, p95_ms: at(950)?, p99_ms: at(990)?, max_ms: at(1_000)? })
 }

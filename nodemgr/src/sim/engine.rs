@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 use weir_protocol::units::Nanos as Time;
 use weir_simgpu_model::{Completion, Device, DeviceBooks, Kernel, Mode, Nanos, Spec, StreamKind, Work};
 
-use super::launcher::{BOARD, Bell, Launcher, Said};
+use super::launcher::{Alarm, BOARD, Launcher, Said};
 use super::manager::Manager;
 use super::measure::{Gap, Log, Window};
 use super::random::Random;
@@ -23,6 +23,7 @@ use super::scenario::{Scenario, Tenant};
 use super::seat::{Seat, State};
 use super::workload::{Inference, Offline, Program, Step, Training, arrivals};
 use crate::fault::Fault;
+use crate::registry::standing;
 
 /// When runs begin: not at zero, which pages take for *never*.
 pub const START: Nanos = 1_000_000_000;
@@ -138,7 +139,8 @@ fn spec(scenario: &Scenario, rule: Rule) -> Spec {
     }
 }
 
-fn program(scenario: &Scenario, at: usize, tenant: &Tenant) -> Box<dyn Program> {
+/// What the tenant at this place runs.
+pub(super) fn program(scenario: &Scenario, at: usize, tenant: &Tenant) -> Box<dyn Program> {
     let mut random = Random::new(scenario.seed, at as u64);
     let shape = tenant.kernel;
     match (&tenant.inference, &tenant.training, &tenant.offline) {
@@ -237,7 +239,7 @@ impl Engine {
     fn looks(&mut self, at: usize) {
         let seat = &mut self.seats[at];
         if let Some(launcher) = &mut seat.launcher {
-            launcher.look();
+            launcher.look(Time(self.now));
         }
         if seat.is_drained() && !matches!(seat.state, State::AtGate(..)) {
             self.quiets(at);
@@ -287,7 +289,6 @@ impl Engine {
     }
 
     fn launch(&mut self, at: usize, kernel: Kernel) {
-        self.stirs(at);
         if self.seats[at].depth() >= DEPTH {
             self.seats[at].state = State::Full(kernel);
             return;
@@ -296,14 +297,15 @@ impl Engine {
         let said = self.seats[at].ask(kernel, self.now, closed_by);
         match said {
             Said::Goes => {
+                self.stirs(at);
                 let seat = &mut self.seats[at];
                 seat.leave_gate(self.now);
                 let (sequence, stream) = seat.submit(kernel);
                 self.device.submit(self.now, stream, sequence, Work::Kernel(kernel));
                 self.wake(at, self.now + LAUNCH);
             }
-            Said::Sleeps(at_most, bell) => {
-                self.seats[at].wait_at_gate(kernel, bell, self.now);
+            Said::Sleeps(at_most, alarm) => {
+                self.seats[at].wait_at_gate(kernel, alarm, self.now);
                 self.wake(at, self.now + at_most.0.max(1));
             }
         }
@@ -324,17 +326,17 @@ impl Engine {
     fn pass_turn_on(&mut self, at: usize) {
         let passed = self.seats[at].launcher.as_mut().is_some_and(Launcher::take_turn_passed);
         if passed {
-            self.ring(|bell| bell == Bell::Turn(at));
+            self.set_off(|alarm| alarm == Alarm::Seat(at));
         }
     }
 
-    fn ring(&mut self, rings: impl Fn(Bell) -> bool) {
+    fn set_off(&mut self, goes_off: impl Fn(Alarm) -> bool) {
         for seat in 0..self.seats.len() {
-            if let State::AtGate(kernel, bell) = self.seats[seat].state
-                && rings(bell)
+            if let State::AtGate(kernel, alarm) = self.seats[seat].state
+                && goes_off(alarm)
             {
-                // Once: a second bell does not put the wake-up off.
-                self.seats[seat].state = State::AtGate(kernel, Bell::Rung);
+                // Once: a second one does not put the wake-up off.
+                self.seats[seat].state = State::AtGate(kernel, Alarm::Off);
                 self.wake(seat, self.now + WAKE);
             }
         }
@@ -382,10 +384,10 @@ impl Engine {
         manager.tick(Time(self.now), &mut self.seats);
         self.next_tick += TICK;
         for seat in 0..self.seats.len() {
-            if let State::AtGate(kernel, Bell::Grant(generation)) = self.seats[seat].state
+            if let State::AtGate(kernel, Alarm::Grant(generation)) = self.seats[seat].state
                 && self.seats[seat].generation() != Some(generation)
             {
-                self.seats[seat].state = State::AtGate(kernel, Bell::Rung);
+                self.seats[seat].state = State::AtGate(kernel, Alarm::Off);
                 self.wake(seat, self.now + WAKE);
             }
         }
@@ -415,11 +417,11 @@ impl Engine {
 fn introduce(seats: &mut [Seat], manager: &Manager, fillers_give_way: bool) {
     for at in 0..seats.len() {
         for other in (0..seats.len()).filter(|other| *other != at) {
-            if fillers_give_way && seats[at].better != seats[other].better {
-                continue;
-            }
-            if let (Some(launcher), Some(pages)) = (&mut seats[at].launcher, manager.pages(other)) {
-                launcher.meet(other, pages);
+            let standing = standing(fillers_give_way, seats[at].class, seats[other].class);
+            if let (Some(precedence), Some(launcher), Some(pages)) =
+                (standing.precedence(), &mut seats[at].launcher, manager.pages(other))
+            {
+                launcher.meet(other, precedence, pages);
             }
         }
     }

@@ -12,6 +12,7 @@
 //!   seat, engine  one run, from event to event
 //!   measure       what is noted, and what follows from it
 //!   compare       several rules on one scenario, beside each tenant alone
+//!   script        the same programs, for a GPU in real time
 //!   oracle        what somebody could do who knew all arrivals
 //!   report, plot  the table, the document, the pictures
 //! ```
@@ -31,14 +32,18 @@ mod plot;
 mod random;
 mod report;
 pub mod scenario;
+mod script;
 mod seat;
 #[cfg(test)]
 mod tests;
 mod workload;
 
 pub use compare::{Comparison, Outcome, RULES, Ruler, Spread, TenantOutcome, compare, policies, ruler};
+pub use engine::START;
 pub use oracle::most_filler_work;
 #[cfg(feature = "plot")]
 pub use plot::draw;
 pub use report::table;
 pub use scenario::Scenario;
+pub use script::{Script, Told};
+pub use workload::Step;

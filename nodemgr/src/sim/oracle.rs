@@ -1,18 +1,19 @@
 //! What somebody could do who knew all arrivals: a bound on the work of fillers under a promise.
 //!
-//! The GPU's time less the least that the requests need of it. That least is what remains when requests wait for each
-//! other as long as the promise lets them, so that they share as many passes and steps as can be:
+//! The GPU's time less the least that the server can need of it. The server is what it is: it decides who takes part in a
+//! pass when it begins to launch it, at a request's arrival or at the end of the pass before, and whoever rules the GPU can
+//! only put that pass off.
 //!
-//! * each prompt costs what it adds to a batch (`prefill_each_ms`), whatever anybody knows;
-//! * a pass over a batch of prompts must lie between a request's arrival and the last moment at which it still keeps the
-//!   promise; the fewest passes that serve all are found by always waiting for the most urgent one (the points that stab
-//!   all intervals: greedy by the ends is optimal), and are no fewer than the batch's size allows;
-//! * decode steps likewise, as many for each request as it has tokens. Where the promise is one between tokens, prompts
-//!   are read as they come: else it would be kept best by letting everybody wait for a full batch.
-//!
-//! The bound is no schedule: nothing is paid for switches, passes and steps may coincide, and their own length does not
-//! delay anybody. So it lies above what any schedule reaches that keeps the promise for *every* request; a policy may use
-//! the few misses that a quantile allows.
+//! * *Without tokens* the answer is exact ([`passes`]): for each batch all moments that matter are tried, the first and
+//!   those at which one more request has come by its end; each pass costs its work, and two switches where fillers ran
+//!   before it. A quantile of the requests must keep the bound: a price for each that does not makes as many do so as may
+//!   (Lagrange: the bound of any price is one, the best is taken).
+//! * *Token by token* it is a bound and no schedule: each request needs its steps between its first token and the last moment
+//!   at which it still keeps the promise, a step serves all, and two steps do not lie at the same place. The fewest that
+//!   serve all are found by always serving the most urgent one as late as may be. Nothing is paid for switches, and nobody
+//!   may miss the bound, where a policy may use the few misses of a quantile.
+
+mod passes;
 
 use weir_simgpu_model::Nanos;
 
@@ -39,56 +40,63 @@ pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Nanos> {
     let moments = arrivals(&spec.arrivals, &mut random, START, window.to);
     let requests = moments.into_iter().map(|arrived| (arrived, spec.draw_tokens(&mut random)));
     let requests: Vec<_> = requests.filter(|(arrived, _)| *arrived >= window.from).collect();
-    let least = least_work(spec, (tenant.promise()?, tenant.slo_on), &requests);
+    let least = least_work(spec, (tenant.promise()?, tenant.slo_on), scenario.switch(), &requests);
     Some(window.length().saturating_sub(least))
 }
 
-fn least_work(spec: &Inference, (promise, metric): (Promise, Metric), requests: &[(Nanos, u32)]) -> Nanos {
+fn least_work(
+    spec: &Inference,
+    (promise, metric): (Promise, Metric),
+    switch: Nanos,
+    requests: &[(Nanos, u32)],
+) -> Nanos {
     let target = promise.target.0;
     let pass = spec.prefill(0); // what a batch costs, whoever is in it
-    let step = spec.decode();
-    let all = |of: fn(u32) -> u64| requests.iter().map(|(_, tokens)| of(*tokens)).sum::<u64>();
-    let room = spec.batch.max(1) as u64;
-    let each = spec.prefill(1).saturating_sub(pass) * requests.len() as u64;
-    // Between tokens: a prompt is read as it comes, and its tokens follow within the bound for each of them.
+    let room = spec.batch.max(1);
+    let each = spec.prefill(1).saturating_sub(pass);
+    if requests.iter().all(|(_, tokens)| *tokens == 1) {
+        let arrived: Vec<Nanos> = requests.iter().map(|(arrived, _)| *arrived).collect();
+        let missed = 1_000 - u64::from(promise.quantile_permille.min(1_000));
+        return passes::least(&passes::Server { pass, each, room, target, switch }, &arrived, missed);
+    }
+    let passes = pass * (requests.len() as u64).div_ceil(room as u64);
+    // Between tokens: a prompt is read when the step under way is done, and its tokens follow within the bound for each.
     let last = |arrived: Nanos, tokens: u32| match metric {
         Metric::Request => arrived + target,
         Metric::FirstToken => NEVER,
         Metric::PerToken => arrived + spec.prefill(1) + target * u64::from(tokens),
     };
-    let first = |arrived: Nanos| match metric {
-        Metric::Request | Metric::FirstToken => arrived + target,
-        Metric::PerToken => arrived + spec.prefill(1) + target,
-    };
-    let passes = requests.iter().map(|(at, _)| Visits { from: *at, to: first(*at), count: 1 });
-    let passes = fewest(passes.collect()).max(all(|_| 1).div_ceil(room));
     let steps = requests.iter().map(|(at, tokens)| {
         let count = u64::from(tokens - 1);
-        Visits { from: *at, to: last(*at, *tokens), count }
+        Visits { from: at + spec.prefill(1), to: last(*at, *tokens), count }
     });
-    let steps = fewest(steps.collect()).max(all(|tokens| u64::from(tokens - 1)).div_ceil(room));
-    each + passes * pass + steps * step
+    let all: u64 = requests.iter().map(|(_, tokens)| u64::from(tokens - 1)).sum();
+    let steps = fewest(steps.collect(), spec.decode().max(1)).max(all.div_ceil(room as u64));
+    each * requests.len() as u64 + passes + steps * spec.decode()
 }
 
 /// Later than everything.
 const NEVER: Nanos = u64::MAX / 4;
 
-/// The fewest points such that each request has as many as it asks for: the most urgent first, as late as it may be. What
-/// is counted twice at one place is two points.
-fn fewest(mut requests: Vec<Visits>) -> u64 {
-    requests.sort_unstable_by_key(|request| request.to);
-    let mut points: Vec<(Nanos, u64)> = Vec::new(); // in order, with how many lie there
-    let mut sum = 0;
-    for request in requests {
-        let after = points.partition_point(|(at, _)| *at < request.from);
-        let has: u64 = points[after..].iter().map(|(_, count)| count).sum();
-        let lacks = request.count.saturating_sub(has);
-        if lacks > 0 {
-            points.push((request.to, lacks));
-            sum += lacks;
+/// The fewest steps such that each request has as many as it asks for, one in each slot of time: the most urgent request
+/// first, as late as may be. (Steps that lie apart by their length begin in different slots, so no schedule has fewer.) Who
+/// cannot have as many as he asks for has all that he can.
+fn fewest(requests: Vec<Visits>, slot: Nanos) -> u64 {
+    let in_slots = |r: &Visits| (r.to.saturating_sub(slot - 1) / slot, r.from / slot, r.count);
+    let mut rows: Vec<_> = requests.iter().map(in_slots).collect();
+    rows.sort_unstable();
+    let mut taken = std::collections::BTreeSet::new();
+    for (last, first, count) in rows {
+        let has = taken.range(first..=last.max(first)).count() as u64;
+        let mut lacks = count.saturating_sub(has);
+        for place in (first..=last).rev() {
+            if lacks == 0 {
+                break;
+            }
+            lacks -= u64::from(taken.insert(place));
         }
     }
-    sum
+    taken.len() as u64
 }
 
 #[cfg(test)]
@@ -102,9 +110,9 @@ mod tests {
     #[test]
     fn requests_that_can_wait_for_each_other_share_a_pass() {
         let visits = |from, to| Visits { from, to, count: 1 };
-        assert_eq!(fewest(vec![visits(0, 10), visits(5, 15), visits(12, 22)]), 2);
+        assert_eq!(fewest(vec![visits(0, 10), visits(5, 15), visits(12, 22)], 1), 2);
         assert_eq!(
-            fewest(vec![Visits { from: 0, to: 10, count: 3 }, Visits { from: 5, to: 15, count: 5 }]),
+            fewest(vec![Visits { from: 0, to: 10, count: 3 }, Visits { from: 5, to: 15, count: 5 }], 1),
             5
         );
     }
@@ -114,7 +122,15 @@ mod tests {
         let spec = Inference { prefill_each_ms: 10.0, tokens: 1.0, batch: 1, ..Inference::default() };
         let promise = Promise { quantile_permille: 950, target: Time(100 * MS) };
         let requests = [(5 * MS, 1), (6 * MS, 1), (700 * MS, 1)];
-        assert_eq!(least_work(&spec, (promise, Metric::Request), &requests), 30 * MS);
+        assert_eq!(least_work(&spec, (promise, Metric::Request), 0, &requests), 30 * MS);
+    }
+
+    #[test]
+    fn steps_take_their_time() {
+        // Both need all of their time at the end: the second one cannot share what lies before it came.
+        let visits = |from, to, count| Visits { from, to, count };
+        assert_eq!(fewest(vec![visits(0, 100, 5), visits(80, 180, 5)], 10), 8);
+        assert_eq!(fewest(vec![visits(0, 40, 9)], 10), 4, "no more than there is room for");
     }
 
     proptest! {
@@ -126,7 +142,7 @@ mod tests {
                 requests.iter().all(|r| (r.from..=r.to).any(|at| points & (1 << at) != 0))
             };
             let best = (0u32..1 << 13).filter(|points| serves(*points)).map(u32::count_ones).min();
-            prop_assert_eq!(fewest(requests.clone()), u64::from(best.unwrap_or(0)));
+            prop_assert_eq!(fewest(requests.clone(), 1), u64::from(best.unwrap_or(0)));
         }
     }
 }

@@ -8,7 +8,7 @@ use weir_protocol::units::Nanos as Time;
 use weir_simgpu_model::{ContextId, Device, Kernel, Nanos, StreamId};
 
 use super::engine::{SMS, TenantRun};
-use super::launcher::{Bell, Launcher, Said};
+use super::launcher::{Alarm, Launcher, Said};
 use super::measure::{Log, Window};
 use super::scenario::{Metric, Promise, Tenant};
 use super::workload::{Program, Step};
@@ -20,7 +20,7 @@ pub enum State {
     /// Goes on as soon as it is woken.
     Runs,
     /// Waits at the gate with this launch.
-    AtGate(Kernel, Bell),
+    AtGate(Kernel, Alarm),
     /// The driver's queue takes no more: waits with this launch.
     Full(Kernel),
     /// Waits until its work is done.
@@ -41,6 +41,8 @@ struct Settled {
 
 /// A tenant in a run.
 pub struct Seat {
+    /// Its class.
+    pub class: ClassName,
     /// Whether fillers give way to it.
     pub better: bool,
     /// Its context.
@@ -82,6 +84,7 @@ impl Seat {
         overlaps: bool,
     ) -> Self {
         Self {
+            class: tenant.class,
             better: tenant.class != ClassName::Filler,
             context,
             launcher,
@@ -148,7 +151,7 @@ impl Seat {
         match &mut self.launcher {
             None => Said::Goes,
             Some(launcher) => {
-                launcher.look();
+                launcher.look(Time(now));
                 launcher.ask(price, Time(now), closed_by)
             }
         }
@@ -178,8 +181,8 @@ impl Seat {
     }
 
     /// The launch waits at the gate.
-    pub fn wait_at_gate(&mut self, kernel: Kernel, bell: Bell, now: Nanos) {
-        self.state = State::AtGate(kernel, bell);
+    pub fn wait_at_gate(&mut self, kernel: Kernel, alarm: Alarm, now: Nanos) {
+        self.state = State::AtGate(kernel, alarm);
         self.at_gate_since.get_or_insert(now);
     }
 

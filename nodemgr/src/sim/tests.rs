@@ -146,6 +146,32 @@ fn what_a_filler_does_in_bubbles_is_bounded_by_their_sum() {
 }
 
 #[test]
+fn what_a_promise_leaves_goes_to_fillers_and_the_promise_is_kept() {
+    // gpu-truths 2a; design 10, policy.slo_goodput_percent.
+    let text = r#"
+about = "slack"
+seconds = 20
+warm_up_seconds = 10
+[[tenant]]
+name = "server"
+class = "latency"
+request = "50%"
+slo = "p95 < 60ms"
+slo_on = "per-token"
+inference = { prefill_each_ms = 20, decode_ms = 20, tokens = 50, batch = 8, arrivals = { per_s = 1 } }
+[[tenant]]
+name = "filler"
+class = "filler"
+offline = { batch_ms = 30 }
+"#;
+    let [plain, promised] = [text.replace("slo = ", "# "), text.to_owned()]
+        .map(|text| compared(&text, 1, &["weir"]).outcomes.remove(0));
+    let [without, with] = [&plain, &promised].map(|outcome| tenant(outcome, "filler").work_ms_per_s);
+    assert!(with > without + 150.0, "{with} and {without} ms in a second");
+    assert_eq!(tenant(&promised, "server").slo_kept, Some(true), "{promised:?}");
+}
+
+#[test]
 fn a_key_that_is_none_is_named_with_its_line_and_the_nearest_one() {
     let text = MIXED.replace("bubble_ms", "buble_ms");
     let fault = Scenario::parse(&text, Path::new("x.toml")).unwrap_err();

@@ -1,5 +1,7 @@
 //! The statistics as Prometheus text. Names and units as in `docs/api.md`; labels are few, and never a process's number.
 
+mod guard;
+
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
@@ -15,7 +17,21 @@ use crate::control::{GpuStats, Stats, TenantGpuStats, TenantStats};
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// States that a tenant can have: each is a metric of 0 or 1, so that a query for one finds it before it ever holds.
-const STATES: [&str; 6] = ["starting", "enforced", "stale", "degraded", "stopped", "off"];
+const STATES: [&str; 13] = [
+    "starting",
+    "enforced",
+    "stale",
+    "degraded",
+    "beside_mps",
+    "unreached",
+    "stopped",
+    "unmanaged",
+    "off",
+    "parking",
+    "parked",
+    "unparking",
+    "checkpointed",
+];
 
 /// Parts of a GPU, 1 for all of it.
 fn ratio() -> Option<Unit> {
@@ -38,6 +54,7 @@ pub fn page(stats: &Stats) -> Result<String, fmt::Error> {
     tenants(&mut page, stats);
     time(&mut page, stats);
     memory(&mut page, stats);
+    guard::guard(&mut page, stats);
     let mut text = String::new();
     encode(&mut text, &page.0)?;
     Ok(text)
@@ -179,6 +196,8 @@ fn memory(page: &mut Page, stats: &Stats) {
     let bytes = || Some(Unit::Bytes);
     let used = pairs(stats, |_, gpu| one(gpu.memory_held_bytes as f64));
     page.gauge("weir_memory_used", bytes(), "Memory held", used);
+    let parked = pairs(stats, |_, gpu| one(gpu.memory_parked_bytes as f64));
+    page.gauge("weir_memory_parked", bytes(), "Memory on the host, of a parked tenant", parked);
     let limit = pairs(stats, |_, gpu| one(gpu.memory_limit_bytes as f64));
     page.gauge("weir_memory_limit", bytes(), "Memory that may be held", limit);
     let over = pairs(stats, |_, gpu| one(f64::from(u8::from(gpu.overcommitted))));

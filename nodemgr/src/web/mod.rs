@@ -12,7 +12,7 @@
 //!
 //! hyper alone: a handful of routes needs no framework, and its time limits are what a small server lacks.
 
-mod metrics;
+pub mod metrics;
 mod route;
 mod serve;
 mod token;

@@ -4,10 +4,10 @@ use hyper::{Method, StatusCode};
 
 use super::metrics;
 use crate::codes;
-use crate::control::Client;
 use crate::control::history::AskEvents;
 use crate::control::policy::AskPolicy;
 use crate::control::schema::{self, Request, Response};
+use crate::control::{AskStats, Client};
 use crate::fault::Fault;
 use crate::place::Place;
 
@@ -33,7 +33,7 @@ pub fn wanted(method: &Method, path: &str, query: Option<&str>) -> Wanted {
     match path {
         "/metrics" if method == Method::GET => Wanted::Metrics,
         "/metrics" => Wanted::OtherMethod,
-        "/v1/stats" => get(Request::Stats),
+        "/v1/stats" => get(Request::Stats(AskStats::default())),
         "/v1/policy" => get(Request::Policy(AskPolicy::default())),
         "/v1/events" => match after(query) {
             Some(after) => get(Request::Events(AskEvents { after, wait: false })),
@@ -59,7 +59,7 @@ fn after(query: Option<&str>) -> Option<u64> {
 /// It would change something and may not, or needs a connection that stays.
 pub fn permit(request: &Request, allow_set: bool) -> Result<(), Fault> {
     let changes = match request {
-        Request::Stats | Request::Why { .. } => false,
+        Request::Stats(_) | Request::Why { .. } => false,
         Request::Events(asked) if asked.wait => {
             let help = "ask again with the number that came as `last`";
             return Err(Fault::new(&codes::WEB, "nobody waits for events over HTTP", help));
@@ -67,7 +67,7 @@ pub fn permit(request: &Request, allow_set: bool) -> Result<(), Fault> {
         Request::Events(_) => false,
         Request::Policy(asked) => asked.name.is_some(),
         Request::Set(change) => !change.dry_run,
-        Request::Switch { .. } => true,
+        Request::Switch { .. } | Request::Park { .. } | Request::Unpark { .. } => true,
         Request::Create(_) => {
             let help = "start a program with `weir run`, or put the tenant into weir.toml";
             let message = "a tenant lives as long as the connection that made it, and this one ends";
@@ -134,7 +134,7 @@ mod tests {
     fn each_path_is_one_request_and_all_else_is_nothing() {
         let get = |path, query| wanted(&Method::GET, path, query);
         assert_eq!(get("/metrics", None), Wanted::Metrics);
-        assert_eq!(get("/v1/stats", None), Wanted::Answer(Box::new(Request::Stats)));
+        assert_eq!(get("/v1/stats", None), Wanted::Answer(Box::new(Request::Stats(AskStats::default()))));
         let events = Request::Events(AskEvents { after: 7, wait: false });
         assert_eq!(get("/v1/events", Some("after=7")), Wanted::Answer(Box::new(events)));
         assert_eq!(get("/v1/events", Some("after=x")), Wanted::Nothing);
@@ -155,11 +155,16 @@ mod tests {
             Request::Policy(AskPolicy { name: name.map(str::to_owned), ..AskPolicy::default() })
         };
         let code = |request: &Request, allow| permit(request, allow).map_err(|fault| fault.code);
-        for changes in [set(false), policy(Some("static")), Request::Switch { off: true }] {
+        for changes in [
+            set(false),
+            policy(Some("static")),
+            Request::Switch { off: true },
+            Request::Park { tenant: "a".into() },
+        ] {
             assert_eq!(code(&changes, false), Err("W0120".into()), "{changes:?}");
             assert_eq!(code(&changes, true), Ok(()));
         }
-        for reads in [set(true), policy(None), Request::Stats] {
+        for reads in [set(true), policy(None), Request::Stats(AskStats::default())] {
             assert_eq!(code(&reads, false), Ok(()), "{reads:?}");
         }
         for stays in

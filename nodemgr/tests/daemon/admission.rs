@@ -66,6 +66,20 @@ fn a_second_manager_of_the_same_directory_names_the_first_and_leaves_it_alone() 
 }
 
 #[test]
+fn a_manager_notices_that_its_control_socket_or_its_lock_was_stolen_and_leaves_the_thiefs_alone() {
+    for path in [weir_nodemgr::Place::control, weir_nodemgr::Place::lock] {
+        let mut stage = Stage::new();
+        let path = path(&stage.place);
+        assert!(!stage.was_replaced());
+        std::fs::remove_file(&path).unwrap();
+        let _thief = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(stage.was_replaced(), "{}", path.display());
+        stage.stop();
+        assert!(path.exists(), "it is not ours to remove");
+    }
+}
+
+#[test]
 fn a_tenant_has_as_many_processes_as_its_page_has_slots_and_no_more() {
     let stage = Stage::new();
     let created = stage.client();

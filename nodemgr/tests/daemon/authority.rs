@@ -32,6 +32,10 @@ fn a_stranger_may_read_the_summary_and_change_nothing() {
     let Some(set) = as_nobody(&stage, &["set", "train", "--request", "10%"]) else { return };
     assert_eq!(set.status.code(), Some(77), "{}", String::from_utf8_lossy(&set.stderr));
     assert!(String::from_utf8_lossy(&set.stderr).contains("error[W0120]"));
+    for command in ["park", "unpark"] {
+        let refused = as_nobody(&stage, &[command, "train"]).unwrap();
+        assert_eq!(refused.status.code(), Some(77), "{}", String::from_utf8_lossy(&refused.stderr));
+    }
     let ps = as_nobody(&stage, &["ps"]).unwrap();
     assert!(String::from_utf8_lossy(&ps.stdout).contains("train"));
     assert_eq!(stage.tenant("train").unwrap().budget.request.as_permille(), 600);
@@ -69,4 +73,15 @@ fn a_stranger_switches_no_policy_and_learns_nothing_of_what_others_do() {
     assert_eq!(as_nobody(&stage, &["why", "train"]).unwrap().status.code(), Some(77));
     let events = String::from_utf8(as_nobody(&stage, &["events"]).unwrap().stdout).unwrap();
     assert!(events.contains("node manager") && !events.contains("train"), "{events}");
+}
+
+#[test]
+fn an_overview_has_everything_but_what_each_process_did() {
+    let stage = Stage::new();
+    let (_run, _created, _process) = crate::restart::one_process(&stage);
+    let (full, brief) =
+        (stage.stats().tenants.remove(0), stage.client().overview().unwrap().tenants.remove(0));
+    assert_eq!((full.gpus[0].processes.len(), brief.gpus[0].processes.len()), (1, 0));
+    assert_eq!((&brief.pids, &brief.state), (&full.pids, &full.state));
+    assert_eq!((brief.gpus[0].total.launches, brief.gpus[0].memory_held_bytes), (1, 1_000_000));
 }

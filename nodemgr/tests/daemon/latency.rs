@@ -10,7 +10,7 @@ use weir_nodemgr::events::What;
 use weir_nodemgr::latency::{Health, Source};
 use weir_nodemgr::signals::{Signal, SignalRow};
 
-use crate::stage::{Stage, wish};
+use crate::stage::{Actor, Stage, wish};
 
 /// A server that says what it is told to.
 struct Server {
@@ -155,4 +155,35 @@ fn the_strictest_signal_says_what_is_left_to_best_effort() {
         stats.iter().map(|s| (s.name.as_str(), s.value)).collect::<Vec<_>>(),
         [("carbon", Some(100.0)), ("price", Some(0.9)),]
     );
+}
+
+#[test]
+fn what_all_processes_tell_is_one_promise_and_stays_when_they_end_and_when_the_manager_does() {
+    let mut stage = Stage::new();
+    let mut run = stage.client();
+    let source = Source { url: "hint".into(), metric: "request".into() };
+    let wanted = CreateTenant { latency_from: Some(source), ..promising("") };
+    let created = run.create(wanted).unwrap();
+    let (mut one, mut two) = (Actor::ready(&created), Actor::ready(&created));
+    let recent = |about_ms: u64| {
+        move |t: Option<&weir_nodemgr::control::TenantStats>| {
+            let ns = t.and_then(|t| t.latency.as_ref()).and_then(|latency| latency.recent_ns);
+            ns.is_some_and(|ns| (ns / 1_000_000).abs_diff(about_ms) <= about_ms / 8)
+        }
+    };
+    let idle = |t: Option<&weir_nodemgr::control::TenantStats>| {
+        t.and_then(|t| t.latency.as_ref()).is_some_and(|latency| latency.health == Health::Idle)
+    };
+    stage.until("serve", "a first look", idle);
+    assert_eq!(one.ask("tell 100 90"), "told");
+    stage.until("serve", "fast requests", recent(100));
+    assert_eq!(two.ask("tell 300 10"), "told");
+    stage.until("serve", "one in ten is slow", recent(300));
+    two.kill();
+    stage.until("serve", "one process", |t| t.is_some_and(|t| t.pids.len() == 1));
+    assert!(recent(300)(stage.tenant("serve").as_ref()), "what was served was served");
+    stage.restart();
+    stage.until("serve", "the next manager's first look", idle);
+    assert_eq!(one.ask("tell 50 10"), "told");
+    stage.until("serve", "only what came since", recent(50));
 }

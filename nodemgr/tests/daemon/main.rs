@@ -5,6 +5,7 @@
 
 mod admission;
 mod authority;
+mod bell;
 mod death;
 mod history;
 mod hostile;
@@ -13,5 +14,6 @@ mod persistent;
 mod resize;
 mod restart;
 mod stage;
+mod store;
 mod switch;
 mod web;

@@ -23,6 +23,7 @@ fn it_is_there_from_the_start_and_stays_when_its_processes_have_gone() {
         budget: tenant.budget,
         joined: true,
         simulated: false,
+        mps: None,
     };
     let mut process = Actor::ready(&created);
     process.kill();

@@ -6,7 +6,7 @@ use weir_nodemgr::control::{Client, TenantStats};
 use crate::stage::{Actor, Stage, wish};
 
 /// A tenant with one process that holds a million bytes and has launched once.
-fn one_process(stage: &Stage) -> (Client, Created, Actor) {
+pub fn one_process(stage: &Stage) -> (Client, Created, Actor) {
     let mut run = stage.client();
     let created = run.create(wish("train", 60)).unwrap();
     let mut process = Actor::ready(&created);
@@ -15,7 +15,7 @@ fn one_process(stage: &Stage) -> (Client, Created, Actor) {
     (run, created, process)
 }
 
-fn train(stage: &Stage) -> TenantStats {
+pub fn train(stage: &Stage) -> TenantStats {
     stage.tenant("train").expect("it is there")
 }
 

@@ -43,8 +43,20 @@ impl Stage {
 
     /// Ends it, and starts another one in the same place.
     pub fn restart(&mut self) {
+        self.restart_with(|_| {});
+    }
+
+    /// The same, with options that are changed before it starts.
+    pub fn restart_with(&mut self, change: impl FnOnce(&mut Options)) {
         self.stop();
-        self.manager = Some(Manager::start(options(&self.place)).unwrap());
+        let mut options = options(&self.place);
+        change(&mut options);
+        self.manager = Some(Manager::start(options).unwrap());
+    }
+
+    /// Whether the manager has noticed that somebody else is in its place.
+    pub fn was_replaced(&self) -> bool {
+        self.manager.as_ref().unwrap().was_replaced()
     }
 
     pub fn client(&self) -> Client {

@@ -100,6 +100,10 @@ fn metrics_are_for_everybody_and_all_else_is_for_whoever_has_the_token() {
         format!("weir_limit_ratio{{{pair}}} 0.8"),
         "weir_tenant_state{tenant=\"train\",state=\"enforced\"} 1.0".to_owned(),
         "weir_off 0".to_owned(),
+        "weir_nvml_state{state=\"none\"} 1.0".to_owned(),
+        "weir_unmanaged_processes{gpu=\"0\",UUID=\"GPU-00000000-0000-0000-0000-000000000000\"} 0.0"
+            .to_owned(),
+        "weir_resize_latency_seconds_bucket{le=\"+Inf\"} 0".to_owned(),
     ] {
         assert!(page.lines().any(|known| known == line), "{line}\n{page}");
     }

@@ -456,4 +456,7 @@ pub const COMMANDS: &[Case] = &[
     Case { id: "state.set-slo-without-source", args: &["set", "held", "--slo", "p95 < 1ms"] },
     Case { id: "state.unknown-tenant", args: &["set", "ghost", "--request", "10%"] },
     Case { id: "state.nothing-to-set", args: &["set", "ghost"] },
+    Case { id: "park.unknown-tenant", args: &["park", "ghost"] },
+    Case { id: "park.primary", args: &["park", "held"] },
+    Case { id: "park.unpark-unknown-tenant", args: &["unpark", "ghost"] },
 ];

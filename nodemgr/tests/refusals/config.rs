@@ -13,9 +13,11 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.empty", "\n"),
     ("config.unknown-policy", "policy = \"fastest\"\n"),
     ("config.tick-out-of-range", "tick_us = 1\n"),
+    ("config.park-idle-out-of-range", "park_idle_s = 0\n"),
     ("config.reserve-no-size", "memory_reserve = \"2Q\"\n"),
     ("config.mode-standalone", "mode = \"standalone\"\n"),
     ("config.unknown-mode", "mode = \"lax\"\n"),
+    ("config.unknown-unmanaged", "unmanaged = \"freeze\"\n"),
     ("config.price-missing", "[[price]]\nname = \"gemm*\"\n"),
     ("config.price-not-a-number", "[[price]]\nname = \"gemm*\"\ntime_us = nan\n"),
     (

@@ -7,6 +7,7 @@ use weir_tests::life::Workshop;
 use weir_tests::node::Node;
 use weir_tests::program::{Finished, Program};
 use weir_tests::simgpu::SimGpu;
+use weir_tests::wait;
 
 use super::{gpu, managed, node, null_driver};
 
@@ -94,6 +95,10 @@ fn touch_everything(gpu: &SimGpu, node: &Node<'_>, places: &str) -> Touched {
         }
     }
     let state = node.tenant("life").map_or_else(String::new, |tenant| tenant.state);
+    if state == "degraded" {
+        let told = || String::from_utf8_lossy(&node.weir(&["events"])).contains(r#""state":"degraded""#);
+        wait::until("the event", || told().then_some(()));
+    }
     let ended = running.finish().well();
     let at_each = ended.stderr.lines().filter_map(|line| line.strip_prefix("failpoint in "));
     let struck = at_each.map(str::to_owned).collect();

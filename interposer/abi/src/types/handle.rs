@@ -254,6 +254,27 @@ enumerations! {
         CU_AD_FORMAT_HALF = 16,
         CU_AD_FORMAT_FLOAT = 32,
     }
+    /// A kind of resource.
+    CUresourcetype {
+        CU_RESOURCE_TYPE_ARRAY = 0,
+        CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
+        CU_RESOURCE_TYPE_LINEAR = 2,
+        CU_RESOURCE_TYPE_PITCH2D = 3,
+    }
+    /// Which part of a sparse array is meant.
+    CUarraySparseSubresourceType {
+        CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0,
+        CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL = 1,
+    }
+    /// What to do with a part of a sparse array.
+    CUmemOperationType {
+        CU_MEM_OPERATION_TYPE_MAP = 1,
+        CU_MEM_OPERATION_TYPE_UNMAP = 2,
+    }
+    /// What a memory handle is.
+    CUmemHandleType {
+        CU_MEM_HANDLE_TYPE_GENERIC = 0,
+    }
     /// Which property of a launch an attribute sets.
     CUlaunchAttributeID {
         CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,

@@ -16,6 +16,7 @@ mod handle;
 mod launch;
 mod memory;
 mod result;
+mod sparse;
 
 pub use context::*;
 pub use copy::*;
@@ -24,3 +25,4 @@ pub use handle::*;
 pub use launch::*;
 pub use memory::*;
 pub use result::*;
+pub use sparse::*;

@@ -116,6 +116,8 @@ pub(super) struct Reached {
     pub value: Value,
     /// Launches of the process until it was put.
     pub launched: u64,
+    /// When, on the processor's clock.
+    pub at: Nanos,
     /// For the stretch that it ends.
     pub bill: Option<Bill>,
 }
@@ -339,7 +341,8 @@ impl Marks {
         if let Some(stretch) = stretch {
             self.spare_parts.push(stretch.parts);
         }
-        Reached { book, value, launched, bill }
+        let at = time.map_or(Nanos(0), |time| moment(time + self.offset.unwrap_or(0.0)));
+        Reached { book, value, launched, at, bill }
     }
 
     /// The processor's clock against the GPU's: an event is reached after its record began, and before that is seen.

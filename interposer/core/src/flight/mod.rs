@@ -93,8 +93,10 @@ pub struct Settled {
     pub measured_ns: u64,
     /// Time until the GPU had switched to this work from a neighbour's: nobody's charge.
     pub switch_ns: u64,
-    /// How much of the GPU this work held.
+    /// How much of the GPU this work held, ...
     pub held: Held,
+    /// ... up to this moment.
+    pub until: Nanos,
     /// To be added to the time of copies, by way, on top of what was predicted for them.
     pub copies_ns: [i64; ENGINES],
 }
@@ -340,6 +342,7 @@ impl Flight {
             self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
             self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.bill.as_ref());
+            settled.until = settled.until.max(reached.at);
         }
         settled.held = marks.take_held();
         settled

@@ -9,6 +9,7 @@ use super::Driver;
 use super::marks::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
+use crate::overlap::{Load, Moments};
 use crate::price::{Bound, Parts};
 use crate::stall::Span;
 
@@ -127,7 +128,7 @@ impl Stretch {
                 let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
                 (bill.took, bill.measured) = (took, whole);
                 if whole && company == Company::None {
-                    sms.weigh(took, on_sms, self.parts.weight(sms.beside_one()));
+                    sms.weigh((to - on_sms, to), took, self.weight(sms.beside_one()));
                     if measure.is_some() {
                         sms.has_certainty();
                     }
@@ -140,7 +141,7 @@ impl Stretch {
 
     /// Teaches prices what the stretch took, alone on the GPU. One that another stream's may have overlapped says of a
     /// launch how long it took beside that. Returns what is to be charged for earlier launches.
-    fn teach(&mut self, measure: Option<(f64, f64)>, beside: f64, prices: &'static CopyPrices) -> f64 {
+    fn teach(&mut self, measure: Option<(f64, f64)>, beside: Load, prices: &'static CopyPrices) -> f64 {
         match measure.filter(|_| !self.parts.is_empty()) {
             Some((took, doubt)) if self.by_itself && prices.add_to(&self.copies, &mut self.parts) => {
                 self.parts.learn(took, doubt)
@@ -152,9 +153,14 @@ impl Stretch {
         }
     }
 
-    /// By how much its launches are slower beside such weight: kernels that want more SMs than there are all run slower.
-    fn slowed(&self, beside: f64) -> f64 {
-        self.parts.weight(beside).map_or(1.0, |[mean, ..]| (mean + beside).max(1.0))
+    /// What its launches weigh beside such a load, and whether they run in step with those of other streams.
+    fn weight(&self, beside: Load) -> Option<(Moments, bool)> {
+        self.parts.weight(beside).map(|weight| (weight, self.parts.are_mixed()))
+    }
+
+    /// By how much its launches are slower beside such a load.
+    fn slowed(&self, beside: Load) -> f64 {
+        self.parts.weight(beside).map_or(1.0, |[mean, ..]| beside.slowed(mean))
     }
 
     /// What the stretch took where their kernels and ours ran at once: what was measured is in part the neighbours' time.
@@ -175,8 +181,10 @@ impl Stretch {
         let on_sms = (busy - copied).max(0.0);
         let took = sms.cover(to - on_sms, to);
         let time = (moment(to - busy + clock), moment(to + clock));
-        let beside = driver.beside(time) + sms.beside_one();
-        let part = driver.part(sms.weigh(took, on_sms, self.parts.weight(beside)), time);
+        let mut beside = sms.beside_one();
+        beside.always += driver.beside(time);
+        let weight = sms.weigh((to - on_sms, to), took, self.weight(beside));
+        let part = driver.part(weight, time);
         let how = if most - surely < 0.05 * most { Bound::AtOnce } else { Bound::Waited };
         bill.took = took * part + self.parts.bound(most / self.slowed(beside), how);
         (bill, Spent { busy, on_sms, waited: busy })

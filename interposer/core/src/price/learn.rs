@@ -7,7 +7,7 @@
 //! and need not be: their sum is right.
 
 use super::{Bound, Estimate, Known};
-use crate::overlap::Moments;
+use crate::overlap::{Load, Moments};
 
 /// Signatures told apart in one stretch. A stretch with more teaches nothing.
 pub const PARTS: usize = 128;
@@ -27,7 +27,10 @@ const KNOWN: f64 = 0.05;
 
 /// The launches of a stretch: each signature's estimate and how many launches it had.
 #[derive(Debug, Default)]
-pub struct Parts(Vec<Part>);
+pub struct Parts {
+    launches: Vec<Part>,
+    mixed: bool,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -39,37 +42,53 @@ struct Part {
 impl Parts {
     /// Empty, with room for [`PARTS`]: filling it never allocates.
     pub fn with_room() -> Self {
-        Self(Vec::with_capacity(PARTS))
+        Self { launches: Vec::with_capacity(PARTS), mixed: false }
     }
 
     /// Empties it.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.launches.clear();
+        self.mixed = false;
+    }
+
+    /// These are launches of the same time on several streams, by which those of the stretch weigh. Which of them they are
+    /// nobody knows, so in all else it counts as empty.
+    pub fn mix(&mut self) {
+        self.mixed = true;
+    }
+
+    /// Whether they are launches of several streams.
+    pub fn are_mixed(&self) -> bool {
+        self.mixed
+    }
+
+    fn known(&self) -> &[Part] {
+        if self.mixed { &[] } else { &self.launches }
     }
 
     /// Adds `count` launches; says whether there was room.
     pub fn add(&mut self, estimate: &'static Estimate, count: u32) -> bool {
-        let fits = self.0.len() < PARTS;
+        let fits = self.launches.len() < PARTS;
         if fits {
-            self.0.push(Part { estimate, count, restarts: estimate.restarts() });
+            self.launches.push(Part { estimate, count, restarts: estimate.restarts() });
         }
         fits
     }
 
     /// Whether nothing is known of the launches.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known().is_empty()
     }
 
     /// What the launches cost by the present prices, in nanoseconds.
     pub fn sum(&self) -> f64 {
-        self.0.iter().map(|part| f64::from(part.count) * part.estimate.mean()).sum()
+        self.known().iter().map(|part| f64::from(part.count) * part.estimate.mean()).sum()
     }
 
     /// The one launch that this is took about so long beside a neighbour. Returns what is to be charged for earlier launches
     /// that were charged by guess.
     pub fn bound(&self, ns: f64, how: Bound) -> f64 {
-        match self.0.as_slice() {
+        match self.known() {
             [Part { estimate, count: 1, .. }] if !self.is_stale() => estimate.bound(ns, how),
             _ => 0.0,
         }
@@ -77,24 +96,24 @@ impl Parts {
 
     /// Whether one of several signatures would get all that is off, only because nothing is known of it yet.
     fn would_guess(&self) -> bool {
-        self.0.len() > 1 && self.0.iter().any(|part| part.estimate.is_fresh())
+        self.known().len() > 1 && self.known().iter().any(|part| part.estimate.is_fresh())
     }
 
     /// Whether one of the estimates has started afresh since: what it stands for was changed.
     fn is_stale(&self) -> bool {
-        self.0.iter().any(|part| part.restarts != part.estimate.restarts())
+        self.known().iter().any(|part| part.restarts != part.estimate.restarts())
     }
 
-    /// Part of the GPU that the launches hold, each for as long as it takes where others weigh `beside` them; `None` if
+    /// Part of the GPU that the launches hold, each for as long as it takes beside such a load; `None` if
     /// nothing is known of them. Beside others a launch that holds much takes longer by more than one that holds little:
     /// kernels that want more SMs than there are all run slower.
-    pub fn weight(&self, beside: f64) -> Option<Moments> {
+    pub fn weight(&self, load: Load) -> Option<Moments> {
         let (mut time, mut sums) = (0.0, Moments::default());
-        for part in &self.0 {
+        for part in &self.launches {
             let weight = part.estimate.weight();
-            let takes = f64::from(part.count) * part.estimate.mean() * (weight[0] + beside).max(1.0);
+            let takes = f64::from(part.count) * part.estimate.mean() * load.slowed(weight[0]);
             time += takes;
-            let stretched = stretched(weight, beside);
+            let stretched = stretched(weight, load.beside(weight[0]));
             sums.iter_mut().zip(stretched).for_each(|(sum, weight)| *sum += takes * weight);
         }
         (time > 0.0).then(|| sums.map(|sum| sum / time))
@@ -102,20 +121,20 @@ impl Parts {
 
     /// Whether something is known of every launch, and of any.
     pub fn are_learnt(&self) -> bool {
-        !self.is_empty() && self.0.iter().all(|part| part.estimate.known() == Known::Mean)
+        !self.is_empty() && self.known().iter().all(|part| part.estimate.known() == Known::Mean)
     }
 
     /// Whether every launch was measured, or bounded.
     pub fn are_known(&self) -> bool {
-        self.0.iter().all(|part| part.estimate.is_learnt())
+        self.known().iter().all(|part| part.estimate.is_learnt())
     }
 
     /// The launches, for which `charged` was charged, could not be measured: those of which nothing is known stay charged by
     /// guess until it is.
     pub fn owe(&self, charged: f64) {
-        let apart = (self.0.len() == 1).then_some(charged);
+        let apart = (self.known().len() == 1).then_some(charged);
         if !self.is_stale() {
-            self.0.iter().for_each(|part| part.estimate.owe(part.count, apart));
+            self.known().iter().for_each(|part| part.estimate.owe(part.count, apart));
         }
     }
 
@@ -127,9 +146,10 @@ impl Parts {
         }
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
         let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
-        let squares: f64 = self.0.iter().map(Part::square).sum();
-        let spread: f64 = self.0.iter().map(|part| part.square() * part.estimate.spread()).sum();
-        let unknown: f64 = self.0.iter().map(|part| part.count().powi(2) * part.estimate.variance()).sum();
+        let squares: f64 = self.known().iter().map(Part::square).sum();
+        let spread: f64 = self.known().iter().map(|part| part.square() * part.estimate.spread()).sum();
+        let unknown: f64 =
+            self.known().iter().map(|part| part.count().powi(2) * part.estimate.variance()).sum();
         let all = unknown + spread + noise * noise;
         let far = FAR * all.sqrt();
         let error = (measured_ns - self.sum()).clamp(-far, far);
@@ -146,7 +166,7 @@ impl Parts {
             }
             estimate.correct(estimate.mean() + gain * error, left, share)
         };
-        self.0.iter().map(correct).sum()
+        self.known().iter().map(correct).sum()
     }
 }
 
@@ -269,11 +289,13 @@ mod tests {
     fn launches_weigh_by_the_time_that_they_take() {
         let (narrow, wide) = (guess(), guess());
         narrow.weigh([0.1, 0.01, 0.001]);
-        let [mean, square, _] = stretch(&[(narrow, 3), (wide, 1)]).weight(0.0).unwrap();
+        let [mean, square, _] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load::default()).unwrap();
         assert!((mean - 0.325).abs() < 1e-9 && (square - 0.2575).abs() < 1e-9, "{mean}, {square}");
-        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)]).weight(1.0).unwrap();
+        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load { always: 1.0, times: 0.0 }).unwrap();
         assert!((mean - (3.3 * 0.1 + 2.0) / 5.3).abs() < 1e-9, "beside one that fills the GPU: {mean}");
-        assert_eq!(stretch(&[]).weight(0.0), None);
+        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load { always: 0.0, times: 1.0 }).unwrap();
+        assert!((mean - (0.3 + 2.0) / 5.0).abs() < 1e-9, "in step with one like it: {mean}");
+        assert_eq!(stretch(&[]).weight(Load::default()), None);
     }
 
     #[test]
@@ -309,6 +331,24 @@ mod tests {
         assert_eq!(estimate.price(), 7_000);
         stretch(&[(estimate, 1)]).learn(8_000.0, 0.0);
         assert!((estimate.mean() / 8_000.0 - 1.0).abs() < 0.01, "{}", estimate.mean());
+    }
+
+    #[test]
+    fn launches_of_several_streams_say_what_they_weigh_and_nothing_else() {
+        let narrow = guess();
+        narrow.weigh([0.1, 0.01, 0.001]);
+        let mut parts = stretch(&[(narrow, 1)]);
+        parts.mix();
+        assert!(
+            parts.is_empty()
+                && parts.weight(Load::default()).is_some_and(|[mean, ..]| (mean - 0.1).abs() < 1e-6)
+        );
+        parts.learn(100.0, 0.0);
+        parts.bound(100.0, Bound::Most);
+        parts.owe(5_000.0);
+        assert_eq!(narrow.price(), 5_000);
+        parts.clear();
+        assert!(parts.weight(Load::default()).is_none());
     }
 
     #[test]

@@ -189,6 +189,7 @@ impl Broker {
     fn bury(&mut self) {
         for index in 0..self.clients.len() {
             let Some(mut client) = self.clients[index].take_if(|client| client.gone) else { continue };
+            self.abandon_locks(index);
             for context in &mut client.contexts {
                 context.end(&mut self.gpus[context.gpu]);
             }

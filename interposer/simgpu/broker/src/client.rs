@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_simgpu_link::ProcessState;
 use weir_simgpu_link::books;
 use weir_simgpu_link::page::{Mapping, STREAMS};
 use weir_simgpu_link::rpc::Kind;
@@ -32,6 +33,10 @@ pub struct Client {
     pub outstanding: usize,
     /// Commands that wait to be resumed by the client.
     pub stalls: Vec<Stall>,
+    /// How it stands to checkpoints.
+    pub state: ProcessState,
+    /// The client that is locking it.
+    pub locking: Option<usize>,
     /// It is gone, or has broken the rules: drop it.
     pub gone: bool,
 }
@@ -66,6 +71,8 @@ pub struct Context {
 pub struct Account {
     pub held: u64,
     pub peak: u64,
+    /// Taken off the device by a checkpoint.
+    pub away: u64,
 }
 
 impl Account {
@@ -102,6 +109,8 @@ impl Client {
             last_at: 0,
             outstanding: 0,
             stalls: Vec::new(),
+            state: ProcessState::Running,
+            locking: None,
             gone: false,
         }
     }

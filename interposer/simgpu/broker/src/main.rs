@@ -1,6 +1,7 @@
 //! `weir-simgpu`: the process that holds the simulated GPUs, and two commands to look at it.
 
 mod broker;
+mod checkpoint;
 mod client;
 mod ingest;
 mod machine;

@@ -8,6 +8,7 @@ use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use weir_simgpu_link::ProcessState;
 use weir_simgpu_link::books::Books;
 use weir_simgpu_link::page::Mapping;
 use weir_simgpu_link::rpc::{Kind, LONGEST_REQUEST, PROTOCOL, Refusal, Reply, Request, Welcome};
@@ -51,6 +52,9 @@ impl Broker {
                 vec![self.books_file().map_err(|why| Refusal::Other(why.to_string()))?],
             ));
         }
+        if let Request::Process { pid, step } = request {
+            return self.process(index, pid, step).map(|reply| (reply, Vec::new()));
+        }
         if matches!(request, Request::DestroyContext { .. }) {
             self.ingest(); // several requests are answered in a row: what was pushed between two of them comes first
         }
@@ -58,6 +62,9 @@ impl Broker {
         let Some(client) = self.clients[index].as_mut() else { return Err(Refusal::NoSuchContext) };
         if client.kind.is_none() {
             return Err(Refusal::Other("a client says hello first".into()));
+        }
+        if client.state == ProcessState::Checkpointed {
+            return Err(Refusal::WrongState(client.state)); // its memory is not there to be changed
         }
         let reply = match request {
             Request::CreateContext { device } => self.create_context(index, device)?,
@@ -79,7 +86,7 @@ impl Broker {
                 let own = client.memory[device as usize].held;
                 Reply::Memory { total: gpu.about.memory_bytes, used: gpu.used, own }
             }
-            Request::Hello { .. } | Request::Books => Reply::Done,
+            Request::Hello { .. } | Request::Books | Request::Process { .. } => Reply::Done,
         };
         Ok((reply, Vec::new()))
     }

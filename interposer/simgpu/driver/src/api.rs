@@ -42,11 +42,32 @@ pub fn null_stream_is_per_thread() -> bool {
     PER_THREAD.get()
 }
 
+/// What is called about a process that is locked for a checkpoint, perhaps by that process itself.
+const CHECKPOINTS: &str = "cuCheckpointProcess";
+
+/// How a call comes in.
+#[derive(Clone, Copy)]
+enum Entry {
+    /// At any time.
+    Free,
+    /// After `cuInit`.
+    Initialized,
+    /// After `cuInit`, and not while the process is locked for a checkpoint.
+    Unlocked,
+}
+
 /// One call, from the caller's side to the handler's.
 #[inline]
-fn enter(index: usize, needs_init: bool, call: impl FnOnce() -> Answer) -> CUresult {
+fn enter(index: usize, entry: Entry, call: impl FnOnce() -> Answer) -> CUresult {
     counters::count(index);
-    let admitted = if needs_init { session::check_initialized() } else { Ok(()) };
+    let (admitted, _under_way) = match entry {
+        Entry::Free => (Ok(()), None),
+        Entry::Initialized => (session::check_initialized(), None),
+        Entry::Unlocked => match session::Call::begin() {
+            Ok(under_way) => (Ok(()), Some(under_way)),
+            Err(refusal) => (Err(refusal), None),
+        },
+    };
     match admitted.and_then(|()| fault::strike(index)).and_then(|()| call()) {
         Ok(()) => CUDA_SUCCESS,
         Err(code) => counters::refused(index, code),
@@ -54,22 +75,26 @@ fn enter(index: usize, needs_init: bool, call: impl FnOnce() -> Answer) -> CUres
 }
 
 /// The same for a symbol whose null stream is the thread's own.
-fn enter_per_thread(index: usize, needs_init: bool, call: impl FnOnce() -> Answer) -> CUresult {
+fn enter_per_thread(index: usize, entry: Entry, call: impl FnOnce() -> Answer) -> CUresult {
     let before = PER_THREAD.replace(true);
-    let result = enter(index, needs_init, call);
+    let result = enter(index, entry, call);
     PER_THREAD.set(before);
     result
 }
 
-const fn needs_init(symbol: &str) -> bool {
+const fn entry_of(symbol: &str) -> Entry {
     let mut at = 0;
     while at < BEFORE_INIT.len() {
         if same(BEFORE_INIT[at].as_bytes(), symbol.as_bytes()) {
-            return false;
+            return Entry::Free;
         }
         at += 1;
     }
-    true
+    if begins(symbol.as_bytes(), CHECKPOINTS.as_bytes()) { Entry::Initialized } else { Entry::Unlocked }
+}
+
+const fn begins(whole: &[u8], head: &[u8]) -> bool {
+    whole.len() >= head.len() && same(whole.split_at(head.len()).0, head)
 }
 
 const fn same(a: &[u8], b: &[u8]) -> bool {
@@ -111,7 +136,7 @@ macro_rules! export {
             /// What that reference asks of the pointers passed.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                enter_as!($stream)(Index::$name as usize, const { needs_init(stringify!($name)) },
+                enter_as!($stream)(Index::$name as usize, const { entry_of(stringify!($name)) },
                     || Driver::$plain($($argument),*))
             }
         )*

@@ -1,5 +1,7 @@
 //! Arrays and mipmapped arrays: rows in device memory, reached through a handle only.
 
+pub mod sparse;
+
 use std::ffi::*;
 
 use weir_abi::types::*;
@@ -37,7 +39,7 @@ impl Array {
 
     /// Bytes of an element, all its channels.
     pub fn element_bytes(&self) -> usize {
-        channel_bytes(self.shape.format) * self.shape.num_channels as usize
+        element_bytes(&self.shape)
     }
 
     /// Address, bytes of a row, rows of a slice.
@@ -56,18 +58,37 @@ fn channel_bytes(format: CUarray_format) -> usize {
     }
 }
 
+fn element_bytes(shape: &CUDA_ARRAY3D_DESCRIPTOR) -> usize {
+    channel_bytes(shape.format) * shape.num_channels as usize
+}
+
+/// Bytes of an array of this shape, or of a level.
+fn bytes_of(shape: &CUDA_ARRAY3D_DESCRIPTOR) -> Answer<usize> {
+    let sides = [shape.width, shape.height.max(1), shape.depth.max(1)];
+    let elements = sides.iter().try_fold(1usize, |product, side| product.checked_mul(*side));
+    elements.and_then(|n| n.checked_mul(element_bytes(shape))).ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
+/// An array, or a level: rows, with device memory unless memory is mapped to it.
 fn create(shape: CUDA_ARRAY3D_DESCRIPTOR) -> Answer<Handle> {
     let context = context::current()?;
     capture::forbid_unsafe()?;
-    let element = channel_bytes(shape.format) * shape.num_channels as usize;
+    let element = element_bytes(&shape);
     if element == 0 || ![1, 2, 4].contains(&shape.num_channels) || shape.width == 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let row_bytes = shape.width.checked_mul(element).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let rows = shape.height.max(1).checked_mul(shape.depth.max(1)).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let bytes = row_bytes.checked_mul(rows).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let address = memory::allocate(context, bytes)?;
-    Ok(ARRAYS.insert(Array { shape, address, row_bytes })?.0)
+    let bytes = bytes_of(&shape)?;
+    let address = match shape.flags & sparse::MAPPED {
+        0 => memory::allocate(context, bytes)?,
+        _ => memory::reserve(context, bytes)?,
+    };
+    Ok(ARRAYS.insert(Array { shape, address, row_bytes: shape.width * element })?.0)
+}
+
+fn create_alone(shape: CUDA_ARRAY3D_DESCRIPTOR) -> Answer<CUarray> {
+    let array = create(shape)?;
+    sparse::enter(array, shape, 1, context::current()?);
+    Ok(array.raw())
 }
 
 fn destroy(handle: CUarray) -> Answer {
@@ -82,8 +103,8 @@ fn level_of(shape: CUDA_ARRAY3D_DESCRIPTOR, level: u32) -> CUDA_ARRAY3D_DESCRIPT
 }
 
 fn create_mipmap(shape: CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint) -> Answer<CUmipmappedArray> {
-    let mut made = Vec::new();
-    for level in 0..levels.clamp(1, 32) {
+    let (mut made, levels) = (Vec::new(), levels.clamp(1, 32));
+    for level in 0..levels {
         match create(level_of(shape, level)) {
             Ok(array) => made.push(array),
             Err(refusal) => {
@@ -92,7 +113,9 @@ fn create_mipmap(shape: CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint) -> Answer<CUmip
             }
         }
     }
-    Ok(MIPMAPS.insert(made)?.0.raw())
+    let mipmap = MIPMAPS.insert(made)?.0;
+    sparse::enter(mipmap, shape, levels, context::current()?);
+    Ok(mipmap.raw())
 }
 
 impl Driver {
@@ -111,7 +134,7 @@ impl Driver {
     }
 
     pub fn cuArray3DCreate_v2(out: *mut CUarray, shape: *const CUDA_ARRAY3D_DESCRIPTOR) -> Answer {
-        put(out, create(get(shape)?)?.raw())
+        put(out, create_alone(get(shape)?)?)
     }
 
     pub fn cuArray3DGetDescriptor_v2(out: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray) -> Answer {
@@ -119,7 +142,8 @@ impl Driver {
     }
 
     pub fn cuArrayDestroy(array: CUarray) -> Answer {
-        destroy(array)
+        destroy(array)?;
+        sparse::forget(array)
     }
 
     pub fn cuMipmappedArrayCreate(
@@ -142,6 +166,7 @@ impl Driver {
     }
 
     pub fn cuMipmappedArrayDestroy(mipmap: CUmipmappedArray) -> Answer {
-        MIPMAPS.remove(mipmap)?.iter().try_for_each(|array| destroy(array.raw()))
+        MIPMAPS.remove(mipmap)?.iter().try_for_each(|array| destroy(array.raw()))?;
+        sparse::forget(mipmap)
     }
 }

@@ -87,6 +87,7 @@ pub const FIXED: &[(u32, i32)] = &[
     (108, 30 << 20),   // persisting L2, bytes
     (109, 128 << 20),  // access policy window, bytes
     (111, 1 << 10),    // shared memory that the driver keeps per block, bytes
+    (112, 1),          // sparse arrays
     (113, 1),          // read-only host registration
     (114, 1),          // timeline semaphores
     (115, 1),          // memory pools

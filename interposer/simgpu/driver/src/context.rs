@@ -34,6 +34,8 @@ pub struct Context {
     pub device: CUdevice,
     /// The multiprocessors that its kernels have.
     pub sms: u32,
+    /// All multiprocessors of its device.
+    pub all_sms: u32,
     /// The primary context that a green one is a part of.
     parent: Option<&'static Context>,
     /// How many have made it or attached to it, less those who have detached.
@@ -62,12 +64,13 @@ impl Context {
     /// Makes a context on a device.
     pub fn create(device: CUdevice, flags: c_uint) -> Answer<&'static Context> {
         let id = session::current()?.create_context(device)?;
-        let sms = device::multiprocessors(device)?;
+        let (sms, all_sms) = device::all_multiprocessors(device)?;
         let (_, context) = CONTEXTS.insert_with(|handle| Context {
             handle,
             id,
             device,
             sms,
+            all_sms,
             parent: None,
             users: AtomicU32::new(1),
             flags: AtomicU32::new(flags),
@@ -89,6 +92,7 @@ impl Context {
             id: parent.id,
             device: parent.device,
             sms,
+            all_sms: parent.all_sms,
             parent: Some(parent),
             users: AtomicU32::new(1),
             flags: AtomicU32::new(parent.flags.load(Ordering::Relaxed)),
@@ -119,16 +123,12 @@ impl Context {
         CONTEXTS.get(self.root().handle.raw()).map(drop)
     }
 
-    /// All multiprocessors of its device.
-    pub fn all_sms(&self) -> u32 {
-        self.parent.map_or(self.sms, |parent| parent.sms)
-    }
-
     /// Ends it with all that belongs to it.
     pub fn destroy(&'static self) -> Answer {
         CONTEXTS.remove(self.handle.raw())?;
         stream::forget_context(self)?;
         crate::memory::forget_context(self);
+        crate::array::sparse::forget_context(self)?;
         self.limits.release(self.device)?;
         session::current()?.destroy_context(self)
     }

@@ -4,7 +4,6 @@ use std::ffi::*;
 use std::sync::{Mutex, MutexGuard};
 
 use weir_abi::types::*;
-use weir_simgpu_link::config::Mode;
 
 use crate::api::Driver;
 use crate::attributes as a;
@@ -31,9 +30,15 @@ pub fn primary(device: CUdevice) -> Answer<MutexGuard<'static, Primary>> {
     Ok(locked(&PRIMARIES[check(device)?]))
 }
 
-/// Number of SMs.
+/// Number of SMs that this process may use.
 pub fn multiprocessors(device: CUdevice) -> Answer<u32> {
     Ok(session::current()?.devices[check(device)?].sms)
+}
+
+/// The same, and the device's.
+pub fn all_multiprocessors(device: CUdevice) -> Answer<(u32, u32)> {
+    let about = &session::current()?.devices[check(device)?];
+    Ok((about.sms, about.all_sms))
 }
 
 fn attribute(attribute: CUdevice_attribute, device: CUdevice) -> Answer<c_int> {
@@ -41,7 +46,7 @@ fn attribute(attribute: CUdevice_attribute, device: CUdevice) -> Answer<c_int> {
     let value = match attribute {
         a::MULTIPROCESSORS => about.sms,
         a::PCI_BUS => about.pci_bus,
-        a::MPS_ENABLED => u32::from(session::current()?.config().mode == Mode::Mps),
+        a::MPS_ENABLED => u32::from(session::current()?.mps.connected),
         _ => return Ok(a::FIXED.iter().find(|row| row.0 == attribute).map_or(0, |row| row.1)),
     };
     Ok(c_int::try_from(value).unwrap_or(c_int::MAX))

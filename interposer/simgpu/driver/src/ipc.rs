@@ -13,7 +13,8 @@ use weir_abi::types::*;
 use crate::api::Driver;
 use crate::edge::{Answer, put};
 use crate::memory::{self, Allocation, Kind};
-use crate::{backing, context, locked};
+use crate::session::Obstacle;
+use crate::{backing, checkpoint, context, locked};
 
 /// "WEIRIPC1": tells our handles from others.
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRIPC1");
@@ -68,6 +69,7 @@ fn export(allocation: &Allocation) -> Answer<c_int> {
     backing::allow(allocation.address, allocation.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)?;
     let file = file.into_raw_fd();
     exported.push((allocation.address, file));
+    checkpoint::count_obstacle(Obstacle::Ipc, true);
     Ok(file)
 }
 
@@ -76,6 +78,7 @@ pub fn forget(address: u64) {
     let mut exported = locked(&EXPORTED);
     if let Some(place) = exported.iter().position(|entry| entry.0 == address) {
         let (_, file) = exported.swap_remove(place);
+        checkpoint::count_obstacle(Obstacle::Ipc, false);
         // SAFETY: a descriptor that `export` has made and nobody else closes.
         unsafe { libc::close(file) };
     }

@@ -12,7 +12,7 @@ use crate::api::Driver;
 use crate::context::{self, Context};
 use crate::edge::{Answer, put, put_optional};
 use crate::pool::Pool;
-use crate::{backing, capture, ipc, locked, session, stream};
+use crate::{backing, capture, checkpoint, ipc, locked, session, stream};
 
 /// Device memory is handed out in multiples of this, bytes: the alignment that the driver promises is 256,
 /// and observed addresses are multiples of 512.
@@ -79,6 +79,7 @@ impl Allocation {
 pub fn enter(address: u64, bytes: usize, charged: usize, context: &'static Context, kind: Kind) {
     static IDS: AtomicU64 = AtomicU64::new(1);
     let id = IDS.fetch_add(1, Ordering::Relaxed);
+    checkpoint::count(kind, true);
     locked(&MEMORY)
         .insert(address, Allocation { address, bytes, charged, context: context.root(), kind, id });
 }
@@ -89,7 +90,9 @@ pub fn remove(address: u64, right: impl Fn(&Kind) -> bool) -> Answer<Allocation>
     if !memory.get(&address).is_some_and(|allocation| right(&allocation.kind)) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    memory.remove(&address).ok_or(CUDA_ERROR_INVALID_VALUE)
+    let gone = memory.remove(&address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    checkpoint::count(gone.kind, false);
+    Ok(gone)
 }
 
 /// The allocation that an address lies in.
@@ -145,6 +148,16 @@ pub fn allocate(context: &'static Context, bytes: usize) -> Answer<CUdeviceptr> 
     take(context, bytes, Kind::Device)
 }
 
+/// Addresses without device memory behind them.
+///
+/// # Errors
+/// `CUDA_ERROR_OUT_OF_MEMORY` when the address space is full.
+pub fn reserve(context: &'static Context, bytes: usize) -> Answer<CUdeviceptr> {
+    let address = backing::take(bytes)?;
+    enter(address, bytes, 0, context, Kind::Device);
+    Ok(address)
+}
+
 /// Frees device memory of any kind that `cuMemFree` takes. As a driver does, it first waits for the context.
 pub fn free(address: CUdeviceptr) -> Answer {
     if address == 0 {
@@ -185,6 +198,7 @@ pub fn forget_context(context: &Context) {
     let left: Vec<Allocation> =
         locked(&MEMORY).extract_if(.., |_, allocation| leaves(allocation)).map(|(_, a)| a).collect();
     for allocation in left {
+        checkpoint::count(allocation.kind, false);
         // The broker frees a destroyed context's memory by itself; this mends our side of the books.
         let _told = release(&allocation);
     }

@@ -12,9 +12,9 @@ use crate::context::Context;
 use crate::edge::Answer;
 use crate::launch::Launch;
 use crate::stream::{self, Stream};
-use crate::{counters, locked, visible};
+use crate::{counters, locked, mps, visible};
 
-pub use link::Direction;
+pub use link::{Direction, Obstacle, ProcessState, Step};
 
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -25,6 +25,8 @@ pub struct Session {
     link: link::Session,
     /// The devices that this process sees.
     pub devices: Vec<Device>,
+    /// How this process stands to MPS.
+    pub mps: mps::Client,
     /// What a launch call takes of the CPU beyond its own work, ns.
     launch_cpu_ns: u64,
 }
@@ -40,6 +42,8 @@ pub struct Device {
     /// Capacity, bytes.
     pub memory_bytes: u64,
     /// Multiprocessors.
+    pub all_sms: u32,
+    /// Those that this process may use.
     pub sms: u32,
     /// PCI bus number.
     pub pci_bus: u32,
@@ -50,7 +54,10 @@ fn code(error: &SessionError) -> CUresult {
         SessionError::Refused(Refusal::OutOfMemory) | SessionError::Streams => CUDA_ERROR_OUT_OF_MEMORY,
         SessionError::Refused(Refusal::NoSuchDevice) => CUDA_ERROR_INVALID_DEVICE,
         SessionError::Refused(Refusal::NoSuchContext) => CUDA_ERROR_INVALID_CONTEXT,
-        SessionError::Refused(Refusal::NotHeld) => CUDA_ERROR_INVALID_VALUE,
+        SessionError::Refused(Refusal::NotHeld | Refusal::NoSuchProcess(_)) => CUDA_ERROR_INVALID_VALUE,
+        SessionError::Refused(Refusal::WrongState(_)) => CUDA_ERROR_ILLEGAL_STATE,
+        SessionError::Refused(Refusal::NoCheckpointOf(_)) => CUDA_ERROR_NOT_SUPPORTED,
+        SessionError::Refused(Refusal::NotReady) => CUDA_ERROR_NOT_READY,
         _ => CUDA_ERROR_SYSTEM_NOT_READY,
     }
 }
@@ -74,6 +81,28 @@ pub fn current() -> Answer<&'static Session> {
 #[inline]
 pub fn check_initialized() -> Answer {
     current().map(drop)
+}
+
+/// A call under way: it has waited while the process was locked for a checkpoint, and is counted until it ends.
+pub struct Call(&'static Session);
+
+impl Call {
+    /// A call begins.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_NOT_INITIALIZED` before `cuInit` and in a forked child.
+    #[inline]
+    pub fn begin() -> Answer<Self> {
+        let session = current()?;
+        session.link.begin_call();
+        Ok(Self(session))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.link.end_call();
+    }
 }
 
 thread_local! {
@@ -102,12 +131,13 @@ pub fn open() -> Answer {
         tell(&error);
         code(&error)
     })?;
-    let devices = devices(&link);
+    let mps = mps::Client::of_environment(link.config());
+    let devices = devices(&link, mps);
     if devices.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
     let session: &'static Session =
-        Box::leak(Box::new(Session { launch_cpu_ns: link.config().launch_cpu_ns, link, devices }));
+        Box::leak(Box::new(Session { launch_cpu_ns: link.config().launch_cpu_ns, link, devices, mps }));
     counters::move_to(answer(session.link.page())?);
     crate::fault::arm(session.config());
     // SAFETY: a plain function without arguments, which stays loaded as long as the process.
@@ -116,7 +146,7 @@ pub fn open() -> Answer {
     Ok(())
 }
 
-fn devices(link: &link::Session) -> Vec<Device> {
+fn devices(link: &link::Session, mps: mps::Client) -> Vec<Device> {
     let all = &link.welcome().devices;
     let wanted = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let uuids: Vec<String> = all.iter().map(link::Device::uuid_text).collect();
@@ -127,7 +157,8 @@ fn devices(link: &link::Session) -> Vec<Device> {
             name: crate::NAME.to_owned(),
             uuid: device.uuid,
             memory_bytes: device.memory_bytes,
-            sms: device.sms,
+            all_sms: device.sms,
+            sms: mps.multiprocessors(device.sms),
             pci_bus: device.pci_bus.into(),
         })
     };
@@ -190,7 +221,7 @@ impl Session {
             stream::Kind::PerThread | stream::Kind::Blocking => StreamKind::Blocking,
             stream::Kind::NonBlocking => StreamKind::NonBlocking,
         };
-        answer(self.link.open_stream(context.id, kind, priority))
+        answer(self.link.open_stream(context.id, kind, self.mps.priority(priority)))
     }
 
     /// Ends a stream; what it holds is still done.
@@ -218,7 +249,7 @@ impl Session {
     /// Puts a kernel into a stream.
     #[inline]
     pub fn launch(&self, stream: &Stream, launch: &Launch) -> Answer<u64> {
-        let kernel = launch.function.price.of(launch, stream.context.sms, stream.context.all_sms());
+        let kernel = launch.function.price.of(launch, stream.context.sms, stream.context.all_sms);
         let pushed = answer(self.link.push(stream.slot, Work::Kernel(kernel)));
         if self.launch_cpu_ns > 0 {
             burn(self.launch_cpu_ns);
@@ -283,6 +314,21 @@ impl Session {
         }
         answer(self.link.look())?;
         Ok(answer(self.link.completed(slot))? >= place)
+    }
+
+    /// One more, or one fewer, of what no checkpoint can be taken of.
+    pub fn count_obstacle(&self, obstacle: Obstacle, more: bool) -> Answer {
+        answer(self.link.count_obstacle(obstacle, more))
+    }
+
+    /// How a process stands to checkpoints.
+    pub fn process_state(&self, pid: i32) -> Answer<ProcessState> {
+        answer(self.link.process_state(pid))
+    }
+
+    /// A step of a checkpoint of a process; the bytes that go over the bus for it.
+    pub fn process_step(&self, pid: i32, step: Step) -> Answer<u64> {
+        answer(self.link.process_step(pid, step))
     }
 
     /// Waits until a stream is done up to a place.

@@ -17,7 +17,8 @@ use crate::context::Context;
 use crate::edge::Answer;
 use crate::memory::{self, Kind};
 use crate::registry::Registry;
-use crate::{backing, context, device, locked, memory::pointer, session};
+use crate::session::Obstacle;
+use crate::{backing, checkpoint, context, device, locked, memory::pointer, session};
 
 /// Physical memory comes in multiples of this, bytes.
 const GRANULARITY: usize = 2 << 20;
@@ -43,6 +44,7 @@ struct Properties {
     kind: CUmemAllocationType,
     handle_types: CUmemAllocationHandleType,
     location: CUmemLocation,
+    usage: c_ushort,
 }
 
 struct State {
@@ -50,6 +52,8 @@ struct State {
     file: Option<OwnedFd>,
     handles: usize,
     mappings: usize,
+    /// Given to another process, or taken from one.
+    crosses: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -57,6 +61,15 @@ struct Mapping {
     bytes: usize,
     physical: CUmemGenericAllocationHandle,
     access: CUmemAccess_flags,
+}
+
+impl State {
+    /// It is another process's memory too from now on.
+    fn cross(&mut self) {
+        if !std::mem::replace(&mut self.crosses, true) {
+            checkpoint::count_obstacle(Obstacle::Ipc, true);
+        }
+    }
 }
 
 fn physical(handle: CUmemGenericAllocationHandle) -> Answer<&'static Physical> {
@@ -84,7 +97,10 @@ impl Physical {
         charged: Option<CUdevice>,
         team: Option<Mutex<multicast::Team>>,
     ) -> Answer<u64> {
-        let state = Mutex::new(State { file: Some(file), handles: 1, mappings: 0 });
+        if team.is_some() {
+            checkpoint::count_obstacle(Obstacle::Multicast, true);
+        }
+        let state = Mutex::new(State { file: Some(file), handles: 1, mappings: 0, crosses: false });
         let (handle, _) = PHYSICAL.insert(Physical { bytes, properties, charged, team, state })?;
         Ok(handle.raw().addr() as u64)
     }
@@ -101,14 +117,20 @@ impl Physical {
         if !last || state.file.take().is_none() {
             return Ok(());
         }
+        if state.crosses {
+            checkpoint::count_obstacle(Obstacle::Ipc, false);
+        }
         drop(state);
+        if self.team.is_some() {
+            checkpoint::count_obstacle(Obstacle::Multicast, false);
+        }
         self.team.as_ref().map_or(Ok(()), multicast::dissolve)?;
         self.charged.map_or(Ok(()), |device| session::current()?.release(device, self.bytes))
     }
 }
 
 fn create(bytes: usize, properties: &CUmemAllocationProp) -> Answer<u64> {
-    let CUmemAllocationProp { kind, requested_handle_types, location, .. } = *properties;
+    let CUmemAllocationProp { kind, requested_handle_types, location, usage, .. } = *properties;
     if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) || kind != CU_MEM_ALLOCATION_TYPE_PINNED {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
@@ -123,7 +145,7 @@ fn create(bytes: usize, properties: &CUmemAllocationProp) -> Answer<u64> {
         device::check(device)?;
         session::current()?.reserve(device, bytes)?;
     }
-    let properties = Properties { kind, handle_types: requested_handle_types, location };
+    let properties = Properties { kind, handle_types: requested_handle_types, location, usage };
     let made = backing::file(bytes).and_then(|file| Physical::enter(file, bytes, properties, charged));
     if let (Err(_), Some(device)) = (&made, charged) {
         session::current()?.release(device, bytes)?;
@@ -147,8 +169,11 @@ fn import(file: c_int) -> Answer<u64> {
         kind: CU_MEM_ALLOCATION_TYPE_PINNED,
         handle_types: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: context::current()?.device },
+        usage: 0,
     };
-    Physical::enter(duplicate(file)?, bytes, properties, None)
+    let handle = Physical::enter(duplicate(file)?, bytes, properties, None)?;
+    physical(handle)?.held()?.cross();
+    Ok(handle)
 }
 
 fn duplicate(file: c_int) -> Answer<OwnedFd> {
@@ -206,13 +231,42 @@ fn unmap(address: u64, bytes: usize) -> Answer {
         mapped.remove(&at);
         memory::remove(at, |kind| matches!(kind, Kind::Mapped))?;
         backing::lift(at, mapping.bytes)?;
-        // The handle may be released already; the object behind it is not, as this mapping held it.
-        let physical = PHYSICAL.get(pointer(mapping.physical))?;
-        let mut state = locked(&physical.state);
-        state.mappings -= 1;
-        physical.settle(state)?;
+        let_go(mapping.physical)?;
     }
     Ok(())
+}
+
+/// Refuses what is no memory for tiles on a device, or does not hold so many bytes.
+pub fn check_tile_pool(
+    handle: CUmemGenericAllocationHandle,
+    device: CUdevice,
+    offset: u64,
+    bytes: u64,
+) -> Answer {
+    let physical = physical(handle)?;
+    drop(physical.held()?);
+    let Properties { location, usage, .. } = physical.properties;
+    let here = location == CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: device };
+    let inside = offset.checked_add(bytes).is_some_and(|end| end <= physical.bytes as u64);
+    if here && inside && usage & CU_MEM_CREATE_USAGE_TILE_POOL != 0 {
+        Ok(())
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
+}
+
+/// Physical memory is mapped once more.
+pub fn hold(handle: CUmemGenericAllocationHandle) -> Answer {
+    physical(handle)?.held()?.mappings += 1;
+    Ok(())
+}
+
+/// One mapping less. The handle may be released already; the object behind it is not, as the mapping held it.
+pub fn let_go(handle: CUmemGenericAllocationHandle) -> Answer {
+    let physical = physical(handle)?;
+    let mut state = locked(&physical.state);
+    state.mappings -= 1;
+    physical.settle(state)
 }
 
 fn allow(address: u64, bytes: usize, access: &CUmemAccessDesc) -> Answer {

@@ -31,8 +31,10 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes, unless a name says otherwise.
 
 pub mod books;
+mod calls;
 pub mod command;
 pub mod config;
+pub mod fault;
 pub mod page;
 pub mod place;
 pub mod ring;
@@ -44,7 +46,7 @@ pub mod wait;
 
 pub use command::{Command, Direction, Kernel, StreamKind, Work};
 pub use page::Page;
-pub use rpc::{Device, Kind, Refusal, Welcome};
+pub use rpc::{Device, Kind, Obstacle, ProcessState, Refusal, Step, Welcome};
 pub use session::{Session, SessionError};
 pub use spawn::SpawnError;
 

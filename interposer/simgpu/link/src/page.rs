@@ -16,10 +16,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::rpc::Obstacle;
+
 /// "WEIRSIM1", read as a little-endian word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRSIM1");
 /// Raise it with every change of [`Page`] or of a command's words.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Commands that the ring holds.
 pub const RING: usize = 4096;
 /// Streams that one process can have at a time.
@@ -73,6 +75,12 @@ pub struct Page {
     pub sleep: Line<AtomicU32>,
     /// C: which of `waits` are armed, one bit each.
     pub armed: Line<AtomicU64>,
+    /// B: whether calls of this process wait, see `calls.rs`.
+    pub locked: Line<AtomicU32>,
+    /// C: calls that are under way.
+    pub under_way: Line<AtomicU64>,
+    /// C: things it has of which no checkpoint can be taken, by [`Obstacle`].
+    pub obstacles: Line<[AtomicU64; Obstacle::ALL.len()]>,
     /// C, but for `woken`.
     pub waits: [Wait; WAITS],
     /// C: the commands.
@@ -90,7 +98,7 @@ pub struct Page {
 }
 
 const _: () = assert!(offset_of!(Page, tail) == 64 && offset_of!(Page, head) == 128);
-const _: () = assert!(offset_of!(Page, waits) == 320 && size_of::<Wait>() == 24 && align_of::<Page>() == 64);
+const _: () = assert!(offset_of!(Page, waits) == 512 && size_of::<Wait>() == 24 && align_of::<Page>() == 64);
 
 /// Why a page could not be made or used.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 
 /// Raise it with every change of a message.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Longest request, bytes: a tag and a few integers.
 pub const LONGEST_REQUEST: usize = 64;
@@ -66,6 +66,61 @@ pub enum Request {
     },
     /// The books, as JSON in a memfd that comes with [`Reply::Books`].
     Books,
+    /// What one process does with another, or with itself, for a checkpoint.
+    Process {
+        /// Which process.
+        pid: i32,
+        /// What is to be done.
+        step: Step,
+    },
+}
+
+/// A step of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Nothing: only say how it stands. Answered by [`Reply::Process`].
+    State,
+    /// Hold its further calls; [`Refusal::NotReady`] until all that it has begun is done: ask again, or [`Step::Abandon`].
+    Lock,
+    /// Give up a lock that is not there yet.
+    Abandon,
+    /// Take its memory off the devices. Answered by [`Reply::Moved`].
+    Checkpoint,
+    /// Bring it back. Answered by [`Reply::Moved`].
+    Restore,
+    /// Let its calls go on.
+    Unlock,
+}
+
+/// `CUprocessState`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProcessState {
+    /// Its calls go on.
+    #[default]
+    Running = 0,
+    /// They wait.
+    Locked = 1,
+    /// They wait, and it holds no device memory.
+    Checkpointed = 2,
+}
+
+/// What no checkpoint can be taken of (gpu-truths, rule 15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Obstacle {
+    /// Managed memory.
+    #[error("managed memory")]
+    Managed = 0,
+    /// Memory that was given to other processes, or is theirs: before driver 610.
+    #[error("memory that crosses processes")]
+    Ipc = 1,
+    /// Multicast objects, at which a real driver may even hang (nccl#2340).
+    #[error("multicast objects")]
+    Multicast = 2,
+}
+
+impl Obstacle {
+    /// All of them, in the order of their words on the page.
+    pub const ALL: [Self; 3] = [Self::Managed, Self::Ipc, Self::Multicast];
 }
 
 /// What the broker answers.
@@ -88,6 +143,10 @@ pub enum Reply {
     },
     /// The books are in the descriptor that comes along.
     Books,
+    /// How a process stands.
+    Process(ProcessState),
+    /// So many bytes went over the bus.
+    Moved(u64),
     /// No.
     Refused(Refusal),
 }
@@ -104,6 +163,18 @@ pub enum Refusal {
     /// `CUDA_ERROR_INVALID_CONTEXT`.
     #[error("this process has no such context")]
     NoSuchContext,
+    /// `CUDA_ERROR_INVALID_VALUE`.
+    #[error("no process {0} uses the simulated GPU")]
+    NoSuchProcess(i32),
+    /// `CUDA_ERROR_ILLEGAL_STATE`.
+    #[error("the process is in another state: {0:?}")]
+    WrongState(ProcessState),
+    /// `CUDA_ERROR_NOT_SUPPORTED`.
+    #[error("no checkpoint can be taken of {0}")]
+    NoCheckpointOf(Obstacle),
+    /// `CUDA_ERROR_NOT_READY`, if it stays so until the time is over.
+    #[error("the process has calls or work under way")]
+    NotReady,
     /// More was given back than taken.
     #[error("more memory is given back than this process holds")]
     NotHeld,

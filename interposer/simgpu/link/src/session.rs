@@ -1,5 +1,6 @@
 //! A client's session with the broker: everything that a driver library needs, in one value.
 
+mod checkpoint;
 mod submit;
 mod wait;
 

@@ -81,6 +81,25 @@ fn a_drained_context_yields_early() {
     assert_eq!(ends(&mut device, 1), [MS / 2 + MS / 10 + MS], "after half a slice and one switch");
 }
 
+/// What a filler has queued when a better one begins: 300 us and a unit (gpu-truths, rule 10; docs/time.md, silence).
+#[test]
+fn what_is_queued_at_an_arrival_runs_to_its_end_or_is_cut_by_a_slice_and_two_switches() {
+    const UNIT: Nanos = MS / 10;
+    const QUEUED: Nanos = 4 * UNIT;
+    let silent = |arrival: Nanos| {
+        let mut device = sliced();
+        let ((_, filler), (_, better)) = (tenant(&mut device, 0), tenant(&mut device, 1));
+        for sequence in 1..=(arrival + QUEUED) / UNIT {
+            device.submit(0, filler, sequence, full(UNIT));
+        }
+        device.submit(arrival, better, 1, full(3 * MS));
+        device.advance(20 * MS);
+        ends(&mut device, 0).last().unwrap() - arrival
+    };
+    assert_eq!(silent(MS), QUEUED, "the slice outlasts the queue");
+    assert_eq!(silent(2 * MS - QUEUED / 2), QUEUED + 2 * MS + 2 * MS / 10, "it ends first");
+}
+
 #[test]
 fn a_new_arrival_waits_for_the_rest_of_the_slice() {
     let mut device = sliced();

@@ -6,6 +6,7 @@
 
 mod device;
 mod edge;
+mod fault;
 mod health;
 mod memory;
 mod process;
@@ -23,7 +24,7 @@ macro_rules! nvml {
         #[allow(non_snake_case, reason = "exported names are NVML's")]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> u32 {
             let answer = || -> $crate::edge::Answer { $body };
-            answer().err().unwrap_or($crate::edge::SUCCESS)
+            $crate::fault::strike(stringify!($name)).and_then(|()| answer()).err().unwrap_or($crate::edge::SUCCESS)
         })*
     };
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_uint, c_ulonglong};
 
 use crate::device::{Handle, place};
 use crate::edge::{ARGUMENT_VERSION_MISMATCH, Answer, get, put};
-use crate::{nvml, session};
+use crate::{fault, nvml, session};
 
 /// `nvmlMemory_t`.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ const _: () = assert!(size_of::<MemoryV2>() == 40);
 /// Total and used bytes.
 fn figures(device: Handle) -> Answer<(u64, u64)> {
     let gpu = session::gpu(place(device)?)?;
-    Ok((gpu.memory_total, gpu.memory_used))
+    Ok((gpu.memory_total, fault::figure(gpu.memory_used)))
 }
 
 nvml! {

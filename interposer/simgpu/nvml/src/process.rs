@@ -11,7 +11,7 @@ use crate::edge::{
     ARGUMENT_VERSION_MISMATCH, Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, get, put, put_list,
 };
 use crate::session::locked;
-use crate::{nvml, session};
+use crate::{fault, nvml, session};
 
 /// No MIG instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;
@@ -155,11 +155,11 @@ fn processes(device: Handle) -> Answer<Vec<Process>> {
     let gpu = session::gpu(place(device)?)?;
     let of = |client: &Client| Process {
         pid: client.pid.cast_unsigned(),
-        used_memory: client.memory_bytes,
+        used_memory: fault::figure(client.memory_bytes),
         gpu_instance: NO_INSTANCE,
         compute_instance: NO_INSTANCE,
     };
-    Ok(gpu.clients.iter().filter(running).map(of).collect())
+    Ok(fault::list(gpu.clients.iter().filter(running).map(of).collect()))
 }
 
 fn older(processes: Vec<Process>) -> Vec<ProcessV1> {

@@ -6,7 +6,7 @@ use weir_simgpu_link::books::{Books, Gpu};
 use weir_simgpu_link::{Device, Kind, Session};
 
 use crate::edge::{Answer, DRIVER_NOT_LOADED, INVALID_ARGUMENT, UNINITIALIZED, UNKNOWN};
-use crate::process;
+use crate::{fault, process};
 
 static OPEN: Mutex<Open> = Mutex::new(Open { session: None, references: 0 });
 
@@ -28,6 +28,7 @@ pub fn open() -> Answer {
     let mut open = locked(&OPEN);
     if open.session.is_none() {
         let session = Arc::new(Session::connect(Kind::Observer).map_err(|_| DRIVER_NOT_LOADED)?);
+        fault::arm(session.config());
         process::begin(&session.books().map_err(|_| UNKNOWN)?);
         open.session = Some(session);
     }

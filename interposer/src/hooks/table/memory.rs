@@ -5,7 +5,7 @@ use std::ffi::c_uint;
 use weir_abi::types::*;
 
 use crate::driver::Stream;
-use crate::hooks::{memory, oversubscribe, pool, view};
+use crate::hooks::{memory, oversubscribe, pool, tiles, view};
 
 driver_hooks! {
     // Memory: reserve, call the driver, commit or roll back.
@@ -48,18 +48,17 @@ driver_hooks! {
     /// Charges the array's elements.
     fn cuArrayCreate_v2(out: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR)
         = |call| memory::allocate(memory_call!(cuArrayCreate_v2), memory::Ask::array(descriptor), out, call);
-    /// Charges the array's elements.
+    /// Charges the array's elements; a sparse one has none, nor one whose memory is mapped later.
     fn cuArray3DCreate_v2(out: *mut CUarray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR)
         = |call| memory::allocate(memory_call!(cuArray3DCreate_v2), memory::Ask::array_3d(descriptor, 1), out, call);
-    /// Charges all levels.
+    /// Charges all levels; of a sparse array none, nor of one whose memory is mapped later.
     fn cuMipmappedArrayCreate(out: *mut CUmipmappedArray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint)
         = |call| memory::allocate(memory_call!(cuMipmappedArrayCreate), memory::Ask::array_3d(descriptor, levels), out, call);
-    /// Gives back what the array held.
-    fn cuArrayDestroy(array: CUarray)
-        = |call| memory::free(memory_call!(cuArrayDestroy), array.addr() as u64, call);
-    /// Gives back what the array held.
+    /// Gives back what the array held; one reference less on what was mapped to it.
+    fn cuArrayDestroy(array: CUarray) = |call| tiles::destroy(memory_call!(cuArrayDestroy), array, call);
+    /// Gives back what the array held; one reference less on what was mapped to it.
     fn cuMipmappedArrayDestroy(array: CUmipmappedArray)
-        = |call| memory::free(memory_call!(cuMipmappedArrayDestroy), array.addr() as u64, call);
+        = |call| tiles::destroy(memory_call!(cuMipmappedArrayDestroy), array, call);
 
     // The view: budget and own use, never the neighbours'.
 

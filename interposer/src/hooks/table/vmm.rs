@@ -4,7 +4,7 @@ use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use weir_abi::types::*;
 
-use crate::hooks::{external, multicast, shares, vmm, vmm_shares};
+use crate::hooks::{external, multicast, shares, tiles, vmm, vmm_shares};
 
 driver_hooks! {
     // Virtual memory: held until the last handle is released and the last mapping is gone.
@@ -22,6 +22,12 @@ driver_hooks! {
         flags: c_ulonglong) = |call| vmm::map(memory_call!(cuMemMap), address, bytes, handle, call);
     /// One reference less for each mapping in the range.
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) = |call| vmm::unmap(memory_call!(cuMemUnmap), address, bytes, call);
+
+    /// One reference more on what is mapped to a part of a sparse array, one less on what lay there.
+    fn cuMemMapArrayAsync(infos: *mut CUarrayMapInfo, count: c_uint, stream: CUstream) = |call| tiles::map(infos, count, call);
+    /// As above; the null stream is the thread's own.
+    fn cuMemMapArrayAsync_ptsz(infos: *mut CUarrayMapInfo, count: c_uint, stream: CUstream)
+        = |call| tiles::map(infos, count, call);
 
     // Multicast objects: counted on each device that joins; what is bound to them lives on.
 

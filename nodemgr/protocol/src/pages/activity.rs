@@ -12,6 +12,7 @@ use super::header::{Header, PageKind};
 use super::turn::Turn;
 use super::usage::PROCESS_SLOTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::units::Nanos;
 
 /// One process's word, on a cache line of its own.
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
@@ -20,11 +21,12 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 struct Activity {
     word: AtomicU64,
     busy_ns: AtomicU64,
-    streams_ns: AtomicU64,
     weighted_ns: AtomicU64,
     squared_ns: AtomicU64,
     cubed_ns: AtomicU64,
-    _reserved: [u64; 2],
+    since_ns: AtomicU64,
+    until_ns: AtomicU64,
+    _reserved: u64,
 }
 
 /// How much of the GPU a tenant, or one process of it, has held so far. Under MPS, where tenants overlap, a nanosecond is
@@ -34,9 +36,7 @@ struct Activity {
 pub struct Held {
     /// Time in which it had a kernel on the GPU, ns.
     pub busy_ns: u64,
-    /// The sum of the times in which each of its streams had one, ns.
-    pub streams_ns: u64,
-    /// The same, each nanosecond times the kernel's weight, ...
+    /// The same, each nanosecond times the weight of all kernels that it had there, ...
     pub weighted_ns: u64,
     /// ... times its square, ...
     pub squared_ns: u64,
@@ -47,10 +47,12 @@ pub struct Held {
 /// What a tenant, or one process of it, says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// What it has held so far.
+    /// What it had held ...
     pub held: Held,
-    /// Whether it has work on the GPU now.
-    pub is_busy: bool,
+    /// ... up to this moment, on its own clock.
+    pub until: Nanos,
+    /// Since when it has had work on the GPU, on the same clock; `None`: it has none now.
+    pub busy_since: Option<Nanos>,
 }
 
 /// One word per process.
@@ -102,9 +104,11 @@ impl ActivityPage {
         self.slots.get(slot).is_some_and(|slot| slot.word.load(Ordering::Relaxed) % 2 == 1)
     }
 
-    /// The process in `slot` has work from now on.
-    pub fn begin(&self, slot: usize) {
-        self.step(slot, 0);
+    /// The process in `slot` has work from `now` on; says whether it had none before.
+    pub fn begin(&self, slot: usize, now: impl FnOnce() -> Nanos) -> bool {
+        let Some(own) = self.slots.get(slot).filter(|_| !self.is_busy(slot)) else { return false };
+        own.since_ns.store(now().0, Ordering::Relaxed); // seen with the step
+        self.step(slot, 0)
     }
 
     /// The process in `slot` has no work any more.
@@ -112,44 +116,49 @@ impl ActivityPage {
         self.step(slot, 1);
     }
 
-    /// One step, if the word is even (0) or odd (1). Of two threads that step at once one does.
-    fn step(&self, slot: usize, parity: u64) {
-        let Some(slot) = self.slots.get(slot) else { return };
+    /// One step, if the word is even (0) or odd (1); says whether it was. Of two threads that step at once one does.
+    fn step(&self, slot: usize, parity: u64) -> bool {
+        let Some(slot) = self.slots.get(slot) else { return false };
         let now = slot.word.load(Ordering::Relaxed);
-        if now % 2 == parity {
-            // SeqCst: in one order with the look at other words that follows a launch, here and at the neighbours.
-            let moved =
-                slot.word.compare_exchange(now, now.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
-            if moved.is_ok() {
-                self.edges.fetch_add(1, Ordering::SeqCst);
-            }
+        if now % 2 != parity {
+            return false;
         }
+        // SeqCst: in one order with the look at other words that follows a launch, here and at the neighbours.
+        let moved = slot.word.compare_exchange(now, now.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
+        if moved.is_ok() {
+            self.edges.fetch_add(1, Ordering::SeqCst);
+        }
+        moved.is_ok()
     }
 
-    /// The process in `slot` has held so much more of the GPU.
-    pub fn occupied(&self, slot: usize, more: &Held) {
+    /// The process in `slot` has held so much more of the GPU, up to `until`.
+    pub fn occupied(&self, slot: usize, more: &Held, until: Nanos) {
         let Some(slot) = self.slots.get(slot) else { return };
         // Relaxed: sums that a neighbour reads now and then; one may be a moment ahead of the others.
         slot.cubed_ns.fetch_add(more.cubed_ns, Ordering::Relaxed);
         slot.squared_ns.fetch_add(more.squared_ns, Ordering::Relaxed);
         slot.weighted_ns.fetch_add(more.weighted_ns, Ordering::Relaxed);
-        slot.streams_ns.fetch_add(more.streams_ns, Ordering::Relaxed);
         slot.busy_ns.fetch_add(more.busy_ns, Ordering::Relaxed);
+        // Release: whoever finds it finds what was held until then, or more.
+        slot.until_ns.store(until.0, Ordering::Release);
     }
 
     /// What all processes but that in slot `own` say. Any bytes may stand there: sums wrap.
     pub fn occupancy(&self, own: Option<usize>) -> Occupancy {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| Some(*slot) != own);
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        others.fold(Occupancy::default(), |sum, (_, slot)| Occupancy {
-            held: Held {
+        others.fold(Occupancy::default(), |sum, (_, slot)| {
+            let until = sum.until.max(Nanos(slot.until_ns.load(Ordering::Acquire)));
+            let held = Held {
                 busy_ns: sum.held.busy_ns.wrapping_add(read(&slot.busy_ns)),
-                streams_ns: sum.held.streams_ns.wrapping_add(read(&slot.streams_ns)),
                 weighted_ns: sum.held.weighted_ns.wrapping_add(read(&slot.weighted_ns)),
                 squared_ns: sum.held.squared_ns.wrapping_add(read(&slot.squared_ns)),
                 cubed_ns: sum.held.cubed_ns.wrapping_add(read(&slot.cubed_ns)),
-            },
-            is_busy: sum.is_busy || read(&slot.word) % 2 == 1,
+            };
+            let is_busy = slot.word.load(Ordering::Acquire) % 2 == 1; // and so it was since then
+            let since = is_busy.then(|| Nanos(read(&slot.since_ns)));
+            let busy_since = sum.busy_since.into_iter().chain(since).min();
+            Occupancy { held, until, busy_since }
         })
     }
 
@@ -175,8 +184,7 @@ mod tests {
     fn work_shows_while_it_lasts_and_leaves_a_trace() {
         let page = page();
         let before = page.quiet(None);
-        page.begin(3);
-        page.begin(3);
+        assert!(page.begin(3, || Nanos(7)) && !page.begin(3, || Nanos(7)), "it begins once");
         assert!(page.is_busy(3) && page.quiet(None).is_none());
         assert_eq!(page.quiet(Some(3)), before, "a process does not stand in its own way");
         page.end(3);
@@ -189,7 +197,7 @@ mod tests {
     #[test]
     fn a_slot_that_does_not_exist_changes_nothing() {
         let page = page();
-        page.begin(PROCESS_SLOTS);
+        assert!(!page.begin(PROCESS_SLOTS, || Nanos(7)));
         assert!(!page.is_busy(PROCESS_SLOTS));
         assert_eq!(page.quiet(None), Some(0));
     }
@@ -207,7 +215,7 @@ mod model {
             let tenant = {
                 let (page, launched) = (page.clone(), launched.clone());
                 loom::thread::spawn(move || {
-                    page.begin(0);
+                    page.begin(0, || Nanos(7));
                     launched.fetch_add(1, Ordering::SeqCst);
                     page.end(0);
                 })

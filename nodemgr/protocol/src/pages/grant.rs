@@ -1,10 +1,11 @@
 //! The grant page: what the node manager currently gives a tenant on one GPU.
 //!
 //! ```text
-//!   epoch    +1 each tick; still = the manager is gone
+//!   epoch    moves every few ticks; still = the manager is gone
 //!   current  generation of the grant that holds; slot = generation % 2; the futex word that waiters sleep on
 //!   board    number of the last change of who else is on the GPU
 //!   slots    [ even generations ][ odd generations ]
+//!   bell     whether the tenant rings when it begins work
 //! ```
 //!
 //! The manager fills the slot that does not hold and then moves `current`: killed between the two it has changed
@@ -13,6 +14,7 @@
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::bell::Bell;
 use super::header::{Header, PageKind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
@@ -104,6 +106,9 @@ pub enum Gate {
     Closed,
     /// The granted rate holds, also while a tenant has work to which this one gives way otherwise.
     Lent,
+    /// The tenant's memory is off the GPU, or about to go: its calls wait in the driver, so whoever makes one says so first
+    /// ([`ProcessSlot::knock`](super::ProcessSlot::knock)). To launches it is an open gate.
+    Parked,
 }
 
 impl Gate {
@@ -112,6 +117,7 @@ impl Gate {
             Self::Open => 0,
             Self::Closed => 1,
             Self::Lent => 2,
+            Self::Parked => 3,
         }
     }
 
@@ -120,6 +126,7 @@ impl Gate {
         match word {
             0 => Self::Open,
             2 => Self::Lent,
+            3 => Self::Parked,
             _ => Self::Closed,
         }
     }
@@ -147,6 +154,8 @@ pub struct Grant {
     pub memory_limit: Bytes,
     /// Bytes that the tenant may copy between host and device.
     pub copy_limit: Bandwidth,
+    /// How long a burst of the tenant may be held back, so that fillers have the time; 0 = not at all.
+    pub hold: Nanos,
 }
 
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
@@ -162,7 +171,7 @@ struct GrantSlot {
     in_flight_cap_ns: AtomicU64,
     memory_limit_bytes: AtomicU64,
     copy_bytes_per_s: AtomicU64, // 0: unlimited
-    _line: u64,
+    hold_ns: AtomicU64,
 }
 
 /// Written by the node manager alone; the tenant maps it read-only.
@@ -175,13 +184,15 @@ pub struct GrantPage {
     current: AtomicU32,
     board: AtomicU32,
     slots: [GrantSlot; 2],
+    /// Whether the tenant rings when it begins work.
+    pub bell: Bell,
 }
 
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(offset_of!(GrantPage, epoch) == 16 && offset_of!(GrantPage, slots) == 32);
-    assert!(size_of::<GrantPage>() == 32 + 2 * 64);
+    assert!(offset_of!(GrantPage, bell) == 32 + 2 * 64 && size_of::<GrantPage>() == 32 + 3 * 64);
 };
 
 /// Reads before a reader settles for what it has; a manager publishes at most once per tick.
@@ -219,6 +230,14 @@ impl GrantPage {
         self.current.load(Ordering::Relaxed)
     }
 
+    /// Whether the tenant is parked, or about to be. A new grant says so, so the launch path learns of it by its generation.
+    pub fn is_parked(&self) -> bool {
+        // Acquire: pairs with the release store of `publish`. A grant published meanwhile is seen by the next call.
+        let current = self.current.load(Ordering::Acquire);
+        let gate = self.slots[current as usize % 2].gate.load(Ordering::Relaxed);
+        gate == Gate::Parked.word()
+    }
+
     /// The word to sleep on until the next [`Self::publish`].
     pub fn futex_word(&self) -> &AtomicU32 {
         &self.current
@@ -254,13 +273,14 @@ impl GrantPage {
         self.board.load(Ordering::Acquire)
     }
 
-    /// Counts one tick of the control loop.
+    /// Moves the epoch: there is a manager. One thread of the manager calls this.
     pub fn tick(&self) {
-        // Relaxed: the epoch carries no other data, only that it moves.
-        self.epoch.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: the epoch carries no other data, only that it moves; and nobody else writes it, so that no atomic
+        // addition is needed.
+        self.epoch.store(self.epoch.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Ticks so far.
+    /// How often it has moved.
     pub fn epoch(&self) -> u64 {
         // Relaxed: see `tick`.
         self.epoch.load(Ordering::Relaxed)
@@ -278,6 +298,7 @@ impl GrantSlot {
         self.in_flight_cap_ns.store(grant.in_flight_cap.0, Ordering::Relaxed);
         self.memory_limit_bytes.store(grant.memory_limit.0, Ordering::Relaxed);
         self.copy_bytes_per_s.store(grant.copy_limit.0, Ordering::Relaxed);
+        self.hold_ns.store(grant.hold.0, Ordering::Relaxed);
     }
 
     fn load(&self, generation: u32) -> Grant {
@@ -293,6 +314,7 @@ impl GrantSlot {
             in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),
             memory_limit: Bytes(self.memory_limit_bytes.load(Ordering::Relaxed)),
             copy_limit: Bandwidth(self.copy_bytes_per_s.load(Ordering::Relaxed)),
+            hold: Nanos(self.hold_ns.load(Ordering::Relaxed)),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! length before it was range-checked, and there is no padding to leak.
 
 mod activity;
+mod bell;
 mod bucket;
 mod copy;
 mod grant;
@@ -18,10 +19,12 @@ mod graphs;
 mod header;
 mod share;
 mod stall;
+mod told;
 mod turn;
 mod usage;
 
 pub use activity::{ActivityPage, Held, Occupancy};
+pub use bell::Bell;
 pub use bucket::BucketPage;
 pub use copy::{Copied, Copies, CopyWay};
 pub use grant::{Accrual, Gate, Grant, GrantPage, NO_BOARD, Rate};
@@ -29,7 +32,8 @@ pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
 pub use stall::{Stall, Stalls};
-pub use turn::{Stand, Turn};
+pub use told::{TOLD_BUCKETS, Told};
+pub use turn::{Precedence, Stand, Turn};
 pub use usage::{
     COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ContextSource, LANES, Lane, MemoryKind, PROCESS_SLOTS,
     ProcessSlot, ProcessState, UsagePage,

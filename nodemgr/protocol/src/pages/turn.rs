@@ -6,9 +6,12 @@
 //! word is written by its own tenant alone, so a neighbour can be waited for, but never be changed.
 //!
 //! ```text
-//!   Away --> Arrives --> Wants (or WantsSoon) --> Holds --> Away
-//!            draws a number                       launches until its turn is used up, or it is drained
+//!   Away --> Arrives --> Wants (or WantsSoon) <--> StepsUp --> Holds --> Away
+//!            draws a number                                   launches until its turn is used up, or it is drained
 //! ```
+//!
+//! Somebody who takes precedence may come while another finds that nobody is in front of him, and find the same. So whoever
+//! finds it steps up first, for all to see, and looks once more: of the two at least one sees the other.
 //!
 //! How long anybody waits for somebody who does not move is for the waiter to decide (`weir-core`, `turn`).
 
@@ -32,7 +35,25 @@ pub enum Stand {
     WantsSoon = 3,
     /// It launches.
     Holds = 4,
+    /// It found nobody in front of it, and looks once more.
+    StepsUp = 5,
 }
+
+/// Which of two tenants that wait goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precedence {
+    /// The neighbour, by a head start.
+    Theirs,
+    /// Whoever came first.
+    #[default]
+    Nobodys,
+    /// The tenant itself, by a head start.
+    Ours,
+}
+
+/// Whoever takes precedence goes before those who came up to so many turns earlier. So everybody's turn comes: whoever
+/// waits is passed until so many have drawn a number after it, and no longer.
+const HEAD_START: u32 = 8;
 
 /// Bits of the word below the number.
 const STAND_BITS: u32 = 3;
@@ -131,22 +152,42 @@ impl Turn {
     }
 
     /// Whether a tenant that waits has to wait for `other`.
-    pub fn is_behind(&self, other: &Self) -> bool {
+    pub fn is_behind(&self, other: &Self, precedence: Precedence) -> bool {
         let (mine, theirs) = (self.word.load(Ordering::SeqCst), other.word.load(Ordering::SeqCst));
+        let ahead = |word: u32| number(word).wrapping_sub(HEAD_START) % NUMBERS;
+        let (first, second) = match precedence {
+            Precedence::Theirs => (ahead(theirs), number(mine)),
+            Precedence::Nobodys => (number(theirs), number(mine)),
+            Precedence::Ours => (number(theirs), ahead(mine)),
+        };
         match stand(theirs) {
             Stand::Away => false,
-            Stand::Arrives | Stand::Holds => true,
-            Stand::Wants | Stand::WantsSoon if number(mine) == number(theirs) => {
-                other.tenant() < self.tenant()
-            }
-            Stand::Wants | Stand::WantsSoon => before(number(theirs), number(mine)),
+            Stand::Arrives | Stand::Holds | Stand::StepsUp => true,
+            Stand::Wants | Stand::WantsSoon if first == second => other.tenant() < self.tenant(),
+            Stand::Wants | Stand::WantsSoon => before(first, second),
+        }
+    }
+
+    /// Nobody is before it: it steps up, unless another thread does. Then it has to look whether it is behind anybody once
+    /// more, and [`Self::hold`] or step back.
+    pub fn step_up(&self) -> bool {
+        let word = self.word.load(Ordering::SeqCst);
+        matches!(stand(word), Stand::Wants | Stand::WantsSoon)
+            && self.becomes(word, Stand::StepsUp, number(word))
+    }
+
+    /// Somebody came in between: it waits as before.
+    pub fn step_back(&self) {
+        let word = self.word.load(Ordering::SeqCst);
+        if stand(word) == Stand::StepsUp {
+            self.becomes(word, Stand::Wants, number(word));
         }
     }
 
     /// Nobody is before it any more: the turn is the tenant's, `length` of predicted work.
     pub fn hold(&self, length: Nanos) {
         let word = self.word.load(Ordering::SeqCst);
-        if matches!(stand(word), Stand::Wants | Stand::WantsSoon) {
+        if matches!(stand(word), Stand::Wants | Stand::WantsSoon | Stand::StepsUp) {
             // Of the turn before: a unit longer than what was left, or what it was cut short by.
             let rest = self.left().min(i64::try_from(length.0).unwrap_or(i64::MAX));
             self.renew(length);
@@ -195,6 +236,7 @@ fn stand(word: u32) -> Stand {
         2 => Stand::Wants,
         3 => Stand::WantsSoon,
         4 => Stand::Holds,
+        5 => Stand::StepsUp,
         _ => Stand::Away,
     }
 }
@@ -209,110 +251,7 @@ fn before(a: u32, b: u32) -> bool {
     distance != 0 && distance < NUMBERS / 2
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn tenants() -> [Box<Turn>; 3] {
-        std::array::from_fn(|n| {
-            let turn: Box<Turn> = Box::new(zerocopy::FromZeros::new_zeroed());
-            turn.init(n as u64 + 1);
-            turn
-        })
-    }
-
-    fn want(turns: &[Box<Turn>; 3], who: usize) {
-        turns[who].want(turns.iter().map(|turn| &**turn));
-    }
-
-    fn goes(turns: &[Box<Turn>; 3], who: usize) -> bool {
-        (0..3).filter(|other| *other != who).all(|other| !turns[who].is_behind(&turns[other]))
-    }
-
-    #[test]
-    fn turns_come_in_the_order_in_which_they_were_wanted() {
-        let turns = tenants();
-        [2, 0, 1].into_iter().for_each(|who| want(&turns, who));
-        for who in [2, 0, 1] {
-            let mut waiting = (0..3).filter(|other| turns[*other].waits());
-            assert!(waiting.all(|other| goes(&turns, other) == (other == who)), "it is {who}'s turn");
-            turns[who].hold(Nanos(100));
-            assert!((0..3).all(|other| other == who || !goes(&turns, other)));
-            assert!(turns[who].end() && !turns[who].end());
-        }
-    }
-
-    #[test]
-    fn who_comes_back_stands_behind_those_who_wait_and_who_is_away_is_not_waited_for() {
-        let turns = tenants();
-        [0, 1].into_iter().for_each(|who| want(&turns, who));
-        turns[0].hold(Nanos(100));
-        turns[0].end();
-        want(&turns, 0);
-        assert!(goes(&turns, 1) && !goes(&turns, 0));
-        turns[1].reset();
-        assert!(goes(&turns, 0));
-    }
-
-    #[test]
-    fn numbers_that_wrap_keep_their_order() {
-        assert!(before(NUMBERS - 1, 0) && !before(0, NUMBERS - 1) && !before(7, 7));
-        let turns = tenants();
-        turns[0].word.store((NUMBERS - 1) << STAND_BITS, Ordering::SeqCst);
-        want(&turns, 1);
-        want(&turns, 2);
-        assert!(goes(&turns, 1) && !goes(&turns, 2));
-    }
-
-    #[test]
-    fn what_is_launched_comes_out_of_what_is_left() {
-        let turns = tenants();
-        want(&turns, 0);
-        turns[0].hold(Nanos(100));
-        turns[0].spend(130);
-        assert_eq!((turns[0].left(), turns[0].length()), (-30, Nanos(100)));
-        turns[0].end();
-        want(&turns, 0);
-        turns[0].hold(Nanos(100));
-        assert_eq!(turns[0].left(), 70, "what one turn took too much comes out of the next");
-        turns[0].end();
-        want(&turns, 0);
-        turns[0].hold(Nanos(100));
-        assert_eq!(turns[0].left(), 170, "and what it was cut short by is added");
-        turns[0].forfeit();
-        assert_eq!(turns[0].left(), 0);
-    }
-}
-
 #[cfg(all(test, loom))]
-mod model {
-    use super::*;
-    use crate::sync::relax;
-    use loom::sync::Arc;
-
-    #[test]
-    fn two_tenants_never_both_hold_the_turn() {
-        loom::model(|| {
-            let turns = Arc::new([Turn::default(), Turn::default()]);
-            turns.iter().zip(1..).for_each(|(turn, tenant)| turn.init(tenant));
-            let holders = Arc::new(AtomicU32::new(0));
-            let take = |me: usize, turns: &[Turn; 2], holders: &AtomicU32| {
-                let (own, other) = (&turns[me], &turns[1 - me]);
-                own.want(std::iter::once(other));
-                while own.is_behind(other) {
-                    relax();
-                }
-                own.hold(Nanos(1));
-                assert_eq!(holders.fetch_add(1, Ordering::Relaxed), 0, "both hold the turn");
-                holders.fetch_sub(1, Ordering::Relaxed);
-                own.end();
-            };
-            let thread = {
-                let (turns, holders) = (turns.clone(), holders.clone());
-                loom::thread::spawn(move || take(1, &turns, &holders))
-            };
-            take(0, &turns, &holders);
-            thread.join().unwrap();
-        });
-    }
-}
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -13,6 +13,7 @@ use super::graphs::Graphs;
 use super::header::{Header, PageKind};
 use super::share::{SHARES, Share};
 use super::stall::Stalls;
+use super::told::Told;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, relax};
 use crate::units::Bytes;
 
@@ -110,6 +111,8 @@ pub enum ProcessState {
     Stale = 2,
     /// A fault of ours let at least one call pass unenforced.
     Degraded = 3,
+    /// It is no client of MPS, by which tenants share the GPU: it has no partition, its gate alone holds it.
+    BesideMps = 4,
 }
 
 impl ProcessState {
@@ -119,6 +122,7 @@ impl ProcessState {
             0 => Self::Starting,
             1 => Self::Enforced,
             2 => Self::Stale,
+            4 => Self::BesideMps,
             _ => Self::Degraded,
         }
     }
@@ -218,7 +222,8 @@ pub struct ProcessSlot {
     pub context_source: AtomicU32,
     /// The process's number in the manager's own namespace, which is NVML's; 0 before it registered. The manager writes.
     pub pid: AtomicU32,
-    _reserved_0: AtomicU32,
+    /// Calls that it wanted to make while it was parked.
+    pub knocks: AtomicU32,
     /// Time until the GPU had switched to this process's work from a neighbour's, in nanoseconds: not part of any charge.
     pub switch_ns: AtomicU64,
     /// Collectives launched: kernels that run until other ranks have launched theirs, and graphs with such kernels.
@@ -250,6 +255,9 @@ pub struct UsagePage {
     _reserved: [u64; 5],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
+    /// Latencies that the processes have told, on the page of the tenant's first GPU. All of them add to it, and it stays when
+    /// they end: a request that was served was served.
+    pub told: Told,
 }
 
 #[cfg(not(loom))]
@@ -323,6 +331,23 @@ impl UsagePage {
 }
 
 impl ProcessSlot {
+    /// A call is about to be made while the tenant is parked: it waits in the driver until the manager, which looks at this
+    /// word in each tick, has brought the tenant's memory back.
+    pub fn knock(&self) {
+        // Release: stands before the call that follows.
+        self.knocks.fetch_add(1, Ordering::Release);
+    }
+
+    /// A sum of what only grows when the process calls: if it has moved, the process wants to go on. Besides the knocks these
+    /// are calls that are counted before they are made, since one may have looked just before the tenant was parked.
+    pub fn calls(&self) -> u64 {
+        let knocks = u64::from(self.knocks.load(Ordering::Acquire));
+        // Relaxed: the tenant writes them, so the sum wraps.
+        let launches = self.lanes.iter().flat_map(|lane| &lane.calls);
+        let counted = launches.chain(&self.memory_calls).map(|calls| calls.load(Ordering::Relaxed));
+        counted.fold(knocks, u64::wrapping_add)
+    }
+
     /// Takes `bytes` without asking: they are held already, whatever the limit.
     pub fn book(&self, bytes: Bytes) {
         // SeqCst: see `UsagePage::held`.
@@ -359,9 +384,15 @@ impl ProcessSlot {
         for word in words.into_iter().chain(&self.by_kind).chain(&self.memory_calls).chain(lanes) {
             word.store(0, Ordering::Relaxed);
         }
-        for word in
-            [&self.state, &self.acked_generation, &self.overcommitted, &self.context_source, &self.pid]
-        {
+        let halves = [
+            &self.state,
+            &self.acked_generation,
+            &self.overcommitted,
+            &self.context_source,
+            &self.pid,
+            &self.knocks,
+        ];
+        for word in halves {
             word.store(0, Ordering::Relaxed);
         }
         self.shares.iter().for_each(Share::clear);
@@ -420,6 +451,23 @@ mod tests {
         page.slots[3].clear();
         assert_eq!(page.held(), Bytes(0));
         assert_eq!(page.slots[3].lanes[2].calls[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn whoever_knocks_launches_or_asks_for_memory_has_called() {
+        let page = page();
+        let slot = &page.slots[0];
+        let launch = &slot.lanes[LANES - 1].calls[0];
+        let calls: [&dyn Fn(); 3] = [&|| slot.knock(), &|| launch.store(1, Ordering::Relaxed), &|| {
+            slot.memory_calls[0].store(1, Ordering::Relaxed)
+        }];
+        for call in calls {
+            let before = slot.calls();
+            call();
+            assert_ne!(slot.calls(), before);
+        }
+        slot.clear();
+        assert_eq!(slot.calls(), 0, "the next one has not called yet");
     }
 
     proptest! {

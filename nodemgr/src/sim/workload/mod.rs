@@ -12,7 +12,7 @@ use weir_simgpu_model::{Kernel, Nanos};
 pub use self::arrivals::arrivals;
 pub use self::inference::Inference;
 pub use self::offline::Offline;
-pub use self::training::Training;
+pub use self::training::{Training, work};
 use super::measure::Log;
 use super::scenario::KernelShape;
 

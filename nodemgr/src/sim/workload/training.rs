@@ -85,6 +85,14 @@ fn parts(spec: &scenario::Training) -> Vec<Part> {
     }
 }
 
+/// How much work each part of an iteration gives the GPU.
+pub fn work(spec: &scenario::Training) -> impl Iterator<Item = Nanos> {
+    parts(spec).into_iter().filter_map(|part| match part {
+        Part::Compute(length) => Some(length),
+        Part::Bubble(_) => None,
+    })
+}
+
 impl Program for Training {
     fn next(&mut self, now: Nanos, log: &mut Log) -> Step {
         loop {

@@ -1,11 +1,13 @@
 //! A client that gets and gives back device memory as it is told, one line on stdin at a time ([`weir_tests::obeying`]): for
 //! stories that say what each call must cost.
 
+mod checkpoints;
 mod contexts;
 mod device;
 mod graphs;
 mod pools;
 mod shares;
+mod tiles;
 
 use std::process::ExitCode;
 use std::ptr::null_mut;
@@ -42,6 +44,8 @@ impl Obeys for Client {
             .or_else(|| graphs::obey(self, command, n))
             .or_else(|| contexts::obey(self, command, n))
             .or_else(|| shares::obey(self, command, n))
+            .or_else(|| checkpoints::obey(self, command, n))
+            .or_else(|| tiles::obey(self, command, n))
     }
 }
 

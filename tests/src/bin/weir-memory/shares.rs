@@ -26,11 +26,12 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (call!(client, cuIpcOpenMemHandle_v2(&raw mut address, ticket, 1)), vec![address])
         }
         "ipc_close" => (call!(client, cuIpcCloseMemHandle(n(0))), Vec::new()),
-        "create" => create(client, n(0), CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 }),
+        "create" => create(client, n(0), ON_FIRST, 0),
         "create_at" => {
             let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-            create(client, n(0), CUmemLocation { kind: small(n(1)), id: small(n(2)).cast_signed() })
+            create(client, n(0), CUmemLocation { kind: small(n(1)), id: small(n(2)).cast_signed() }, 0)
         }
+        "create_for_tiles" => create(client, n(0), ON_FIRST, CU_MEM_CREATE_USAGE_TILE_POOL),
         "export" => {
             let (mut file, kind) = (0i32, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
             let result = call!(client, cuMemExportToShareableHandle((&raw mut file).cast(), n(0), kind, 0));
@@ -63,8 +64,11 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
     })
 }
 
+/// The first GPU's memory.
+const ON_FIRST: CUmemLocation = CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+
 /// Physical memory that can be given out.
-fn create(client: &Client, bytes: u64, location: CUmemLocation) -> Done {
+fn create(client: &Client, bytes: u64, location: CUmemLocation, usage: std::ffi::c_ushort) -> Done {
     let properties = CUmemAllocationProp {
         kind: CU_MEM_ALLOCATION_TYPE_PINNED,
         requested_handle_types: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -72,7 +76,7 @@ fn create(client: &Client, bytes: u64, location: CUmemLocation) -> Done {
         win32_handle_meta_data: null_mut(),
         compression_type: 0,
         gpu_direct_rdma_capable: 0,
-        usage: 0,
+        usage,
         reserved: [0; 4],
     };
     let mut physical = 0;

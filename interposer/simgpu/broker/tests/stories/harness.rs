@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 use weir_simgpu_link::books::{Books, Client};
 use weir_simgpu_link::{Kernel, Kind, Session, StreamKind, Work, place, socket};
@@ -137,6 +137,15 @@ impl Player {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Stops it, and returns once it stands still. One of its threads takes the signal and stops the others: on a busy
+    /// machine these go on until that one has had its turn.
+    pub fn stop(&self) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "it has ended");
     }
 
     /// Waits for its end; whether it was content.

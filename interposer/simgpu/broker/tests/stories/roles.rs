@@ -4,7 +4,7 @@
 use std::io::{BufRead, Read};
 use std::sync::atomic::Ordering;
 
-use weir_simgpu_link::{Kernel, Kind, Session, Work};
+use weir_simgpu_link::{Kernel, Kind, Obstacle, Session, Work};
 
 use crate::harness::{kernel, stream};
 
@@ -26,10 +26,15 @@ pub enum Role {
     Works,
     /// Takes and gives back contexts, streams and memory without a pause, with kernels in flight.
     Churns,
+    /// Holds memory; stays in a call until the gun, then runs short kernels, each within a call.
+    Calls,
+    /// The same with managed memory.
+    Manages,
 }
 
 impl Role {
-    const ALL: [Role; 5] = [Role::Stays, Role::Reconnects, Role::Spins, Role::Works, Role::Churns];
+    const ALL: [Role; 7] =
+        [Role::Stays, Role::Reconnects, Role::Spins, Role::Works, Role::Churns, Role::Calls, Role::Manages];
 
     pub fn name(self) -> String {
         format!("{self:?}")
@@ -46,6 +51,8 @@ fn played() {
         Role::Spins => spin(&connect()),
         Role::Works => work(&connect()),
         Role::Churns => churn(&connect()),
+        Role::Calls => call(&connect()),
+        Role::Manages => manage(&connect()),
     }
 }
 
@@ -95,5 +102,24 @@ fn churn(session: &Session) {
         session.wait_completed(stream, 10).unwrap();
         session.destroy_context(context).unwrap();
         session.release(0, 32 << 20).unwrap();
+    }
+}
+
+fn manage(session: &Session) {
+    session.count_obstacle(Obstacle::Managed, true).unwrap();
+    call(session);
+}
+
+fn call(session: &Session) {
+    let stream = stream(session);
+    session.reserve(0, 1 << 30).unwrap();
+    session.begin_call();
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    session.end_call();
+    loop {
+        session.begin_call();
+        let sequence = session.push(stream, kernel(1_000)).unwrap();
+        session.wait_completed(stream, sequence).unwrap();
+        session.end_call();
     }
 }

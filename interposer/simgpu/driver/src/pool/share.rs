@@ -10,7 +10,8 @@ use super::{POOLS, Pool};
 use crate::api::Driver;
 use crate::edge::{Answer, get, put};
 use crate::memory::{self, Allocation, Kind};
-use crate::{backing, context, locked};
+use crate::session::Obstacle;
+use crate::{backing, checkpoint, context, locked};
 
 /// "WEIRPOO1": tells our data from others.
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRPOO1");
@@ -65,6 +66,8 @@ impl Driver {
         if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || offered == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        // Pieces of it may be passed on from now on, and nobody says when none is any more.
+        checkpoint::count_obstacle(Obstacle::Ipc, true);
         // A token: what it stands for travels with each piece.
         put(out.cast::<c_int>(), backing::file(1)?.into_raw_fd())
     }

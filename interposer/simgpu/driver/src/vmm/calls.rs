@@ -123,7 +123,7 @@ impl Driver {
         out: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
     ) -> Answer {
-        let Properties { kind, handle_types, location } = physical(handle)?.properties;
+        let Properties { kind, handle_types, location, usage } = physical(handle)?.properties;
         put(
             out,
             CUmemAllocationProp {
@@ -133,7 +133,7 @@ impl Driver {
                 win32_handle_meta_data: std::ptr::null_mut(),
                 compression_type: 0,
                 gpu_direct_rdma_capable: 0,
-                usage: 0,
+                usage,
                 reserved: [0; 4],
             },
         )
@@ -146,13 +146,15 @@ impl Driver {
         _flags: c_ulonglong,
     ) -> Answer {
         let physical = physical(handle)?;
-        let state = physical.held()?;
+        let mut state = physical.held()?;
         let offered = physical.properties.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || offered == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let file = state.file.as_ref().ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        put(out.cast::<c_int>(), duplicate(file.as_raw_fd())?.into_raw_fd())
+        let copy = duplicate(file.as_raw_fd())?;
+        state.cross();
+        put(out.cast::<c_int>(), copy.into_raw_fd())
     }
 
     pub fn cuMemImportFromShareableHandle(

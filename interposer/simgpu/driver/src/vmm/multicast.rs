@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use weir_abi::types::*;
 
-use super::{GRANULARITY, MAPPED, Physical, Properties, physical};
+use super::{GRANULARITY, MAPPED, Physical, Properties, let_go, physical};
 use crate::api::Driver;
 use crate::edge::{Answer, get, put};
 use crate::{backing, device, locked};
@@ -24,13 +24,6 @@ pub struct Team {
 pub fn dissolve(team: &Mutex<Team>) -> Answer {
     let bound = std::mem::take(&mut locked(team).bound);
     bound.into_values().try_for_each(|(_, handle)| let_go(handle))
-}
-
-fn let_go(handle: CUmemGenericAllocationHandle) -> Answer {
-    let physical = physical(handle)?;
-    let mut state = locked(&physical.state);
-    state.mappings -= 1;
-    physical.settle(state)
 }
 
 fn team(handle: CUmemGenericAllocationHandle) -> Answer<(&'static Physical, &'static Mutex<Team>)> {
@@ -86,6 +79,7 @@ impl Driver {
             kind: CU_MEM_ALLOCATION_TYPE_PINNED,
             handle_types: CU_MEM_HANDLE_TYPE_NONE,
             location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+            usage: 0,
         };
         let team = Team { devices: num_devices as usize, joined: Vec::new(), bound: BTreeMap::new() };
         let file = backing::file(size)?;

@@ -1,11 +1,15 @@
-//! Injected faults: which call, when, what. The driver library evaluates them; here they are only read.
+//! Injected faults: which call, when, what. Here they are only read; `fault.rs` lets them strike.
 //!
 //! ```toml
 //! [[fault]]
-//! call = "cuMemAlloc_v2"   # a symbol; `*` stands for any text
+//! call = "cuMemAlloc_v2"   # a symbol of the driver or of NVML; `*` stands for any text
+//! process = "weir"         # only in programs of this name (`/proc/PID/comm`); all if it is left out
 //! nth = 3                  # only the third call; or: every = 10; or: probability = 0.01, seed = 7
-//! action = "error:2"       # answer this CUresult; or "hang"; or "sigkill"
+//! action = "error:2"       # answer this code; or "hang", "sigkill", "delay:10000" (ms); of NVML's calls also
+//!                          # "nonsense" (figures that cannot be) and "truncate" (half of a list)
 //! ```
+
+use std::time::Duration;
 
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
@@ -17,6 +21,8 @@ use weir_protocol::price;
 pub struct Fault {
     /// Which symbols.
     pub call: String,
+    /// In which programs; all if none is named.
+    pub process: Option<String>,
     /// At which calls of a process.
     pub when: When,
     /// What happens.
@@ -27,6 +33,11 @@ impl Fault {
     /// Whether this row is about calls of `symbol`.
     pub fn concerns(&self, symbol: &str) -> bool {
         price::matches(&self.call, symbol)
+    }
+
+    /// Whether this row holds in programs called `name`.
+    pub fn is_for(&self, name: &str) -> bool {
+        self.process.as_ref().is_none_or(|process| price::matches(process, name))
     }
 }
 
@@ -55,13 +66,31 @@ pub enum FaultAction {
     Hang,
     /// The process is killed in the call.
     Sigkill,
+    /// The call takes so much longer.
+    Delay(Duration),
+    /// The call answers, and not the truth.
+    Lie(Lie),
 }
+
+/// What NVML can be made to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Figures that cannot be.
+    Nonsense,
+    /// The first half of a list.
+    Truncate,
+}
+
+/// Longest delay, ms (1 hour).
+const LONGEST_MS: u64 = 3_600_000;
 
 /// A row as it stands in TOML.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
     call: String,
+    #[serde(default)]
+    process: Option<String>,
     #[serde(default)]
     nth: Option<u64>,
     #[serde(default)]
@@ -86,16 +115,26 @@ impl Default for Action {
 impl<'de> Deserialize<'de> for Action {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let refuse =
-            || de::Error::custom(format!("`{text}` is no action: write error:CODE, hang or sigkill"));
-        Ok(Self(match text.as_str() {
-            "hang" => FaultAction::Hang,
-            "sigkill" => FaultAction::Sigkill,
-            _ => {
-                let code = text.strip_prefix("error:").and_then(|code| code.parse().ok());
-                FaultAction::Error(code.filter(|code| (1..=999).contains(code)).ok_or_else(refuse)?)
-            }
-        }))
+        let number = |prefix: &str| text.strip_prefix(prefix).and_then(|rest| rest.parse::<u64>().ok());
+        let code = || {
+            let code = number("error:").filter(|code| (1..=999).contains(code))?;
+            u32::try_from(code).ok().map(FaultAction::Error)
+        };
+        let delay = || {
+            let ms = number("delay:").filter(|ms| (1..=LONGEST_MS).contains(ms))?;
+            Some(FaultAction::Delay(Duration::from_millis(ms)))
+        };
+        let found = match text.as_str() {
+            "hang" => Some(FaultAction::Hang),
+            "sigkill" => Some(FaultAction::Sigkill),
+            "nonsense" => Some(FaultAction::Lie(Lie::Nonsense)),
+            "truncate" => Some(FaultAction::Lie(Lie::Truncate)),
+            _ => code().or_else(delay),
+        };
+        found.map(Self).ok_or_else(|| {
+            let help = "write error:CODE, delay:MS, hang, sigkill, nonsense or truncate";
+            de::Error::custom(format!("`{text}` is no action: {help}"))
+        })
     }
 }
 
@@ -105,6 +144,9 @@ impl Serialize for Action {
             FaultAction::Error(code) => to.serialize_str(&format!("error:{code}")),
             FaultAction::Hang => to.serialize_str("hang"),
             FaultAction::Sigkill => to.serialize_str("sigkill"),
+            FaultAction::Delay(time) => to.serialize_str(&format!("delay:{}", time.as_millis())),
+            FaultAction::Lie(Lie::Nonsense) => to.serialize_str("nonsense"),
+            FaultAction::Lie(Lie::Truncate) => to.serialize_str("truncate"),
         }
     }
 }
@@ -125,14 +167,18 @@ impl TryFrom<Row> for Fault {
                 );
             }
         };
-        Ok(Self { call: row.call, when, action: row.action.0 })
+        if matches!(row.action.0, FaultAction::Lie(_)) && !row.call.starts_with("nvml") {
+            return Err(format!("`{}`: only NVML's calls lie", row.call));
+        }
+        Ok(Self { call: row.call, process: row.process, when, action: row.action.0 })
     }
 }
 
 impl From<Fault> for Row {
     fn from(fault: Fault) -> Self {
-        let row = Row { call: fault.call, action: Action(fault.action), ..Row::default() };
-        match fault.when {
+        let Fault { call, process, when, action } = fault;
+        let row = Row { call, process, action: Action(action), ..Row::default() };
+        match when {
             When::Nth(nth) => Row { nth: Some(nth), ..row },
             When::Every(every) => Row { every: Some(every), ..row },
             When::Probability { probability, seed } => Row { probability: Some(probability), seed, ..row },

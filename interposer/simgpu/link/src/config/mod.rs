@@ -7,9 +7,11 @@ mod kernel;
 mod load;
 mod size;
 
-pub use fault::{Fault, FaultAction, When};
+pub use fault::{Fault, FaultAction, Lie, When};
 pub use kernel::{KernelRow, waves_ns};
 pub use load::ConfigError;
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use weir_protocol::price;
@@ -81,6 +83,8 @@ pub struct Config {
     pub sms: u32,
     /// `time-slice` or `mps`.
     pub mode: Mode,
+    /// Where the control daemon of MPS is: whoever looks elsewhere is no client of it. Absent: everybody is.
+    pub mps_pipe_directory: Option<PathBuf>,
     /// A context's turn, us, 10 to 1,000,000.
     #[serde(deserialize_with = "within::<10, 1_000_000, _, _>")]
     pub slice_us: u64,
@@ -133,6 +137,7 @@ impl Default for Config {
             memory: MEMORY,
             sms: SMS,
             mode: Mode::TimeSlice,
+            mps_pipe_directory: None,
             slice_us: SLICE_US,
             switch_us: SWITCH_US,
             queue_depth: QUEUE_DEPTH,

@@ -101,7 +101,7 @@ impl Session {
     }
 
     /// An error if the broker has hung up.
-    fn check_broker(&self) -> Result<(), SessionError> {
+    pub(super) fn check_broker(&self) -> Result<(), SessionError> {
         let socket = locked(&self.socket);
         let mut fds = [PollFd::new(&*socket, PollFlags::empty())];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,0 +1,91 @@
+//! Events of the driver's on the monotonic clock: when the GPU was done with a launch.
+
+use std::ptr::null_mut;
+
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use weir_abi::fns;
+use weir_abi::types::*;
+
+use super::now;
+use crate::client::{ClientError, Driver, check};
+
+/// Events in a ring: more than can be under way.
+const RING: usize = 64;
+
+/// Looks for the moment of the first event; the shortest one counts.
+const LOOKS: usize = 50;
+
+/// A stream's events.
+pub struct Events {
+    record: fns::cuEventRecord,
+    elapsed: fns::cuEventElapsedTime,
+    stream: CUstream,
+    base: (CUevent, u64),
+    ring: [CUevent; RING],
+    next: usize,
+}
+
+impl Events {
+    /// For an idle stream of the current context.
+    pub fn new(driver: &Driver, stream: CUstream) -> Result<Self, ClientError> {
+        // SAFETY: each symbol is given the type that weir-abi's table has for it; the driver stays open.
+        let (create, record, elapsed) = unsafe {
+            let library = Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)?;
+            let create: fns::cuEventCreate = *library.get(b"cuEventCreate\0")?;
+            (create, *library.get(b"cuEventRecord\0")?, *library.get(b"cuEventElapsedTime\0")?)
+        };
+        let make = || {
+            let mut event = null_mut();
+            // SAFETY: a place for the answer.
+            check("cuEventCreate", unsafe { create(&raw mut event, 0) }).map(|()| event)
+        };
+        let mut ring = [null_mut(); RING];
+        for event in &mut ring {
+            *event = make()?;
+        }
+        let mut events = Self { record, elapsed, stream, base: (null_mut(), 0), ring, next: 0 };
+        events.base = events.find_base(driver, make)?;
+        Ok(events)
+    }
+
+    /// An event, and its moment as late as it can have been.
+    fn find_base(
+        &self,
+        driver: &Driver,
+        make: impl Fn() -> Result<CUevent, ClientError>,
+    ) -> Result<(CUevent, u64), ClientError> {
+        let mut best = (null_mut(), 0, u64::MAX);
+        for _ in 0..LOOKS {
+            let (event, before) = (make()?, now());
+            self.put(event)?;
+            driver.synchronize()?;
+            let after = now();
+            if after - before < best.2 {
+                best = (event, after, after - before);
+            }
+        }
+        Ok((best.0, best.1))
+    }
+
+    fn put(&self, event: CUevent) -> Result<(), ClientError> {
+        // SAFETY: an event and a stream of the driver's.
+        check("cuEventRecord", unsafe { (self.record)(event, self.stream) })
+    }
+
+    /// Puts one behind what was launched.
+    pub fn record(&mut self) -> Result<(), ClientError> {
+        self.next = (self.next + 1) % RING;
+        self.put(self.ring[self.next])
+    }
+
+    /// When the GPU came to the last one, ns of the monotonic clock. It has.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]
+    pub fn last(&self) -> Result<u64, ClientError> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both events were recorded.
+        check("cuEventElapsedTime", unsafe {
+            (self.elapsed)(&raw mut milliseconds, self.base.0, self.ring[self.next])
+        })?;
+        Ok(self.base.1 + (f64::from(milliseconds.max(0.0)) * 1e6) as u64)
+    }
+}

@@ -1,0 +1,157 @@
+//! What the wakes of the latency tenant came to, each with the hold or the closing that belongs to it. The first tenth is
+//! not counted: prices are learnt then.
+
+use serde_json::{Value, json};
+
+use super::{BURST, Closing, Hold, Wake};
+use crate::sample::Spread;
+
+/// How soon the gate was closed.
+#[derive(Debug, Default)]
+pub struct Closed {
+    /// Microseconds, for each wake that closed it.
+    pub closed_us: Vec<f64>,
+    already: usize, // it had not been open since the burst before, or not at the wake
+    never: usize,
+}
+
+/// How soon the GPU was silent.
+#[derive(Debug, Default)]
+pub struct Silence {
+    /// Microseconds, where the filler's slice lasted as long as its queue.
+    pub whole_us: Vec<f64>,
+    /// The same where the slice ended first.
+    pub cut_us: Vec<f64>,
+}
+
+/// By the filler's own look at the board.
+pub fn by_board(wakes: &[Wake], holds: &[Hold]) -> Closed {
+    let mut closed = Closed::default();
+    let mut before = 0; // the end of the last burst
+    for wake in counted(wakes) {
+        match held(wake, holds) {
+            None => closed.never += 1,
+            Some(hold) if hold.passed < before => closed.already += 1,
+            Some(hold) => closed.closed_us.push(us(wake.launched, hold.passed)),
+        }
+        before = wake.ended;
+    }
+    closed
+}
+
+/// By the manager.
+pub fn by_bell(wakes: &[Wake], closings: &[Closing]) -> Closed {
+    let mut closed = Closed::default();
+    for wake in counted(wakes) {
+        let last = closings.iter().rev().find(|closing| closing.open < wake.launched);
+        match last.map(|closing| closing.closed) {
+            Some(at) if at > wake.ended => closed.never += 1,
+            Some(at) if at > wake.launched => closed.closed_us.push(us(wake.launched, at)),
+            _ => closed.already += 1,
+        }
+    }
+    closed
+}
+
+/// By the events behind the filler's launches.
+pub fn silence(wakes: &[Wake], holds: &[Hold]) -> Silence {
+    let mut silence = Silence::default();
+    for wake in counted(wakes) {
+        let Some(hold) = held(wake, holds) else { continue };
+        // Less of the burst than there was to do came behind the filler's last work: the rest came before it.
+        let whole = us(hold.silent, wake.ended) >= BURST.time_us;
+        let row = if whole { &mut silence.whole_us } else { &mut silence.cut_us };
+        row.push(us(wake.launched, hold.silent));
+    }
+    silence
+}
+
+fn counted(wakes: &[Wake]) -> &[Wake] {
+    &wakes[wakes.len() / 10..]
+}
+
+/// The launch that was held back in this burst first.
+fn held<'a>(wake: &Wake, holds: &'a [Hold]) -> Option<&'a Hold> {
+    holds.iter().find(|hold| hold.ended > wake.launched && hold.passed < wake.ended)
+}
+
+fn us(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from) as f64 / 1e3
+}
+
+impl Closed {
+    /// For the document.
+    pub fn figures(&self) -> Value {
+        json!({
+            "counted": self.closed_us.len() + self.already + self.never,
+            "closed_us": Spread::of(&self.closed_us),
+            "closed_already": self.already,
+            "never_closed": self.never,
+        })
+    }
+}
+
+impl Silence {
+    /// For the document.
+    pub fn figures(&self) -> Value {
+        let all = [self.whole_us.as_slice(), &self.cut_us].concat();
+        json!({
+            "counted": all.len(),
+            "silent_us": Spread::of(&all),
+            "whole": { "counted": self.whole_us.len(), "silent_us": Spread::of(&self.whole_us) },
+            "cut": { "counted": self.cut_us.len(), "silent_us": Spread::of(&self.cut_us) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    /// Ten wakes, of which the first is not counted: a burst of 3 ms each, 10 ms apart.
+    fn wakes() -> Vec<Wake> {
+        let wake = |n: u64| Wake { launched: n * 10_000 * US, ended: (n * 10_000 + 3_600) * US };
+        (1..=10).map(wake).collect()
+    }
+
+    fn holds(passed_us: u64, silent_us: u64) -> Vec<Hold> {
+        let at = |wake: &Wake, us: u64| wake.launched + us * US;
+        let hold = |wake: &Wake| Hold {
+            passed: at(wake, passed_us),
+            silent: at(wake, silent_us),
+            ended: at(wake, 5_000),
+        };
+        wakes().iter().map(hold).collect()
+    }
+
+    #[test]
+    fn a_gate_is_closed_when_the_last_launch_that_passed_has_returned() {
+        let closed = by_board(&wakes(), &holds(4, 300));
+        assert_eq!((closed.closed_us.as_slice(), closed.already), ([4.0; 9].as_slice(), 0));
+        assert_eq!(by_board(&wakes(), &[]).never, 9);
+        let one = Hold { passed: US, silent: US, ended: 1_000_000 * US };
+        assert_eq!(by_board(&wakes(), &[one]).already, 8, "it was not let in after the first of them");
+    }
+
+    #[test]
+    fn a_burst_of_which_some_ran_before_the_filler_fell_silent_was_cut() {
+        let whole = silence(&wakes(), &holds(4, 400));
+        assert_eq!((whole.whole_us.len(), whole.cut_us.len()), (9, 0), "3.2 ms are left for 3 ms of work");
+        let cut = silence(&wakes(), &holds(4, 2_400));
+        assert_eq!((cut.whole_us.len(), cut.cut_us.as_slice()), (0, [2_400.0; 9].as_slice()));
+    }
+
+    #[test]
+    fn a_closing_belongs_to_the_wake_before_it() {
+        let by_bell = |after: i64| {
+            let open = |wake: &Wake| wake.launched - 900 * US;
+            let closed = |wake: &Wake| wake.launched.saturating_add_signed(after * 1_000);
+            let closing = |wake: &Wake| Closing { open: open(wake), closed: closed(wake) };
+            super::by_bell(&wakes(), &wakes().iter().map(closing).collect::<Vec<_>>())
+        };
+        assert_eq!(by_bell(30).closed_us, [30.0; 9]);
+        assert_eq!((by_bell(-70).already, by_bell(4_030).never), (9, 9));
+    }
+}

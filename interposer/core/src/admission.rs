@@ -1,0 +1,262 @@
+//! Admission: whether a launch goes now, and what it waits for. Whether it begins a burst that can wait is asked first, then
+//! whoever it gives way to, then the turn, then the bucket.
+//!
+//! ```text
+//!   to be put off  --> wait: the burst begins later, its promise leaves time to spare
+//!   a better works --> the rate of the request, whoever's turn it is; the own turn is left
+//!   else the turn  --> held by somebody: wait; over: pass it on when the work is done
+//!   then the gate  --> in-flight cap, bucket: wait, or tokens
+//! ```
+//!
+//! `libweir.so` and the simulator ask in this same order; where the answers lie, and how to sleep, is their own
+//! ([`Launching`]).
+
+use weir_protocol::pages::{Stand, Turn};
+use weir_protocol::units::{Nanos, Tokens};
+
+use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict};
+use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
+
+/// A wait for a turn is looked at anew so often: the grant may change meanwhile.
+const TURN_STEP: Nanos = Nanos::from_millis(1);
+
+/// While a turn ends, or neighbours count on what is seen, progress is looked for so often.
+const LOOK: Nanos = Nanos::from_micros(200);
+
+/// A launch that waits until its own tenant's work is done looks so soon again, at least.
+const SHORTEST: Nanos = Nanos::from_micros(30);
+
+/// A process that launches on one GPU.
+pub trait Launching {
+    /// What a launch can sleep on until a neighbour moves.
+    type Word;
+    /// A neighbour with whom turns are taken.
+    type Neighbour: Neighbour;
+
+    /// The process's gate.
+    fn gate(&self) -> &Gate;
+    /// Its pages.
+    fn pages(&self) -> Pages<'_>;
+    /// The tenant's turn.
+    fn turn(&self) -> &Turn;
+    /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same.
+    fn gives_way_to(&self) -> Option<Self::Word>;
+    /// How long a launch that arrived then is put off, with which a burst would begin, so that fillers have the time.
+    fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos>;
+    /// Whether there is nobody to take turns with, or work of all runs at once.
+    fn is_alone(&self) -> bool;
+    /// Asks about the turn and the neighbours; `None` if they are not known.
+    fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Self::Neighbour]) -> R) -> Option<R>;
+    /// A neighbour's word on the board, and what it shows.
+    fn word(neighbour: &Self::Neighbour, shows: u32) -> Self::Word;
+    /// Whether this process has work on the GPU.
+    fn is_busy(&self) -> bool;
+    /// How far the tenant's work has come.
+    fn with_progress<R>(&mut self, look: impl FnOnce(&mut Progress) -> R) -> R;
+    /// Predicted work that is queued and not known to be done, and what is known to be done, of all the tenant's processes;
+    /// and whether a neighbour's work may lie in between.
+    fn work(&self) -> Work;
+    /// Ends the turn, if the tenant holds it, and wakes whoever waits for it.
+    fn end_turn(&mut self);
+}
+
+/// A tenant's work on a GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Predicted, queued, and not known to be done.
+    pub queued: u64,
+    /// Known to be done.
+    pub done: u64,
+    /// A neighbour has work there, or may: then it takes longer than predicted, nobody knows by how much.
+    pub beside: bool,
+}
+
+/// What was said to a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<W> {
+    /// It goes, under the grant of this generation, with so many tokens drawn.
+    Goes(u32, Tokens),
+    /// It waits.
+    Waits(Held<W>),
+}
+
+/// What holds a launch up, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held<W> {
+    /// The grant under which it was asked for: a new one ends the sleep.
+    pub generation: u32,
+    /// Longest sleep before it asks again.
+    pub at_most: Nanos,
+    /// What holds it up.
+    pub cause: Cause,
+    /// The neighbour that has to move first.
+    pub neighbour: Option<W>,
+}
+
+impl<W> Held<W> {
+    /// With how much patience the launch asks again, which had `before`, now that the grant of this generation holds.
+    pub fn patience_then(&self, before: Patience, generation: u32) -> Patience {
+        if generation != self.generation {
+            Patience::None // a new grant takes effect at once
+        } else if self.cause == Cause::Tokens && before == Patience::Fresh {
+            Patience::Turn
+        } else {
+            before
+        }
+    }
+}
+
+/// Asks for a launch that arrived a while ago, and for tokens if any are `wanted`.
+pub fn ask<L: Launching>(
+    launching: &mut L,
+    wanted: Option<Request>,
+    patience: Patience,
+    (arrived, now): (Nanos, Nanos),
+) -> Asked<L::Word> {
+    let generation = launching.pages().grant.generation();
+    if let Some(left) = launching.held_back(arrived, now) {
+        let at_most = left.clamp(SHORTEST, TURN_STEP);
+        return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour: None });
+    }
+    if let Some(better) = launching.gives_way_to() {
+        return ask_closed(launching, wanted, patience, now, better);
+    }
+    // A new grant lets one launch through at once, whoever's turn it is.
+    if patience != Patience::None
+        && let Some((at_most, neighbour)) = ask_turn(launching, arrived, now)
+    {
+        let at_most = at_most.clamp(SHORTEST, TURN_STEP);
+        return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
+    }
+    let Some(request) = wanted else { return Asked::Goes(generation, Tokens(0)) };
+    let ceiling = turn_ceiling(launching.turn()).max(request.price.0);
+    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ..request };
+    match launching.gate().ask(launching.pages(), now, request) {
+        Verdict::Admitted { generation, tokens } => {
+            launching.turn().spend(tokens.0);
+            Asked::Goes(generation, tokens)
+        }
+        Verdict::Wait(wait) => {
+            // No tokens to launch it with: meanwhile others may go.
+            let left = if wait.cause == Cause::Tokens { leave_turn(launching, now) } else { None };
+            let at_most = left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST)));
+            // Those whose work runs at the same time count on this one's until it is seen to have ended.
+            let counted_on = left.is_some() && launching.is_alone() && launching.work().beside;
+            let at_most = if counted_on { at_most.min(LOOK) } else { at_most };
+            Asked::Waits(Held { generation: wait.generation, at_most, cause: wait.cause, neighbour: None })
+        }
+    }
+}
+
+/// While a better has work a launch goes at the rate of the tenant's request, whoever's turn it is. Its own turn is left.
+fn ask_closed<L: Launching>(
+    launching: &mut L,
+    wanted: Option<Request>,
+    patience: Patience,
+    now: Nanos,
+    better: L::Word,
+) -> Asked<L::Word> {
+    leave_turn(launching, now);
+    let price = wanted.map_or(Tokens(0), |request| request.price);
+    let request = Request { price, tokens: price, patience, closed: true };
+    match launching.gate().ask(launching.pages(), now, request) {
+        Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
+        Verdict::Wait(wait) => {
+            let at_most = wait.at_most.clamp(SHORTEST, TURN_STEP);
+            let (generation, cause) = (wait.generation, wait.cause);
+            Asked::Waits(Held { generation, at_most, cause, neighbour: Some(better) })
+        }
+    }
+}
+
+/// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
+fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
+    let held_before = holds(launching.turn());
+    if launching.is_alone() {
+        launching.with_progress(|progress| progress.at = now); // as whoever gets a turn: what it launches begins now
+        return None;
+    }
+    let (gate, pages) = (launching.gate(), launching.pages());
+    let grant = pages.grant.read();
+    let saved = gate.has_saved(pages, &grant, now);
+    let terms = Terms { length: Nanos(grant.resume_at.0.unsigned_abs()), saved };
+    let asked = launching.queue(|own, neighbours| {
+        let answer = turn::ask(own, neighbours, terms, arrived, now);
+        let word = match answer {
+            Answer::Behind(at, shows) => neighbours.get(at).map(|other| L::word(other, shows)),
+            _ => None,
+        };
+        (answer, word)
+    });
+    match asked? {
+        (Answer::Mine, _) => {
+            if !held_before {
+                launching.with_progress(|progress| progress.at = now); // what it launches begins now
+            }
+            None
+        }
+        (Answer::Over, _) => match pass_on(launching, now) {
+            Some(left) => Some((left.min(LOOK), None)),
+            None => Some((SHORTEST, None)),
+        },
+        (Answer::Queueing, _) => Some((SHORTEST, None)),
+        // Until the tenant's last work is done nobody measures anything.
+        (Answer::Behind(..), word) => Some((if launching.is_busy() { LOOK } else { TURN_STEP }, word)),
+    }
+}
+
+/// Whether launches go without asking: no burst is put off, no better has work, and the tenant holds the turn, or has nobody
+/// to take turns with.
+pub fn has_turn<L: Launching>(launching: &L) -> bool {
+    let own = launching.turn();
+    launching.pages().grant.read().hold == Nanos(0)
+        && launching.gives_way_to().is_none()
+        && ((holds(own) && own.left() > 0) || launching.is_alone())
+}
+
+/// The tenant has nothing to launch, or no tokens to launch it with: the turn is passed on when its work is done, in so
+/// long.
+fn leave_turn(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
+    launching.turn().forfeit();
+    pass_on(launching, now)
+}
+
+/// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
+fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
+    let work = launching.work();
+    let left = launching.with_progress(|progress| progress.left(work, now));
+    if left > LEAD {
+        return Some(Nanos(left.0 - LEAD.0));
+    }
+    launching.end_turn();
+    None
+}
+
+fn holds(turn: &Turn) -> bool {
+    turn.look().0 == Stand::Holds
+}
+
+/// Tokens that may be drawn at once in what is left of the turn.
+fn turn_ceiling(own: &Turn) -> i64 {
+    if holds(own) { own.left().max(1) } else { i64::MAX }
+}
+
+/// When something of a tenant's work was last seen to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    done: u64,
+    at: Nanos,
+}
+
+impl Progress {
+    /// Predicted work that is not done yet, less the time since any of it was last seen to be done.
+    fn left(&mut self, work: Work, now: Nanos) -> Nanos {
+        if work.queued == 0 || self.done != work.done || work.beside {
+            *self = Self { done: work.done, at: now };
+        }
+        Nanos(work.queued.saturating_sub(now.since(self.at).0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! A tenant's process whose pages are its own, beside one neighbour.
+
+use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
+use zerocopy::FromZeros;
+
+use super::*;
+use crate::turn::Seen;
+
+struct Process {
+    grant: Box<GrantPage>,
+    bucket: Box<BucketPage>,
+    usage: Box<UsagePage>,
+    own: Box<Turn>,
+    gate: Gate,
+    better: Option<&'static str>,
+    hold: Nanos,
+    others: Vec<Other>,
+    progress: Progress,
+    work: Work,
+}
+
+struct Other(Box<Turn>, Seen);
+
+impl Neighbour for Other {
+    fn turn(&self) -> &Turn {
+        &self.0
+    }
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.1
+    }
+}
+
+impl Launching for Process {
+    type Word = &'static str;
+    type Neighbour = Other;
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+    fn pages(&self) -> Pages<'_> {
+        Pages { grant: &self.grant, bucket: &self.bucket, usage: &self.usage, slot: &self.usage.slots[0] }
+    }
+    fn turn(&self) -> &Turn {
+        &self.own
+    }
+    fn gives_way_to(&self) -> Option<&'static str> {
+        self.better
+    }
+    fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
+        let due = Nanos(arrived.0 + self.hold.0);
+        (due > now).then(|| due.since(now))
+    }
+    fn is_alone(&self) -> bool {
+        self.others.is_empty()
+    }
+    fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Other]) -> R) -> Option<R> {
+        Some(ask(&self.own, &mut self.others))
+    }
+    fn word(_: &Other, _: u32) -> &'static str {
+        "the neighbour's turn"
+    }
+    fn is_busy(&self) -> bool {
+        self.work.queued > 0
+    }
+    fn with_progress<R>(&mut self, look: impl FnOnce(&mut Progress) -> R) -> R {
+        look(&mut self.progress)
+    }
+    fn work(&self) -> Work {
+        self.work
+    }
+    fn end_turn(&mut self) {
+        self.own.end();
+    }
+}
+
+fn zeroed<T: FromZeros>() -> Box<T> {
+    Box::new(T::new_zeroed())
+}
+
+fn turn_of(tenant: u64) -> Box<Turn> {
+    let turn: Box<Turn> = zeroed();
+    turn.init(tenant);
+    turn
+}
+
+/// One of 50 % beside another, whose turns are of 5 ms.
+fn process() -> Process {
+    let process = Process {
+        grant: zeroed(),
+        bucket: zeroed(),
+        usage: zeroed(),
+        own: turn_of(1),
+        gate: Gate::default(),
+        better: None,
+        hold: Nanos(0),
+        others: vec![Other(turn_of(2), Seen::default())],
+        progress: Progress::default(),
+        work: Work { queued: 0, done: 0, beside: false },
+    };
+    process.grant.init(&Grant {
+        rate: Rate::ppm(500_000),
+        fallback_rate: Rate::ppm(10_000),
+        capacity: Tokens(10_000_000),
+        resume_at: Tokens(5_000_000),
+        ..Grant::default()
+    });
+    process.bucket.init();
+    process.bucket.refill(Nanos(1), Rate::FULL, Tokens(1)); // its clock starts
+    process
+}
+
+fn one() -> Request {
+    let (price, patience) = (Tokens(20_000), Patience::Fresh);
+    Request { price, tokens: Tokens(100_000), patience, closed: false }
+}
+
+fn asks(process: &mut Process, wanted: Option<Request>, at_ms: u64) -> Asked<&'static str> {
+    let now = Nanos(1 + at_ms * 1_000_000);
+    ask(process, wanted, Patience::Fresh, (now, now))
+}
+
+#[test]
+fn a_burst_that_can_wait_is_put_off_before_anybody_else_is_asked_about() {
+    let mut process = process();
+    (process.hold, process.better) = (Nanos::from_micros(400), Some("better"));
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 1) else { panic!("it goes at once") };
+    assert_eq!((held.at_most, held.neighbour), (Nanos::from_micros(400), None));
+    process.hold = Nanos(0);
+    let asked = asks(&mut process, Some(one()), 1);
+    assert!(!matches!(asked, Asked::Waits(Held { neighbour: None, .. })), "{asked:?}");
+}
+
+#[test]
+fn a_better_ones_work_comes_before_the_turn_and_ends_it() {
+    let mut process = process();
+    asks(&mut process, None, 0);
+    assert!(has_turn(&process));
+    process.better = Some("the better's work");
+    assert!(!has_turn(&process));
+    asks(&mut process, Some(one()), 1); // of what is left to it
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 1) else { panic!("its gate is closed") };
+    assert_eq!((held.cause, held.neighbour), (Cause::Tokens, Some("the better's work")));
+    assert_eq!(process.own.look().0, Stand::Away, "drained: whoever waits may go");
+}
+
+#[test]
+fn a_neighbours_turn_is_waited_for_unless_the_grant_has_just_changed() {
+    let mut process = process();
+    process.others[0].0.want(std::iter::empty());
+    process.others[0].0.hold(Nanos::from_millis(5));
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 20) else { panic!("it is the other's turn") };
+    assert_eq!((held.cause, held.neighbour), (Cause::Turn, Some("the neighbour's turn")));
+    let generation = process.grant.generation();
+    assert_eq!(held.patience_then(Patience::Fresh, generation), Patience::Fresh, "turns cost no patience");
+    assert_eq!(held.patience_then(Patience::Fresh, generation + 1), Patience::None);
+    let now = Nanos(1 + 20_000_000);
+    assert!(matches!(ask(&mut process, Some(one()), Patience::None, (now, now)), Asked::Goes(..)));
+}
+
+#[test]
+fn no_more_is_drawn_than_is_left_of_the_turn() {
+    let mut process = process();
+    asks(&mut process, Some(one()), 20);
+    process.own.spend(process.own.left() - 30_000);
+    assert_eq!(
+        asks(&mut process, Some(one()), 40),
+        Asked::Goes(process.grant.generation(), Tokens(30_000)),
+        "100 us were wanted, 30 are left"
+    );
+}
+
+#[test]
+fn whoever_has_no_tokens_passes_the_turn_on_as_its_work_ends() {
+    let mut process = process();
+    asks(&mut process, None, 20);
+    process.bucket.charge(Tokens(50_000_000));
+    process.work.queued = 900_000;
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 20) else { panic!("it is in debt") };
+    assert_eq!((held.cause, held.at_most), (Cause::Tokens, Nanos(900_000 - LEAD.0)));
+    assert_eq!(process.own.look().0, Stand::Holds, "its work runs");
+    asks(&mut process, Some(one()), 21);
+    assert_eq!(process.own.look().0, Stand::Away, "a millisecond later it is done, as far as one can know");
+}
+
+#[test]
+fn beside_a_neighbours_work_nothing_is_done_until_it_is_seen() {
+    let mut progress = Progress::default();
+    let work = |done: u64, beside: bool| Work { queued: 1_000_000, done, beside };
+    assert_eq!(progress.left(work(1, false), Nanos(5)), Nanos(1_000_000));
+    assert_eq!(progress.left(work(1, false), Nanos(400_005)), Nanos(600_000));
+    assert_eq!(progress.left(work(1, true), Nanos(400_005)), Nanos(1_000_000));
+    assert_eq!(progress.left(work(2, false), Nanos(500_005)), Nanos(1_000_000), "some of it is, by now");
+}

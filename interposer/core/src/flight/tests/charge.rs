@@ -1,0 +1,181 @@
+//! What work is charged and what it teaches: alone, with other streams, beside a neighbour.
+
+use super::*;
+
+#[test]
+fn a_backlogged_stream_is_charged_what_it_took_and_its_prices_are_learnt() {
+    let mut process = process();
+    let (small, large) = (guess(5_000), guess(5_000));
+    process.mark(STREAM);
+    let mut took = 93_000;
+    for (estimate, time) in [(small, 3_000), (large, 90_000)] {
+        process.launch(STREAM, estimate, time); // each once by itself
+        process.mark(STREAM);
+    }
+    for round in 0..200 {
+        for n in 0..10 {
+            let (estimate, time) = if (n * n + round) % 11 < 7 { (small, 3_000) } else { (large, 90_000) };
+            process.launch(STREAM, estimate, time);
+            took += time.cast_signed();
+        }
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 50_000); // always behind
+    }
+    process.drain();
+    assert_eq!(process.charged, took);
+    assert!((small.mean() - 3_000.0).abs() < 300.0, "{}", small.mean());
+    assert!((large.mean() / 90_000.0 - 1.0).abs() < 0.02, "{}", large.mean());
+}
+
+#[test]
+fn steps_that_the_program_waits_for_are_charged_for_their_work_and_not_for_the_pauses() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let mut took = 0;
+    for _ in 0..100 {
+        process.mark(STREAM); // on the idle stream
+        process.gpu.now += 2_000; // until the first launch is submitted
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        for _ in 0..20 {
+            process.launch(STREAM, kernel, 40_000);
+            process.gpu.now += 3_000; // the processor's time for a launch
+            took += 40_000;
+        }
+        process.mark(STREAM);
+        process.drain();
+        process.gpu.now += 5_000_000; // the host does other things
+    }
+    let off = process.charged as f64 / took as f64 - 1.0;
+    assert!(off.abs() < 0.01, "{off}");
+    assert!((kernel.mean() / 40_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
+#[test]
+fn a_sparse_small_kernel_is_learnt_without_the_time_before_it() {
+    let mut process = process();
+    let kernel = guess(50_000);
+    for _ in 0..20 {
+        process.mark(STREAM);
+        process.gpu.now += 4_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        process.launch(STREAM, kernel, 2_000);
+        process.mark(STREAM);
+        process.gpu.now += 1_000_000;
+        process.harvest();
+    }
+    assert!((kernel.mean() - 2_000.0).abs() < 100.0, "{}", kernel.mean());
+}
+
+#[test]
+fn streams_that_overlap_are_charged_once_for_the_time_they_share() {
+    let mut process = process();
+    let kernel = guess(100_000);
+    process.mark(STREAM);
+    process.mark(OTHER);
+    for _ in 0..50 {
+        for stream in [STREAM, OTHER] {
+            process.launch(stream, kernel, 100_000);
+            process.launch(stream, kernel, 100_000);
+            process.mark(stream);
+        }
+        process.wait(process.gpu.ends[&STREAM] - 50_000);
+    }
+    process.drain();
+    let took = process.gpu.ends[&STREAM] as f64;
+    assert!((process.charged as f64 / took - 1.0).abs() < 0.01, "{} of {took}", process.charged);
+}
+
+#[test]
+fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let steps = |process: &mut Process, took: u64| {
+        for _ in 0..20 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, took));
+            process.mark(STREAM);
+            process.wait(process.gpu.ends[&STREAM] - 10_000);
+        }
+        process.drain();
+        kernel.mean()
+    };
+    process.mark(STREAM);
+    let alone = steps(&mut process, 30_000);
+    process.gpu.neighbour = None;
+    let charged = process.charged;
+    let beside = steps(&mut process, 63_000); // half of it the neighbour's slices
+    assert!((alone / 30_000.0 - 1.0).abs() < 0.02 && beside == alone, "{alone}, {beside}");
+    let per_launch = (process.charged - charged) as f64 / 200.0;
+    assert!((per_launch / 30_000.0 - 1.0).abs() < 0.02, "{per_launch}");
+}
+
+#[test]
+fn the_switch_from_a_neighbours_work_is_nobodys_charge() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let mut turn = |neighbour: u64, switch: u64| {
+        process.gpu.neighbour = Some(neighbour); // it has worked since, and is done
+        process.mark(STREAM);
+        process.gpu.now += 1_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        *process.gpu.ends.entry(STREAM).or_default() = process.gpu.now + switch;
+        let (charged, mut settled) = (process.charged, Settled::default());
+        for _ in 0..4 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, 50_000));
+            process.mark(STREAM);
+        }
+        process.gpu.now = process.gpu.ends[&STREAM];
+        settled.switch_ns += process.harvest().switch_ns;
+        process.gpu.now += 1_000_000;
+        (process.charged - charged, settled.switch_ns)
+    };
+    assert_eq!((0..4).map(|_| turn(0, 0).1).sum::<u64>(), 0);
+    for n in 1..4 {
+        let (charged, switch) = turn(n, 100_000);
+        assert!((charged as f64 / 2e6 - 1.0).abs() < 0.01, "{charged}");
+        assert!((switch as f64 / 1e5 - 1.0).abs() < 0.1, "{switch}");
+    }
+    assert!((kernel.mean() / 50_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
+#[test]
+fn work_that_overlaps_a_neighbours_is_charged_its_part_of_the_time_and_teaches_nothing() {
+    let mut process = process();
+    let kernel = guess(100_000);
+    kernel.weigh([0.3, 0.09, 0.027]);
+    process.mark(STREAM);
+    for part in [None, Some(0.25)] {
+        process.gpu.neighbour = part.is_none().then_some(0);
+        process.gpu.part = part;
+        let charged = process.charged;
+        for _ in 0..20 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, 100_000));
+            process.mark(STREAM);
+            process.wait(process.gpu.ends[&STREAM] - 10_000);
+        }
+        process.drain();
+        let took = (process.charged - charged) as f64 / 20e6;
+        assert!((took - part.unwrap_or(1.0)).abs() < 0.01, "{part:?}: {took}");
+    }
+    assert!((process.gpu.weight - 0.3).abs() < 1e-6 && (kernel.mean() - 100_000.0).abs() < 1.0);
+}
+
+#[test]
+fn nothing_is_learnt_from_work_that_stood_still() {
+    let mut process = process();
+    let spinner = guess(5_000);
+    let mut spin = |stands: bool, took: u64| {
+        process.mark(STREAM);
+        process.launch(STREAM, spinner, took);
+        process.mark(STREAM);
+        if stands {
+            process.flight.stood_still();
+        }
+        process.drain();
+        spinner.mean()
+    };
+    (0..4).for_each(|_| assert!(spin(false, 100_000) > 0.0));
+    let before = spin(false, 100_000);
+    assert!((before / 100_000.0 - 1.0).abs() < 0.05, "{before}");
+    let after = spin(true, 80_000_000);
+    assert!((after / before - 1.0).abs() < 0.05, "the gate taught itself: {before}, then {after}");
+}

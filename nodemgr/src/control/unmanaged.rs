@@ -1,0 +1,52 @@
+//! Processes without a budget, as the statistics show them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::authority::Peer;
+use crate::registry::Registry;
+
+/// A process that is on a GPU and has no budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnmanagedStats {
+    /// The GPU, by index.
+    pub gpu: usize,
+    /// Its number; only for root, group `weir`, and its own user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Its user.
+    pub uid: u32,
+    /// Its program's name; for whom the number is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// What it holds there by NVML's account, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The tenant of which it seems to be: the one that has started it, or whose container it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Whether it keeps to the last limits of an earlier node manager.
+    pub keeps_limits: bool,
+}
+
+impl UnmanagedStats {
+    /// Hides who it is from those whom that does not concern.
+    pub(super) fn for_eyes_of(mut self, peer: &Peer) -> Self {
+        if !peer.admin && peer.uid != self.uid {
+            (self.pid, self.program) = (None, None);
+        }
+        self
+    }
+}
+
+/// All of them.
+pub(super) fn collect(registry: &Registry) -> Vec<UnmanagedStats> {
+    let strangers = registry.guarded().strangers().map(|stranger| UnmanagedStats {
+        gpu: stranger.gpu,
+        pid: Some(stranger.listed.pid),
+        uid: stranger.who.uid,
+        program: Some(stranger.who.program.clone()),
+        memory_bytes: stranger.listed.bytes,
+        tenant: stranger.tenant.and_then(|id| registry.tenant(id)).map(|tenant| tenant.name.clone()),
+        keeps_limits: stranger.who.keeps_limits,
+    });
+    strangers.collect()
+}
