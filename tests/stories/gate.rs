@@ -27,6 +27,7 @@ struct Beside {
     counted: usize,
     closed_already: usize,
     never_closed: usize,
+    absent: usize,
 }
 
 #[test]
@@ -42,6 +43,8 @@ fn a_filler_is_held_back_in_each_burst_of_a_latency_tenant_and_launches_in_betwe
     for seen in [&short, &bell] {
         assert_eq!(seen.never_closed, 0, "{seen:?}");
     }
-    assert!(short.closed_already * 2 < short.counted, "it was seldom let in: {short:?}");
-    assert!(bell.closed_already < bell.counted, "it was never let in: {bell:?}");
+    assert!(short.absent * 20 < short.counted, "it hardly launched: {short:?}");
+    for seen in [&short, &bell] {
+        assert!(seen.closed_already * 2 < seen.counted, "it was seldom let in: {seen:?}");
+    }
 }

@@ -50,6 +50,9 @@ const CAP_US: f64 = 300.0;
 const SLICE_US: f64 = 2_000.0;
 const SWITCH_US: f64 = 100.0;
 
+/// A launch call that took so long was held back by the gate, and not by the system.
+const HELD_NS: u64 = 1_000_000;
+
 /// Times that the latency tenant wakes.
 const WAKES: usize = 500;
 
@@ -59,6 +62,13 @@ struct Hold {
     passed: u64, // the return of the launch before it
     ended: u64,
     silent: u64, // the GPU was done with the launch before it
+}
+
+/// What the filler saw: launches that were held back, and when it did not launch at all.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Filled {
+    holds: Vec<Hold>,
+    away: Vec<(u64, u64)>, // from the return of a launch to the next call: it waited for its work, or for a processor
 }
 
 /// A burst of the latency tenant.
@@ -103,10 +113,10 @@ struct Case {
 impl Case {
     fn all(cores: Cores) -> io::Result<Self> {
         let _busy = cores.share_out()?;
-        let (wakes, holds) = beside(Part::Short, cores)?;
-        let board = outcome::by_board(&wakes, &holds);
-        let (wakes, holds) = beside(Part::Unit, cores)?;
-        let silence = outcome::silence(&wakes, &holds);
+        let (wakes, filled) = beside(Part::Short, cores)?;
+        let board = outcome::by_board(&wakes, &filled);
+        let (wakes, filled) = beside(Part::Unit, cores)?;
+        let silence = outcome::silence(&wakes, &filled.holds);
         let (wakes, closings) = bell::beside(cores)?;
         Ok(Self { board, bell: outcome::by_bell(&wakes, &closings), silence })
     }
@@ -120,8 +130,8 @@ impl Case {
     }
 }
 
-/// The latency tenant's wakes and the filler's holds.
-fn beside(filler: Part, cores: Cores) -> io::Result<(Vec<Wake>, Vec<Hold>)> {
+/// The latency tenant's wakes and what the filler saw.
+fn beside(filler: Part, cores: Cores) -> io::Result<(Vec<Wake>, Filled)> {
     let scene = Scene::new()?;
     let mut filler = scene.start(filler, &scene.offline, cores)?;
     let wakes = told(scene.start(Part::Waker, &scene.online, cores)?)?;

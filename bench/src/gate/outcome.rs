@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BURST, Closing, Hold, Wake};
+use super::{BURST, Closing, Filled, HELD_NS, Hold, Wake};
 use crate::sample::Spread;
 
 /// How soon the gate was closed.
@@ -13,6 +13,7 @@ pub struct Closed {
     pub closed_us: Vec<f64>,
     already: usize, // it had not been open since the burst before, or not at the wake
     never: usize,
+    absent: usize, // the filler launched nothing in the burst: it waited for its own work, or for a processor
 }
 
 /// How soon the GPU was silent.
@@ -25,11 +26,12 @@ pub struct Silence {
 }
 
 /// By the filler's own look at the board.
-pub fn by_board(wakes: &[Wake], holds: &[Hold]) -> Closed {
+pub fn by_board(wakes: &[Wake], filled: &Filled) -> Closed {
     let mut closed = Closed::default();
     let mut before = 0; // the end of the last burst
     for wake in counted(wakes) {
-        match held(wake, holds) {
+        match held(wake, &filled.holds) {
+            None if is_absent(wake, &filled.away) => closed.absent += 1,
             None => closed.never += 1,
             Some(hold) if hold.passed < before => closed.already += 1,
             Some(hold) => closed.closed_us.push(us(wake.launched, hold.passed)),
@@ -75,6 +77,12 @@ fn held<'a>(wake: &Wake, holds: &'a [Hold]) -> Option<&'a Hold> {
     holds.iter().find(|hold| hold.ended > wake.launched && hold.passed < wake.ended)
 }
 
+/// Whether there was no time in this burst to be held back in.
+fn is_absent(wake: &Wake, away: &[(u64, u64)]) -> bool {
+    let within = away.iter().map(|(from, to)| to.min(&wake.ended).saturating_sub(*from.max(&wake.launched)));
+    (wake.ended - wake.launched).saturating_sub(within.sum()) < HELD_NS
+}
+
 fn us(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e3
 }
@@ -83,10 +91,11 @@ impl Closed {
     /// For the document.
     pub fn figures(&self) -> Value {
         json!({
-            "counted": self.closed_us.len() + self.already + self.never,
+            "counted": self.closed_us.len() + self.already + self.never + self.absent,
             "closed_us": Spread::of(&self.closed_us),
             "closed_already": self.already,
             "never_closed": self.never,
+            "absent": self.absent,
         })
     }
 }
@@ -116,6 +125,10 @@ mod tests {
         (1..=10).map(wake).collect()
     }
 
+    fn filled(holds: Vec<Hold>) -> Filled {
+        Filled { holds, away: Vec::new() }
+    }
+
     fn holds(passed_us: u64, silent_us: u64) -> Vec<Hold> {
         let at = |wake: &Wake, us: u64| wake.launched + us * US;
         let hold = |wake: &Wake| Hold {
@@ -128,11 +141,26 @@ mod tests {
 
     #[test]
     fn a_gate_is_closed_when_the_last_launch_that_passed_has_returned() {
-        let closed = by_board(&wakes(), &holds(4, 300));
+        let closed = by_board(&wakes(), &filled(holds(4, 300)));
         assert_eq!((closed.closed_us.as_slice(), closed.already), ([4.0; 9].as_slice(), 0));
-        assert_eq!(by_board(&wakes(), &[]).never, 9);
+        assert_eq!(by_board(&wakes(), &filled(vec![])).never, 9);
         let one = Hold { passed: US, silent: US, ended: 1_000_000 * US };
-        assert_eq!(by_board(&wakes(), &[one]).already, 8, "it was not let in after the first of them");
+        assert_eq!(
+            by_board(&wakes(), &filled(vec![one])).already,
+            8,
+            "it was not let in after the first of them"
+        );
+    }
+
+    #[test]
+    fn whoever_launches_nothing_in_a_burst_is_not_there_to_be_held_back() {
+        let away = |from_us: u64| {
+            let period = |wake: &Wake| (wake.launched + from_us * US, wake.ended + US);
+            Filled { holds: Vec::new(), away: wakes().iter().map(period).collect() }
+        };
+        let (all, most) = (by_board(&wakes(), &away(0)), by_board(&wakes(), &away(900)));
+        assert_eq!((all.absent, most.absent, most.never), (9, 9, 0));
+        assert_eq!(by_board(&wakes(), &away(1_100)).never, 9, "it launched for more than a millisecond");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::events::Events;
-use super::{BURST, Hold, SHORT, UNIT, WAKES, Wake, cores, now};
+use super::{BURST, Filled, HELD_NS, Hold, SHORT, UNIT, WAKES, Wake, cores, now};
 use crate::client::{ClientError, Driver};
 
 /// Who a player is.
@@ -28,9 +28,6 @@ const SLEEP_US: (u64, u64) = (6_000, 16_000);
 /// The filler of short kernels launches one in so long: as fast as it can it would keep the simulated GPU's own process busy,
 /// and there may be two cores.
 const PACE_NS: u64 = 5_000;
-
-/// A launch call that took so long was held back by the gate, and not by the system.
-const HELD_NS: u64 = 1_000_000;
 
 impl Part {
     /// As the command line has it.
@@ -56,8 +53,8 @@ pub fn run(part: Part, core: Option<usize>) -> ExitCode {
     }
     let told = match part {
         Part::Waker => wake().map(|wakes| serde_json::to_string(&wakes)),
-        Part::Short => fill(SHORT.name, false).map(|holds| serde_json::to_string(&holds)),
-        Part::Unit => fill(UNIT.name, true).map(|holds| serde_json::to_string(&holds)),
+        Part::Short => fill(SHORT.name, false).map(|filled| serde_json::to_string(&filled)),
+        Part::Unit => fill(UNIT.name, true).map(|filled| serde_json::to_string(&filled)),
         Part::Busy => loop {
             std::hint::spin_loop();
         },
@@ -96,7 +93,7 @@ fn wake() -> Result<Vec<Wake>, ClientError> {
 }
 
 /// Launches until stdin ends; with `timed` an event stands behind each launch.
-fn fill(kernel: &str, timed: bool) -> Result<Vec<Hold>, ClientError> {
+fn fill(kernel: &str, timed: bool) -> Result<Filled, ClientError> {
     let stop: &'static AtomicBool = Box::leak(Box::default());
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -105,7 +102,8 @@ fn fill(kernel: &str, timed: bool) -> Result<Vec<Hold>, ClientError> {
     let driver = Driver::open(&[kernel])?;
     let (stream, function) = (driver.stream()?, driver.function(kernel, 0)?);
     let mut events = if timed { Some(Events::new(&driver, stream)?) } else { None };
-    let (mut holds, mut next, mut passed) = (Vec::new(), 0, 0);
+    let mut filled = Filled::default();
+    let (mut next, mut returned, mut passed) = (0, u64::MAX, 0);
     while !stop.load(Ordering::Relaxed) {
         let began = now();
         if began < next {
@@ -113,17 +111,21 @@ fn fill(kernel: &str, timed: bool) -> Result<Vec<Hold>, ClientError> {
             continue;
         }
         next = began + PACE_NS;
+        if began.saturating_sub(returned) > HELD_NS {
+            filled.away.push((returned, began));
+        }
         driver.launch_into(stream, function, 1)?;
         let ended = now();
+        returned = ended;
         if ended - began > HELD_NS && passed > 0 {
             driver.synchronize()?; // or the rest of what a floor let through may be under way
             let silent = events.as_ref().map_or(Ok(passed), Events::last)?;
-            holds.push(Hold { passed, ended, silent });
+            filled.holds.push(Hold { passed, ended, silent });
         }
         if let Some(events) = &mut events {
             events.record()?;
         }
         passed = now();
     }
-    Ok(holds)
+    Ok(filled)
 }

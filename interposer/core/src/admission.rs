@@ -45,6 +45,8 @@ pub trait Launching {
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos>;
     /// Whether there is nobody to take turns with, or work of all runs at once.
     fn is_alone(&self) -> bool;
+    /// Whether there are other tenants on the GPU, at work or not.
+    fn has_neighbours(&self) -> bool;
     /// Asks about the turn and the neighbours; `None` if they are not known.
     fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Self::Neighbour]) -> R) -> Option<R>;
     /// A neighbour's word on the board, and what it shows.
@@ -111,6 +113,19 @@ pub fn ask<L: Launching>(
     launching: &mut L,
     wanted: Option<Request>,
     patience: Patience,
+    times: (Nanos, Nanos),
+) -> Asked<L::Word> {
+    let asked = decide(launching, wanted, patience, times);
+    if let Asked::Waits(_) = asked {
+        launching.pages().put_off();
+    }
+    asked
+}
+
+fn decide<L: Launching>(
+    launching: &mut L,
+    wanted: Option<Request>,
+    patience: Patience,
     (arrived, now): (Nanos, Nanos),
 ) -> Asked<L::Word> {
     let generation = launching.pages().grant.generation();
@@ -141,7 +156,7 @@ pub fn ask<L: Launching>(
             let left = if wait.cause == Cause::Tokens { leave_turn(launching, now) } else { None };
             let at_most = left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST)));
             // Those whose work runs at the same time count on this one's until it is seen to have ended.
-            let counted_on = left.is_some() && launching.is_alone() && launching.work().beside;
+            let counted_on = left.is_some() && launching.is_alone() && launching.has_neighbours();
             let at_most = if counted_on { at_most.min(LOOK) } else { at_most };
             Asked::Waits(Held { generation: wait.generation, at_most, cause: wait.cause, neighbour: None })
         }

@@ -43,6 +43,13 @@ pub struct Pages<'a> {
     pub slot: &'a ProcessSlot,
 }
 
+impl Pages<'_> {
+    /// Shows that somebody waits: the manager looks at a tenant that has slept only as often as it must.
+    pub fn put_off(&self) {
+        self.slot.put_off.fetch_add(1, Ordering::Relaxed); // a hint of activity, nothing is ordered by it
+    }
+}
+
 /// What the gate says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -105,6 +105,10 @@ impl Launching for &Gpu {
         self.overlaps() || self.board.is_empty(self.grant.board())
     }
 
+    fn has_neighbours(&self) -> bool {
+        self.board.with(self.grant.board(), |neighbours| !neighbours.is_empty()).unwrap_or(false)
+    }
+
     fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Neighbour]) -> R) -> Option<R> {
         self.board.with_equals(self.grant.board(), |neighbours| ask(&self.activity.turn, neighbours))
     }

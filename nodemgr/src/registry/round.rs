@@ -201,6 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn a_sleeper_whose_launch_waits_at_its_gate_is_awake_in_the_next_tick() {
+        let mut node = Node::new();
+        node.tick(2_000, &[1]);
+        assert!(node.cell(0).is_asleep());
+        node.cell(0).pages.usage.slots[0].put_off.fetch_add(1, Ordering::Relaxed);
+        node.tick(1, &[1]);
+        assert!(!node.cell(0).is_asleep());
+        assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
+    }
+
+    #[test]
     fn everybody_sees_that_there_is_a_manager_whoever_is_asleep() {
         let mut node = Node::new();
         for at_work in [&[0, 1][..], &[1], &[]] {

@@ -13,11 +13,12 @@ use super::cell::Pages;
 /// A tenant that has stood still for so long is asleep: nothing that it may be excused for takes longer.
 pub const ASLEEP: Nanos = Nanos::from_secs(1);
 
-/// What moves when a tenant works: one cache line of each process.
+/// What moves when a tenant works, or waits at its gate: one cache line of each process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
     submitted_ns: u64,
     completed_ns: u64,
+    put_off: u64,
 }
 
 impl Pulse {
@@ -28,6 +29,7 @@ impl Pulse {
             // Relaxed: a hint of activity, nothing is ordered by it.
             pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
             pulse.completed_ns = pulse.completed_ns.wrapping_add(slot.completed_ns.load(Ordering::Relaxed));
+            pulse.put_off = pulse.put_off.wrapping_add(slot.put_off.load(Ordering::Relaxed));
         }
         pulse
     }

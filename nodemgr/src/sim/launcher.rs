@@ -287,6 +287,10 @@ impl Launching for Launcher {
         self.overlaps || self.neighbours.is_empty()
     }
 
+    fn has_neighbours(&self) -> bool {
+        !self.neighbours.is_empty()
+    }
+
     fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Neighbour]) -> R) -> Option<R> {
         Some(ask(&self.pages.activity.turn, &mut self.neighbours))
     }

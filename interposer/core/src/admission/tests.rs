@@ -53,6 +53,9 @@ impl Launching for Process {
     fn is_alone(&self) -> bool {
         self.others.is_empty()
     }
+    fn has_neighbours(&self) -> bool {
+        !self.others.is_empty()
+    }
     fn queue<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Other]) -> R) -> Option<R> {
         Some(ask(&self.own, &mut self.others))
     }

@@ -24,6 +24,7 @@ impl Gate {
         if balance > 0 {
             return None;
         }
+        pages.put_off();
         let missing = balance.unsigned_abs() + 1;
         let at_most = weir_protocol::pages::Accrual::time_for(limit, missing).clamp(SLEEP.0, SLEEP.1);
         Some(Wait { generation: grant.generation, at_most, cause: Cause::Copies })

@@ -198,7 +198,9 @@ pub struct ProcessSlot {
     /// Allocations refused for the limit.
     pub refused: AtomicU64,
     /// Memory held by [`MemoryKind`]; their sum is `held_bytes` whenever no call is under way.
-    pub by_kind: [AtomicU64; 8],
+    pub by_kind: [AtomicU64; MemoryKind::ALL.len()],
+    /// Times that a launch or a copy of its has asked at the gate and been told to wait: moves while one waits.
+    pub put_off: AtomicU64,
     /// [`ProcessState`] as a number.
     pub state: AtomicU32,
     /// The grant under which the last launch was admitted; the manager sleeps on this word after a resize.
@@ -265,6 +267,10 @@ const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Lane>() == 256 && COUNTED_MEMORY_CALLS.len() <= 32);
     assert!(offset_of!(ProcessSlot, lanes).is_multiple_of(64) && size_of::<ProcessSlot>().is_multiple_of(64));
+    assert!(
+        offset_of!(ProcessSlot, put_off) / 64 == offset_of!(ProcessSlot, completed_ns) / 64,
+        "see `Pulse`"
+    );
     assert!(offset_of!(UsagePage, slots) == 64);
     assert!(size_of::<UsagePage>() <= 112 << 10, "64 tenants with a page each must stay well under 16 MiB");
 };
@@ -369,6 +375,7 @@ impl ProcessSlot {
         let words = [
             &self.peak_bytes,
             &self.refused,
+            &self.put_off,
             &self.submitted_ns,
             &self.completed_ns,
             &self.faults,
