@@ -3,10 +3,13 @@
 //! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
 //! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
 
+use std::sync::atomic::Ordering;
+
 use rustix::thread::futex;
 use rustix::time::Timespec;
 use weir_core::admission::{self, Held};
-use weir_core::gate::{Gate, Patience, Request, Wait, work_of_all};
+use weir_core::gate::{Cause, Gate, Patience, Request, Wait, work_of_all};
+use weir_core::price::Estimate;
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::driver::Stream;
@@ -92,6 +95,36 @@ pub fn for_copies(thread: &Thread, current: &Current, stream: Stream) {
         now = clock::now().max(Nanos(now.0 + 1));
     }
     count(current, arrived, now, pass);
+}
+
+/// Whoever waits for news of a kernel looks so often, waits no longer once nothing has completed for a while, and for no
+/// longer than this in all: it may be spinning for what is to be launched.
+const NEWS: Nanos = Nanos::from_micros(200);
+const NO_NEWS: Nanos = Nanos::from_millis(20);
+const NEVER_MIND: Nanos = Nanos::from_millis(200);
+
+/// Waits until something is known of a kernel that was launched some times.
+pub fn for_news(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) {
+    let (gpu, flight) = (current.gpu, &current.context.flight);
+    let arrived = clock::now();
+    let (mut now, mut done) = (arrived, (arrived, 0));
+    while !estimate.is_seen() && flight.is_any_busy() && now.since(arrived) < NEVER_MIND {
+        if now == arrived {
+            stall::wait(gpu, arrived);
+            mark_everything(&mut Hands::new(thread, current, stream));
+        }
+        Hands::new(thread, current, stream).look();
+        let completed = gpu.slot().completed_ns.load(Ordering::Relaxed); // a hint that only grows
+        if completed != done.1 {
+            done = (now, completed);
+        } else if now.since(done.0) > NO_NEWS {
+            break;
+        }
+        let (generation, cause) = (gpu.grant.generation(), Cause::InFlight);
+        sleep(&Holdup { generation, at_most: NEWS, cause, neighbour: None }, gpu);
+        now = clock::now().max(Nanos(now.0 + 1));
+    }
+    count(current, arrived, now, Pass::Paid);
 }
 
 /// Whether nothing of the tenant has moved for so long that the launch shall pass. Nothing is learnt from work that stood

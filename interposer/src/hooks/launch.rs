@@ -390,6 +390,9 @@ fn draw(
     let Some(purse) = thread.purse(current.gpu) else { return };
     let gpu = current.gpu;
     let captures = capture::by_this_thread();
+    if estimate.runs_ahead() && !captures && !estimate.is_collective() {
+        wait::for_news(thread, current, stream, estimate);
+    }
     if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }

@@ -20,6 +20,10 @@ const LEARNT: u32 = 3;
 /// mixed stretches.
 const FRESH: u32 = 32;
 
+/// So many launches of a signature may be under way before anything is known of it: a program that ran on would queue seconds
+/// of what was guessed to be nothing.
+const AHEAD: u32 = 8;
+
 /// Standard deviation of a guess, in nanoseconds: nothing is known.
 const UNKNOWN_NS: f64 = 1e9;
 
@@ -185,10 +189,19 @@ impl Estimate {
         }
     }
 
+    /// Whether the next launch shall wait until one of the earlier ones is known; no other one has to.
+    pub fn runs_ahead(&self) -> bool {
+        self.launches.load(Ordering::Relaxed) == AHEAD && !self.is_seen()
+    }
+
+    /// Whether anything is known of it.
+    pub fn is_seen(&self) -> bool {
+        self.is_measured() || self.bounds().is_some()
+    }
+
     /// Whether nothing is known of it so far, but launches of it are being measured by themselves.
     pub(super) fn is_fresh(&self) -> bool {
-        let measured = self.measured.load(Ordering::Relaxed) > 0 || self.bounds().is_some();
-        !measured && (1..FRESH).contains(&self.launches.load(Ordering::Relaxed))
+        !self.is_seen() && (1..FRESH).contains(&self.launches.load(Ordering::Relaxed))
     }
 
     /// Whether anything was ever measured.
@@ -340,6 +353,20 @@ mod tests {
         let estimate = Estimate::told(5_000);
         assert!(estimate.is_learnt() && !estimate.wants_bracket() && !estimate.wants_bracket());
         assert_eq!(estimate.price(), 5_000);
+    }
+
+    #[test]
+    fn a_program_may_run_ahead_of_a_guess_by_some_launches_and_is_waited_for_once() {
+        let estimate = Estimate::guess(1);
+        let waits = |estimate: &Estimate| {
+            estimate.wants_bracket();
+            estimate.runs_ahead()
+        };
+        let waited = (1..100).filter(|_| waits(&estimate)).count();
+        assert_eq!((waited, estimate.launches.load(Ordering::Relaxed)), (1, 99));
+        let known = Estimate::guess(1);
+        known.bound(5.0, Bound::Most);
+        assert_eq!((1..100).filter(|_| waits(&known)).count(), 0);
     }
 
     #[test]
