@@ -23,6 +23,10 @@ const TURN_STEP: Nanos = Nanos::from_millis(1);
 /// While a turn ends, or neighbours count on what is seen, progress is looked for so often.
 const LOOK: Nanos = Nanos::from_micros(200);
 
+/// What is over its time is looked at again after this part of what it is late by, but no sooner than this.
+const LATE_PART: u64 = 4;
+const SOONEST: Nanos = Nanos::from_micros(50);
+
 /// A launch that waits until its own tenant's work is done looks so soon again, at least.
 const SHORTEST: Nanos = Nanos::from_micros(30);
 
@@ -154,7 +158,10 @@ fn decide<L: Launching>(
         Verdict::Wait(wait) => {
             // No tokens to launch it with: meanwhile others may go.
             let left = if wait.cause == Cause::Tokens { leave_turn(launching, now) } else { None };
-            let at_most = left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST)));
+            let at_most = match wait.cause {
+                Cause::InFlight => until_drained(launching, wait.at_most, (arrived, now)),
+                _ => left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST))),
+            };
             // Those whose work runs at the same time count on this one's until it is seen to have ended.
             let counted_on = left.is_some() && launching.is_alone() && launching.has_neighbours();
             let at_most = if counted_on { at_most.min(LOOK) } else { at_most };
@@ -184,11 +191,20 @@ fn ask_closed<L: Launching>(
     }
 }
 
+/// How long until `over` of what is queued may be done, of which some has run since the launch arrived. What takes longer than
+/// predicted is looked at ever more seldom.
+fn until_drained(launching: &mut impl Launching, over: Nanos, (arrived, now): (Nanos, Nanos)) -> Nanos {
+    let done = launching.work().done;
+    let ran = launching.with_progress(|progress| progress.since(done, arrived, now));
+    let left = if ran < over { over.since(ran) } else { Nanos(ran.since(over).0 / LATE_PART) };
+    left.clamp(SOONEST, TURN_STEP)
+}
+
 /// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
 fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
     let held_before = holds(launching.turn());
     if launching.is_alone() {
-        launching.with_progress(|progress| progress.at = now); // as whoever gets a turn: what it launches begins now
+        launching.with_progress(|progress| progress.at = progress.at.max(arrived)); // as whoever gets a turn: it begins now
         return None;
     }
     let (gate, pages) = (launching.gate(), launching.pages());
@@ -270,6 +286,14 @@ impl Progress {
             *self = Self { done: work.done, at: now };
         }
         Nanos(work.queued.saturating_sub(now.since(self.at).0))
+    }
+
+    /// How long nothing has been seen to be done for a launch that arrived then.
+    fn since(&mut self, done: u64, arrived: Nanos, now: Nanos) -> Nanos {
+        if self.done != done {
+            *self = Self { done, at: now };
+        }
+        now.since(self.at.max(arrived))
     }
 }
 

@@ -300,8 +300,7 @@ impl Gate {
         let queued = in_flight(pages.slot).0;
         // An empty queue always takes one more: never less than one unit.
         let over = queued.checked_sub(grant.in_flight_cap.0).filter(|_| queued > 0)?;
-        let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
-        Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
+        Some(Wait { generation: grant.generation, at_most: Nanos(over).max(SLEEP.0), cause: Cause::InFlight })
     }
 }
 

@@ -1,5 +1,7 @@
 //! A tenant's process whose pages are its own, beside one neighbour.
 
+use std::sync::atomic::Ordering;
+
 use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
 use zerocopy::FromZeros;
 
@@ -183,6 +185,30 @@ fn whoever_has_no_tokens_passes_the_turn_on_as_its_work_ends() {
     assert_eq!(process.own.look().0, Stand::Holds, "its work runs");
     asks(&mut process, Some(one()), 21);
     assert_eq!(process.own.look().0, Stand::Away, "a millisecond later it is done, as far as one can know");
+}
+
+#[test]
+fn a_full_queue_is_looked_at_when_it_should_have_drained_and_then_ever_more_seldom() {
+    let mut process = process();
+    process.others.clear();
+    let grant = Grant { in_flight_cap: Nanos::from_micros(300), ..process.grant.read() };
+    process.grant.publish(&grant);
+    process.usage.slots[0].submitted_ns.store(1_000_000, Ordering::Relaxed);
+    let arrived = Nanos(20_000_001);
+    let mut waits_us = |after_us: u64, done: u64| {
+        process.work.done = done;
+        let now = Nanos(arrived.0 + after_us * 1_000);
+        let Asked::Waits(held) = ask(&mut process, Some(one()), Patience::Fresh, (arrived, now)) else {
+            panic!("there is more in the queue than may be")
+        };
+        assert_eq!(held.cause, Cause::InFlight);
+        held.at_most.0 / 1_000
+    };
+    assert_eq!(waits_us(0, 0), 700, "a unit of 1 ms, of which 300 us may remain");
+    assert_eq!(waits_us(600, 0), 100);
+    assert_eq!(waits_us(710, 0), 50, "at any moment now");
+    assert_eq!(waits_us(2_700, 0), 500, "a neighbour may have the GPU");
+    assert_eq!(waits_us(2_750, 9), 700, "some of it is done, and the next one runs since then");
 }
 
 #[test]
