@@ -23,10 +23,6 @@ const TURN_STEP: Nanos = Nanos::from_millis(1);
 /// While a turn ends, or neighbours count on what is seen, progress is looked for so often.
 const LOOK: Nanos = Nanos::from_micros(200);
 
-/// What is over its time is looked at again after this part of what it is late by, but no sooner than this.
-const LATE_PART: u64 = 4;
-const SOONEST: Nanos = Nanos::from_micros(50);
-
 /// A launch that waits until its own tenant's work is done looks so soon again, at least.
 const SHORTEST: Nanos = Nanos::from_micros(30);
 
@@ -149,7 +145,9 @@ fn decide<L: Launching>(
     }
     let Some(request) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let ceiling = turn_ceiling(launching.turn()).max(request.price.0);
-    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ..request };
+    let work = launching.work();
+    let ran = launching.with_progress(|progress| progress.ran(work, now));
+    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ran, ..request };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
@@ -158,10 +156,7 @@ fn decide<L: Launching>(
         Verdict::Wait(wait) => {
             // No tokens to launch it with: meanwhile others may go.
             let left = if wait.cause == Cause::Tokens { leave_turn(launching, now) } else { None };
-            let at_most = match wait.cause {
-                Cause::InFlight => until_drained(launching, wait.at_most, (arrived, now)),
-                _ => left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST))),
-            };
+            let at_most = left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST)));
             // Those whose work runs at the same time count on this one's until it is seen to have ended.
             let counted_on = left.is_some() && launching.is_alone() && launching.has_neighbours();
             let at_most = if counted_on { at_most.min(LOOK) } else { at_most };
@@ -180,7 +175,7 @@ fn ask_closed<L: Launching>(
 ) -> Asked<L::Word> {
     leave_turn(launching, now);
     let price = wanted.map_or(Tokens(0), |request| request.price);
-    let request = Request { price, tokens: price, patience, closed: true };
+    let request = Request { price, tokens: price, patience, closed: true, ran: Nanos(0) };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(wait) => {
@@ -189,15 +184,6 @@ fn ask_closed<L: Launching>(
             Asked::Waits(Held { generation, at_most, cause, neighbour: Some(better) })
         }
     }
-}
-
-/// How long until `over` of what is queued may be done, of which some has run since the launch arrived. What takes longer than
-/// predicted is looked at ever more seldom.
-fn until_drained(launching: &mut impl Launching, over: Nanos, (arrived, now): (Nanos, Nanos)) -> Nanos {
-    let done = launching.work().done;
-    let ran = launching.with_progress(|progress| progress.since(done, arrived, now));
-    let left = if ran < over { over.since(ran) } else { Nanos(ran.since(over).0 / LATE_PART) };
-    left.clamp(SOONEST, TURN_STEP)
 }
 
 /// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
@@ -277,23 +263,39 @@ fn turn_ceiling(own: &Turn) -> i64 {
 pub struct Progress {
     done: u64,
     at: Nanos,
+    head: Head,
+}
+
+/// The oldest of the tenant's queued work: when it began, by the last look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    began: Nanos,
+    looked: Nanos,
+    queued: u64, // then
+    done: u64,
 }
 
 impl Progress {
     /// Predicted work that is not done yet, less the time since any of it was last seen to be done.
     fn left(&mut self, work: Work, now: Nanos) -> Nanos {
         if work.queued == 0 || self.done != work.done || work.beside {
-            *self = Self { done: work.done, at: now };
+            (self.done, self.at) = (work.done, now);
         }
         Nanos(work.queued.saturating_sub(now.since(self.at).0))
     }
 
-    /// How long nothing has been seen to be done for a launch that arrived then.
-    fn since(&mut self, done: u64, arrived: Nanos, now: Nanos) -> Nanos {
-        if self.done != done {
-            *self = Self { done, at: now };
-        }
-        now.since(self.at.max(arrived))
+    /// For how long the oldest of the queued work has run: alone, and as far as one can know. What was seen to be done since
+    /// the last look was so when it should have been, if that lies in between.
+    fn ran(&mut self, work: Work, now: Nanos) -> Nanos {
+        let Head { began, looked, queued, done } = self.head;
+        let may_have_idled = now.since(looked).0 > queued;
+        let began = match work.done.saturating_sub(done) {
+            _ if work.beside || may_have_idled => now,
+            0 => began,
+            more => Nanos(began.0.saturating_add(more)).clamp(looked.min(now), now),
+        };
+        self.head = Head { began, looked: now, queued: work.queued, done: work.done };
+        now.since(began)
     }
 }
 

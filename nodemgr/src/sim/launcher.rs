@@ -188,6 +188,7 @@ impl Launcher {
             tokens,
             patience,
             closed: false,
+            ran: Nanos(0),
         })
     }
 
