@@ -14,7 +14,7 @@
 use weir_protocol::pages::{Stand, Turn};
 use weir_protocol::units::{Nanos, Tokens};
 
-use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict};
+use crate::gate::{self, Cause, Gate, Pages, Patience, Request, Verdict};
 use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
@@ -145,8 +145,7 @@ fn decide<L: Launching>(
     }
     let Some(request) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let ceiling = turn_ceiling(launching.turn()).max(request.price.0);
-    let work = launching.work();
-    let ran = launching.with_progress(|progress| progress.ran(work, now));
+    let ran = if gate::is_full(launching.pages()) { ran(launching, now) } else { Nanos(0) };
     let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ran, ..request };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => {
@@ -184,6 +183,12 @@ fn ask_closed<L: Launching>(
             Asked::Waits(Held { generation, at_most, cause, neighbour: Some(better) })
         }
     }
+}
+
+/// For how long the oldest of the work under way has run.
+fn ran(launching: &mut impl Launching, now: Nanos) -> Nanos {
+    let work = launching.work();
+    launching.with_progress(|progress| progress.ran(work, now))
 }
 
 /// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.

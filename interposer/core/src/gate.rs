@@ -99,7 +99,7 @@ pub struct Request {
     pub patience: Patience,
     /// The gate is closed: a tenant has work to which this one gives way.
     pub closed: bool,
-    /// For how long what is queued has run since any of it was last seen to be done.
+    /// For how long the oldest of the queued work has run.
     pub ran: Nanos,
 }
 
@@ -292,6 +292,11 @@ impl Gate {
         self.stale.store(u32::from(gone), Ordering::Relaxed);
         gone
     }
+}
+
+/// Whether this process has more in flight than it may, if nothing of that has run.
+pub fn is_full(pages: Pages<'_>) -> bool {
+    in_flight_wait(pages, &pages.grant.read(), Nanos(0)).is_some()
 }
 
 fn in_flight_wait(pages: Pages<'_>, grant: &Grant, ran: Nanos) -> Option<Wait> {
