@@ -59,6 +59,38 @@ pub enum Rule {
     Policy(&'static weir_policy::Row),
     /// By nothing but the driver, in this mode.
     Driver(Mode),
+    /// All at once, each in a partition of the SMs that never changes.
+    Partitions(Reserved),
+}
+
+/// How large a partition is.
+#[derive(Clone, Copy)]
+pub enum Reserved {
+    /// What the tenant is guaranteed.
+    Request,
+    /// What it may have at most.
+    Limit,
+}
+
+impl Rule {
+    fn mode(self, scenario: &Scenario) -> Mode {
+        match self {
+            Rule::Policy(_) => scenario.device.mode.into(),
+            Rule::Driver(mode) => mode,
+            Rule::Partitions(_) => Mode::Mps,
+        }
+    }
+
+    /// SMs that a tenant's kernels may have where all run at once. Under a policy that is its limit, as `weir run` sets it
+    /// (docs/mps.md); who states none has all.
+    fn partition(self, tenant: &Tenant) -> Result<u32, Fault> {
+        let share = match self {
+            Rule::Driver(_) => None,
+            Rule::Partitions(Reserved::Request) => tenant.request()?,
+            Rule::Policy(_) | Rule::Partitions(Reserved::Limit) => tenant.limit()?,
+        };
+        Ok(share.map_or(SMS, |share| (u32::from(share.as_permille()) * SMS / 1_000).max(1)))
+    }
 }
 
 /// What a run came to.
@@ -125,13 +157,9 @@ pub fn run(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Run, Fau
 fn spec(scenario: &Scenario, rule: Rule) -> Spec {
     let standard = Spec::default();
     let us = |us: Option<f64>, or: Nanos| us.map_or(or, |us| super::scenario::nanos(us * 1e3));
-    let mode = match rule {
-        Rule::Policy(_) => scenario.device.mode.into(),
-        Rule::Driver(mode) => mode,
-    };
     Spec {
         sms: SMS,
-        mode,
+        mode: rule.mode(scenario),
         slice: us(scenario.device.slice_us, standard.slice),
         switch: us(scenario.device.switch_us, standard.switch),
         submit_to_start: SUBMIT_TO_START,
@@ -161,7 +189,7 @@ impl Engine {
         let tenants: Vec<&Tenant> = seated.iter().filter_map(|at| scenario.tenant.get(*at)).collect();
         let mut manager = match rule {
             Rule::Policy(row) => Some(Manager::new(row, &tenants)?),
-            Rule::Driver(_) => None,
+            Rule::Driver(_) | Rule::Partitions(_) => None,
         };
         let mut seats = Vec::new();
         for (seat, (at, tenant)) in seated.iter().zip(&tenants).enumerate() {
@@ -170,13 +198,14 @@ impl Engine {
             let Some(stream) = stream else { continue };
             let launcher = manager.as_mut().map(|manager| manager.seat(seat, overlaps)).transpose()?;
             let log = Log::new(scenario.window());
+            let partition = overlaps.then(|| rule.partition(tenant)).transpose()?;
             seats.push(Seat::new(
                 tenant,
                 program(scenario, *at, tenant),
                 log,
                 (context, stream),
                 launcher,
-                overlaps,
+                partition,
             ));
         }
         if let Some(manager) = &manager {
@@ -301,6 +330,7 @@ impl Engine {
                 let seat = &mut self.seats[at];
                 seat.leave_gate(self.now);
                 let (sequence, stream) = seat.submit(kernel);
+                let kernel = seat.confined(kernel);
                 self.device.submit(self.now, stream, sequence, Work::Kernel(kernel));
                 self.wake(at, self.now + LAUNCH);
             }
