@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   statements  what was published, of which ratio, and which scenarios and rules stand for it
+//!   measures    what the ratios are of
 //!   verdict     whether the simulated ratio has the published one's shape
 //!   shares      the A100's latencies against its SMs, which the scenarios build upon
 //!   table, picture
@@ -9,6 +10,7 @@
 //!
 //! There are no bars: what does not agree says so, here and in docs/simulator.md. Nothing depends on the machine.
 
+mod measures;
 mod picture;
 mod shares;
 mod statements;
