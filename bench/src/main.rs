@@ -30,6 +30,7 @@ mod resize;
 mod restart;
 mod rig;
 mod sample;
+mod shapes;
 mod share;
 mod spawn;
 mod stage;
@@ -83,6 +84,8 @@ enum Bench {
     Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
     Policy(policy::Options),
+    /// Published comparisons, beside the same rivals simulated
+    Shapes(shapes::Options),
     /// A thousand processes register at once
     Register(Options),
     /// The node manager is killed under busy clients and starts again
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Bench::Agree(options) => agree::run(&options),
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
+        Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),
         Bench::Resize(options) => resize::run(&options),

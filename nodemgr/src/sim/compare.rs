@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_simgpu_model::{Mode, Nanos};
 
-use super::engine::{Rule, Run, TICK, TenantRun, WAKE, run};
+use super::engine::{Reserved, Rule, Run, TICK, TenantRun, WAKE, run};
 use super::measure::{Gaps, percent, quantile};
 use super::scenario::{Metric, Scenario, Sharing, Tenant};
 use crate::codes;
@@ -29,10 +29,12 @@ enum Kind {
 }
 
 /// Those that are no policies, with what they are.
-pub const RULES: [(&str, &str); 3] = [
+pub const RULES: [(&str, &str); 5] = [
     ("alone", "each tenant by itself on the GPU"),
     ("slicing", "no gate: the driver's time slices"),
     ("mps", "no gate: all kernels at once"),
+    ("mps-request", "the same, each tenant in a partition as large as its request"),
+    ("mps-limit", "the same, as large as its limit"),
 ];
 
 /// The ruler called `name`: a policy, or one of [`RULES`].
@@ -45,6 +47,8 @@ pub fn ruler(name: &str) -> Result<Ruler, Fault> {
         "alone" => Some(("alone", Kind::Alone)),
         "slicing" => Some(("slicing", Kind::Run(Rule::Driver(Mode::TimeSlice)))),
         "mps" => Some(("mps", Kind::Run(Rule::Driver(Mode::Mps)))),
+        "mps-request" => Some(("mps-request", Kind::Run(Rule::Partitions(Reserved::Request)))),
+        "mps-limit" => Some(("mps-limit", Kind::Run(Rule::Partitions(Reserved::Limit)))),
         _ => None,
     });
     found.map(|(name, kind)| Ruler { name, kind }).ok_or_else(|| {

@@ -9,13 +9,20 @@
 //! Nothing here reads a clock: the same scenario gives the same run, to the nanosecond. Times that are not the model's
 //! stand below by name, each with its source.
 
+mod gaps;
+mod gate;
+mod rule;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weir_protocol::units::Nanos as Time;
-use weir_simgpu_model::{Completion, Device, DeviceBooks, Kernel, Mode, Nanos, Spec, StreamKind, Work};
+use weir_simgpu_model::{Completion, Device, DeviceBooks, Mode, Nanos, StreamKind};
 
-use super::launcher::{Alarm, BOARD, Launcher, Said};
+use self::gate::introduce;
+use self::rule::spec;
+pub use self::rule::{Reserved, Rule};
+use super::launcher::Alarm;
 use super::manager::Manager;
 use super::measure::{Gap, Log, Window};
 use super::random::Random;
@@ -23,7 +30,6 @@ use super::scenario::{Scenario, Tenant};
 use super::seat::{Seat, State};
 use super::workload::{Inference, Offline, Program, Step, Training, arrivals};
 use crate::fault::Fault;
-use crate::registry::standing;
 
 /// When runs begin: not at zero, which pages take for *never*.
 pub const START: Nanos = 1_000_000_000;
@@ -51,15 +57,6 @@ pub const TICK: Nanos = 1_000_000;
 
 /// After the window, so that requests which came in it can be served.
 const GRACE: Nanos = 2_000_000_000;
-
-/// How tenants share the GPU.
-#[derive(Clone, Copy)]
-pub enum Rule {
-    /// As this policy says.
-    Policy(&'static weir_policy::Row),
-    /// By nothing but the driver, in this mode.
-    Driver(Mode),
-}
 
 /// What a run came to.
 pub struct Run {
@@ -122,23 +119,6 @@ pub fn run(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Run, Fau
     Ok(engine.finish())
 }
 
-fn spec(scenario: &Scenario, rule: Rule) -> Spec {
-    let standard = Spec::default();
-    let us = |us: Option<f64>, or: Nanos| us.map_or(or, |us| super::scenario::nanos(us * 1e3));
-    let mode = match rule {
-        Rule::Policy(_) => scenario.device.mode.into(),
-        Rule::Driver(mode) => mode,
-    };
-    Spec {
-        sms: SMS,
-        mode,
-        slice: us(scenario.device.slice_us, standard.slice),
-        switch: us(scenario.device.switch_us, standard.switch),
-        submit_to_start: SUBMIT_TO_START,
-        ..standard
-    }
-}
-
 /// What the tenant at this place runs.
 pub(super) fn program(scenario: &Scenario, at: usize, tenant: &Tenant) -> Box<dyn Program> {
     let mut random = Random::new(scenario.seed, at as u64);
@@ -161,7 +141,7 @@ impl Engine {
         let tenants: Vec<&Tenant> = seated.iter().filter_map(|at| scenario.tenant.get(*at)).collect();
         let mut manager = match rule {
             Rule::Policy(row) => Some(Manager::new(row, &tenants)?),
-            Rule::Driver(_) => None,
+            Rule::Driver(_) | Rule::Partitions(_) => None,
         };
         let mut seats = Vec::new();
         for (seat, (at, tenant)) in seated.iter().zip(&tenants).enumerate() {
@@ -170,13 +150,14 @@ impl Engine {
             let Some(stream) = stream else { continue };
             let launcher = manager.as_mut().map(|manager| manager.seat(seat, overlaps)).transpose()?;
             let log = Log::new(scenario.window());
+            let partition = overlaps.then(|| rule.partition(tenant)).transpose()?;
             seats.push(Seat::new(
                 tenant,
                 program(scenario, *at, tenant),
                 log,
                 (context, stream),
                 launcher,
-                overlaps,
+                partition,
             ));
         }
         if let Some(manager) = &manager {
@@ -288,94 +269,6 @@ impl Engine {
         }
     }
 
-    fn launch(&mut self, at: usize, kernel: Kernel) {
-        if self.seats[at].depth() >= DEPTH {
-            self.seats[at].state = State::Full(kernel);
-            return;
-        }
-        let closed_by = self.closed_by(at);
-        let said = self.seats[at].ask(kernel, self.now, closed_by);
-        match said {
-            Said::Goes => {
-                self.stirs(at);
-                let seat = &mut self.seats[at];
-                seat.leave_gate(self.now);
-                let (sequence, stream) = seat.submit(kernel);
-                self.device.submit(self.now, stream, sequence, Work::Kernel(kernel));
-                self.wake(at, self.now + LAUNCH);
-            }
-            Said::Sleeps(at_most, alarm) => {
-                self.seats[at].wait_at_gate(kernel, alarm, self.now);
-                self.wake(at, self.now + at_most.0.max(1));
-            }
-        }
-        self.pass_turn_on(at);
-    }
-
-    /// The better one that keeps a filler out, as the board shows it, unless the manager lends the time all the same.
-    fn closed_by(&self, at: usize) -> Option<usize> {
-        let seat = &self.seats[at];
-        if seat.better || !self.fillers_give_way || seat.is_lent() {
-            return None;
-        }
-        let shows = |seat: &Seat| seat.busy_since.is_some_and(|since| since + BOARD.0 <= self.now);
-        self.seats.iter().position(|seat| seat.better && shows(seat))
-    }
-
-    /// Whoever waits for this tenant's turn to pass on wakes.
-    fn pass_turn_on(&mut self, at: usize) {
-        let passed = self.seats[at].launcher.as_mut().is_some_and(Launcher::take_turn_passed);
-        if passed {
-            self.set_off(|alarm| alarm == Alarm::Seat(at));
-        }
-    }
-
-    fn set_off(&mut self, goes_off: impl Fn(Alarm) -> bool) {
-        for seat in 0..self.seats.len() {
-            if let State::AtGate(kernel, alarm) = self.seats[seat].state
-                && goes_off(alarm)
-            {
-                // Once: a second one does not put the wake-up off.
-                self.seats[seat].state = State::AtGate(kernel, Alarm::Off);
-                self.wake(seat, self.now + WAKE);
-            }
-        }
-    }
-
-    /// A tenant has something to do from now on.
-    fn stirs(&mut self, at: usize) {
-        let seat = &mut self.seats[at];
-        if seat.busy_since.is_some() {
-            return;
-        }
-        seat.busy_since = Some(self.now);
-        if let Some((since, had)) = self.gap.take_if(|_| seat.better) {
-            let filled = self.fillers_had() - had;
-            self.note_gap(since, filled);
-        }
-    }
-
-    /// A tenant has nothing to do.
-    fn quiets(&mut self, at: usize) {
-        self.seats[at].busy_since = None;
-        let works = |seat: &Seat| seat.better && seat.busy_since.is_some();
-        if self.seats[at].better && self.gap.is_none() && !self.seats.iter().any(works) {
-            self.gap = Some((self.now, self.fillers_had()));
-        }
-    }
-
-    /// Gaps that reach over an end of the window are left out, so that each counts whole.
-    fn note_gap(&mut self, since: Nanos, filled: Nanos) {
-        if since >= self.window.from && self.now <= self.window.to {
-            self.gaps.push(Gap { length: self.now - since, filled });
-        }
-    }
-
-    fn fillers_had(&self) -> Nanos {
-        let fillers = self.seats.iter().filter(|seat| !seat.better);
-        fillers.filter_map(|seat| self.device.context_books(seat.context)).map(|books| books.true_use).sum()
-    }
-
     fn tick_if_due(&mut self) {
         let Some(manager) = self.manager.as_mut().filter(|_| self.next_tick <= self.now) else { return };
         for seat in &mut self.seats {
@@ -410,19 +303,5 @@ impl Engine {
         };
         let tenants = self.seats.into_iter().map(Seat::finish).collect();
         Run { window: self.window, device, tenants, gaps: self.gaps, simulated: self.now - START }
-    }
-}
-
-/// Everybody learns with whom to take turns: of two one of whom gives way neither waits for the other's turn.
-fn introduce(seats: &mut [Seat], manager: &Manager, fillers_give_way: bool) {
-    for at in 0..seats.len() {
-        for other in (0..seats.len()).filter(|other| *other != at) {
-            let standing = standing(fillers_give_way, seats[at].class, seats[other].class);
-            if let (Some(precedence), Some(launcher), Some(pages)) =
-                (standing.precedence(), &mut seats[at].launcher, manager.pages(other))
-            {
-                launcher.meet(other, precedence, pages);
-            }
-        }
     }
 }

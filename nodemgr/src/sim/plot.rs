@@ -9,9 +9,10 @@ use crate::codes;
 use crate::control::schema::ClassName;
 use crate::fault::Fault;
 
-const SIZE: (u32, u32) = (900, 420);
-const COLORS: [RGBColor; 3] =
-    [RGBColor(0x1f, 0x77, 0xb4), RGBColor(0xd6, 0x5f, 0x0e), RGBColor(0x2c, 0x8c, 0x3c)];
+const SIZE: (u32, u32) = (900, 440);
+
+/// Room for the legend, at the right.
+const LEGEND: u32 = 190;
 
 /// A picture: its title and axis, what each colour stands for, and a row of bars for each policy.
 struct Bars {
@@ -88,7 +89,8 @@ fn throughput(comparison: &Comparison) -> Bars {
 }
 
 fn idle(comparison: &Comparison) -> Bars {
-    let shared = comparison.outcomes.iter().filter(|outcome| outcome.idle_percent.is_some());
+    let fills = |outcome: &&Outcome| outcome.tenants.iter().any(is_filler) && outcome.idle_percent.is_some();
+    let shared = comparison.outcomes.iter().filter(fills);
     let rows = shared.map(|outcome| {
         let values = [outcome.idle_filled_percent, outcome.fillable_filled_percent];
         (outcome.policy, values.map(|value| value.unwrap_or(0.0)).to_vec())
@@ -103,18 +105,33 @@ fn idle(comparison: &Comparison) -> Bars {
 }
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-fn draw_bars(path: &Path, comparison: &Comparison, bars: &Bars) -> Drawn {
+/// An empty picture with its title, which says first of all that no GPU was used.
+fn blank<'a>(path: &'a Path, what: &str, about: &str) -> Result<Area<'a>, Box<dyn std::error::Error>> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
+    Ok(area.titled(&format!("simulated: {what}"), ("sans-serif", 16))?.titled(about, ("sans-serif", 12))?)
+}
+
+/// One more line of the legend.
+fn legend(area: &Area<'_>, line: usize, radius: i32, color: impl Into<ShapeStyle>, text: &str) -> Drawn {
+    let (x, y) = (i32::try_from(SIZE.0 - LEGEND)? + 14, 30 + 26 * i32::try_from(line)?);
+    area.draw(&Circle::new((x, y), radius, color))?;
+    area.draw(&Text::new(text.to_owned(), (x + 18, y - 6), ("sans-serif", 13)))?;
+    Ok(())
+}
+
+fn draw_bars(path: &Path, comparison: &Comparison, bars: &Bars) -> Drawn {
+    let area = blank(path, bars.title, &comparison.about)?;
     let most = bars.rows.iter().flat_map(|(_, values)| values).fold(1.0, |a: f64, b| a.max(*b));
     let width = bars.rows.len() as f64;
     let mut chart = ChartBuilder::on(&area)
-        .caption(format!("simulated: {} ({})", bars.title, comparison.about), ("sans-serif", 14))
         .margin(12)
+        .margin_right(LEGEND)
         .x_label_area_size(30)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..width, 0.0..most * 1.15)?;
+        .build_cartesian_2d(0.0..width, 0.0..most * 1.05)?;
     let name = |x: &f64| {
         let row = bars.rows.iter().enumerate().find(|(n, _)| (*n as f64 + 0.5 - x).abs() < 0.01);
         row.map_or(String::new(), |(_, (policy, _))| (*policy).to_owned())
@@ -124,61 +141,83 @@ fn draw_bars(path: &Path, comparison: &Comparison, bars: &Bars) -> Drawn {
         .disable_x_mesh()
         .x_labels(bars.rows.len() * 2 + 1)
         .x_label_formatter(&name)
+        .x_label_style(("sans-serif", 11))
         .y_desc(bars.axis)
         .light_line_style(TRANSPARENT)
         .draw()?;
     for (part, label) in bars.names.iter().enumerate() {
-        let color = COLORS[part % COLORS.len()];
+        let color = Palette99::pick(part).to_rgba();
         let thick = 0.8 / bars.names.len().max(1) as f64;
         let bar = |(n, (_, values)): (usize, &(&str, Vec<f64>))| {
             let left = n as f64 + 0.1 + thick * part as f64;
             let value = values.get(part).copied().unwrap_or(0.0);
             Rectangle::new([(left, 0.0), (left + thick * 0.92, value)], color.filled())
         };
-        chart
-            .draw_series(bars.rows.iter().enumerate().map(bar))?
-            .label(label)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
+        chart.draw_series(bars.rows.iter().enumerate().map(bar))?;
+        legend(&area, part, 6, color.filled(), label)?;
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
     area.present()?;
     Ok(())
 }
 
-/// Fillers' work against what it costs the others: one point for each policy. Nothing to draw without fillers.
+/// What one rule comes to.
+struct Point {
+    policy: &'static str,
+    lost_percent: f64,
+    fillers_ms_per_s: f64,
+    kept: bool, // what was promised
+}
+
+/// Losses below this, percent, are drawn here: none at all has no place on a scale of logarithms.
+const LEAST_LOSS: f64 = 0.1;
+
+/// Fillers' work against what it costs the others: one point for each rule. Nothing to draw without fillers.
 fn draw_frontier(path: &Path, comparison: &Comparison) -> Result<bool, Box<dyn std::error::Error>> {
-    let points: Vec<_> = comparison.outcomes.iter().filter_map(point).collect();
+    let points: Vec<Point> = comparison.outcomes.iter().filter_map(point).collect();
     if points.is_empty() {
         return Ok(false);
     }
-    let most = |pick: fn(&(&str, f64, f64)) -> f64| points.iter().map(pick).fold(1.0, f64::max) * 1.15;
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
+    let most = |pick: fn(&Point) -> f64| points.iter().map(pick).fold(1.0, f64::max);
+    let area = blank(path, "the frontier", &comparison.about)?;
+    let losses = (LEAST_LOSS * 0.7..most(|point| point.lost_percent) * 1.5).log_scale();
     let mut chart = ChartBuilder::on(&area)
-        .caption(format!("simulated: the frontier ({})", comparison.about), ("sans-serif", 14))
         .margin(12)
-        .x_label_area_size(36)
+        .margin_right(LEGEND)
+        .x_label_area_size(40)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..most(|p| p.1), 0.0..most(|p| p.2))?;
+        .build_cartesian_2d(losses, 0.0..most(|point| point.fillers_ms_per_s) * 1.1)?;
     chart
         .configure_mesh()
-        .x_desc("what the worst of the others loses against alone: work, or p99 of requests; percent")
+        .x_desc("what the worst of the others loses against alone, percent (0.1 or less at the left): work, or p99 of requests")
+        .x_label_formatter(&|percent| format!("{percent}"))
         .y_desc("fillers' work, ms in a second")
         .light_line_style(TRANSPARENT)
         .draw()?;
-    chart.draw_series(points.iter().map(|(policy, x, y)| {
-        EmptyElement::at((*x, *y))
-            + Circle::new((0, 0), 4, COLORS[0].filled())
-            + Text::new(*policy, (8, -6), ("sans-serif", 13))
-    }))?;
+    for (n, point) in points.iter().enumerate() {
+        let color = Palette99::pick(n).to_rgba();
+        let style = if point.kept { color.filled() } else { color.stroke_width(2) };
+        // Those that come first are larger, so that points at one place are all seen.
+        let radius = 3 + i32::try_from(points.len() - n)?;
+        let at = (point.lost_percent.max(LEAST_LOSS), point.fillers_ms_per_s);
+        chart.draw_series([Circle::new(at, radius, style)])?;
+        let broken = if point.kept { "" } else { ": promise broken" };
+        legend(&area, n, radius, style, &format!("{}{broken}", point.policy))?;
+    }
     area.present()?;
     Ok(true)
 }
 
-fn point(outcome: &Outcome) -> Option<(&'static str, f64, f64)> {
+fn point(outcome: &Outcome) -> Option<Point> {
     outcome.busy_percent?;
-    let (fillers, others): (Vec<_>, Vec<_>) =
-        outcome.tenants.iter().partition(|t| t.class == ClassName::Filler);
-    let lost = others.iter().filter_map(|t| t.worse_percent()).fold(0.0, f64::max);
-    (!fillers.is_empty()).then(|| (outcome.policy, lost, fillers.iter().map(|t| t.work_ms_per_s).sum()))
+    let (fillers, others): (Vec<_>, Vec<_>) = outcome.tenants.iter().partition(|tenant| is_filler(tenant));
+    (!fillers.is_empty()).then(|| Point {
+        policy: outcome.policy,
+        lost_percent: others.iter().filter_map(|t| t.worse_percent()).fold(0.0, f64::max),
+        fillers_ms_per_s: fillers.iter().map(|t| t.work_ms_per_s).sum(),
+        kept: outcome.tenants.iter().all(|tenant| tenant.slo_kept != Some(false)),
+    })
+}
+
+fn is_filler(tenant: &TenantOutcome) -> bool {
+    tenant.class == ClassName::Filler
 }

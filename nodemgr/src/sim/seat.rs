@@ -63,7 +63,7 @@ pub struct Seat {
     pub states: Vec<(&'static str, u64)>,
     program: Box<dyn Program>,
     stream: StreamId,
-    overlaps: bool,
+    partition: Option<u32>, // SMs, where kernels run at once
     sequence: u64,
     queued: VecDeque<Nanos>,
     work: Nanos,
@@ -81,7 +81,7 @@ impl Seat {
         log: Log,
         (context, stream): (ContextId, StreamId),
         launcher: Option<Launcher>,
-        overlaps: bool,
+        partition: Option<u32>,
     ) -> Self {
         Self {
             class: tenant.class,
@@ -96,7 +96,7 @@ impl Seat {
             states: Vec::new(),
             program,
             stream,
-            overlaps,
+            partition,
             sequence: 0,
             queued: VecDeque::new(),
             work: 0,
@@ -142,7 +142,18 @@ impl Seat {
     /// What a kernel is charged: the whole GPU's time in turns, its part of it where tenants overlap (gpu-truths, rule 12).
     fn price(&self, kernel: Kernel) -> u64 {
         let weight = (kernel.blocks * 1_000 / SMS).max(kernel.bandwidth_permille).min(1_000);
-        if self.overlaps { kernel.solo * u64::from(weight) / 1_000 } else { kernel.solo }
+        if self.partition.is_some() { kernel.solo * u64::from(weight) / 1_000 } else { kernel.solo }
+    }
+
+    /// The kernel as it runs in the tenant's partition: on fewer SMs for longer, and with as much less of the bandwidth.
+    pub fn confined(&self, kernel: Kernel) -> Kernel {
+        let Some(most) = self.partition.filter(|most| *most < kernel.blocks) else { return kernel };
+        Kernel {
+            solo: kernel.solo * u64::from(kernel.blocks) / u64::from(most),
+            blocks: most,
+            bandwidth_permille: kernel.bandwidth_permille * most / kernel.blocks,
+            ..kernel
+        }
     }
 
     /// Whether the launch may go.

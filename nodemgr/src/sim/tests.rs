@@ -67,7 +67,8 @@ fn tenant<'a>(outcome: &'a Outcome, name: &str) -> &'a TenantOutcome {
 
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_one_another() {
-    let names: Vec<_> = weir_policy::POLICIES.iter().map(|row| row.name).chain(["slicing", "mps"]).collect();
+    let names: Vec<_> =
+        weir_policy::POLICIES.iter().map(|row| row.name).chain(["slicing", "mps", "mps-request"]).collect();
     let runs = [1, 1, 2].map(|seed| compared(MIXED, seed, &names));
     assert_eq!(runs[0], runs[1]);
     assert_ne!(runs[0].outcomes, runs[2].outcomes);
@@ -122,6 +123,27 @@ fn small_kernels_overlap_where_all_run_at_once() {
     for name in ["six", "three"] {
         let of_alone = tenant(&comparison.outcomes[0], name).of_alone_percent.unwrap();
         assert!(of_alone > 99.0, "{name} does {of_alone} % of what it does alone");
+    }
+}
+
+#[test]
+fn a_partition_that_is_smaller_than_a_kernel_makes_it_as_much_longer_and_a_larger_one_changes_nothing() {
+    // Papers 1.3: latency against MPS share.
+    let text = SHARES.replace("offline =", "kernel = { sm_percent = 40 }\noffline =");
+    let comparison = compared(&text, 1, &["mps-request", "mps-limit"]);
+    for outcome in &comparison.outcomes {
+        let [six, three] = ["six", "three"].map(|name| tenant(outcome, name).of_alone_percent.unwrap());
+        assert!((six - 100.0).abs() < 1.0 && (three - 75.0).abs() < 1.0, "{six} and {three}");
+    }
+}
+
+#[test]
+fn under_a_policy_a_tenant_has_a_partition_as_large_as_its_limit_where_kernels_run_at_once() {
+    let text = SHARES.replacen("[[tenant]]", "[device]\nmode = \"mps\"\n[[tenant]]", 1);
+    let comparison = compared(&text, 1, &["static"]);
+    for (name, share) in [("six", 60.0), ("three", 30.0)] {
+        let of_alone = tenant(&comparison.outcomes[0], name).of_alone_percent.unwrap();
+        assert!((of_alone - share).abs() < 1.0, "{name} does {of_alone} % of what it does alone");
     }
 }
 
