@@ -10,7 +10,7 @@ use crate::sim::{self, Comparison, Ruler, Scenario};
 pub(super) struct Args {
     /// The scenario, a TOML file; bench/scenarios has examples
     scenario: PathBuf,
-    /// Policies to compare on the same seed, by comma; also `alone`, `slicing` and `mps`, which are none [default: all]
+    /// Policies to compare on the same seed, by comma; also `alone`, `slicing`, `mps`, `mps-request` and `mps-limit`, which are none [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     policy: Vec<String>,
     /// Another seed than the scenario's
