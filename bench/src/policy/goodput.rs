@@ -21,6 +21,7 @@ struct Case {
     seed: u64,
     slo: Option<String>,
     oracle_percent: f64,
+    bound_percent: f64,
     outcomes: Vec<Goodput>,
 }
 
@@ -32,6 +33,7 @@ struct Goodput {
     slo_kept: Option<bool>,
     slo_violations_percent: Option<f64>,
     of_oracle_percent: f64,
+    of_bound_percent: f64,
 }
 
 /// Adds the bar and its cases. Work under a broken promise does not count.
@@ -60,7 +62,12 @@ pub fn measure(report: &mut Report, runs: &mut Runs, frontier: &mut Frontier) ->
 
 fn case(runs: &mut Runs, file: (&'static str, &'static str), seed: u64) -> io::Result<Case> {
     let scenario = Scenario { seconds: SECONDS, seed, ..scenario(file)? };
-    let bound = sim::most_filler_work(&scenario, 0).unwrap_or(0) as f64 / 1e6 / SECONDS; // ms in a second
+    let most = sim::most_filler_work(&scenario, 0)
+        .ok_or_else(|| io::Error::other("a scenario without a promise"))?;
+    let per_second = |work: u64| work as f64 / 1e6 / SECONDS; // ms
+    let oracle =
+        per_second(most.scheduled.ok_or_else(|| io::Error::other("a promise that nobody can keep"))?);
+    let bound = per_second(most.bound);
     let (_, comparison) =
         runs.compare_all(&format!("goodput-{}-{seed}", file.0.trim_end_matches(".toml")), &scenario)?;
     let mut outcomes = Vec::new();
@@ -70,14 +77,16 @@ fn case(runs: &mut Runs, file: (&'static str, &'static str), seed: u64) -> io::R
             row: Row::of(outcome)?,
             slo_kept: tenant.slo_kept,
             slo_violations_percent: tenant.slo_violations_percent,
-            of_oracle_percent: 100.0 * filler_work(outcome) / bound,
+            of_oracle_percent: 100.0 * filler_work(outcome) / oracle,
+            of_bound_percent: 100.0 * filler_work(outcome) / bound,
         });
     }
     Ok(Case {
         scenario: file.0,
         seed,
         slo: scenario.tenant[0].slo.clone(),
-        oracle_percent: bound / 10.0,
+        oracle_percent: oracle / 10.0,
+        bound_percent: bound / 10.0,
         outcomes,
     })
 }

@@ -4,12 +4,12 @@
 //! ```text
 //!   after an idle time   a burst goes once its first launch has waited for `hold`: whoever comes meanwhile joins it
 //!   right after another  once `hold` has passed since that one was due, as somebody may have been waiting ever since;
-//!                        sooner where the burst's work would come to less than the tenant's request of that time
+//!                        sooner where all bursts' work would come to less than the tenant's request of that time
 //! ```
 //!
 //! Only the first launch of a burst waits. Bursts that were late make up for it: the next one is due as if they had not been. A
 //! burst of another size, a prompt that is read between two steps, has no time of its own: who is being served waits for
-//! his next token all through it.
+//! his next token all through it. After an idle time nobody was being served, so that nothing is made up for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -46,6 +46,9 @@ pub struct Holder {
     ended: AtomicU64,     // when it did
     submitted: AtomicU64, // predicted work of all bursts before
     usual: AtomicU64,     // predicted work of a burst
+    rested: AtomicBool,   // the last one began after an idle time
+    work: AtomicU64,      // predicted work of it
+    earned: AtomicU64,    // ns for which the request allows bursts to be apart, when the last one began
 }
 
 impl Holder {
@@ -59,12 +62,15 @@ impl Holder {
         if self.begun.load(Ordering::Relaxed) {
             return None;
         }
-        let due = self.due(terms, arrived);
+        let follows = self.follows(arrived);
+        let (due, earned) = self.due(terms, arrived, follows);
         if due > now {
             return Some(due.since(now));
         }
         self.begun.store(true, Ordering::Relaxed);
         self.due.store(due.0, Ordering::Relaxed);
+        self.earned.store(earned.0, Ordering::Relaxed);
+        self.rested.store(!follows, Ordering::Relaxed);
         self.submitted.store(submitted, Ordering::Relaxed);
         self.on.store(true, Ordering::Relaxed);
         None
@@ -86,23 +92,33 @@ impl Holder {
             0 => work,
             usual => usual,
         };
+        self.work.store(work, Ordering::Relaxed);
         self.alike.store(work.abs_diff(usual) <= usual / UNLIKE_PART, Ordering::Relaxed);
         let step = usual / MOVES_PART;
         let moved = if work >= usual { work.min(usual + step) } else { work.max(usual - step) };
         self.usual.store(moved, Ordering::Relaxed);
     }
 
-    fn due(&self, terms: Terms, arrived: Nanos) -> Nanos {
-        let follows = self.is_on() && arrived.since(Nanos(self.ended.load(Ordering::Relaxed))) <= FOLLOWS;
+    fn follows(&self, arrived: Nanos) -> bool {
+        self.is_on() && arrived.since(Nanos(self.ended.load(Ordering::Relaxed))) <= FOLLOWS
+    }
+
+    /// When the burst is due, and what is left then of the time that the request allows bursts to be apart.
+    fn due(&self, terms: Terms, arrived: Nanos, follows: bool) -> (Nanos, Nanos) {
         if !follows {
-            return Nanos(arrived.0.saturating_add(terms.hold.0));
+            return (Nanos(arrived.0.saturating_add(terms.hold.0)), Nanos(0));
         }
-        let period = match self.alike.load(Ordering::Relaxed) {
-            true => terms.hold.min(terms.request.time_for(self.usual.load(Ordering::Relaxed))),
-            false => Nanos(0),
+        let made_up = terms.hold.0.saturating_mul(MADE_UP);
+        let more = terms.request.time_for(self.work.load(Ordering::Relaxed));
+        let earned = self.earned.load(Ordering::Relaxed).saturating_add(more.0).min(made_up);
+        let (alike, rested) = (self.alike.load(Ordering::Relaxed), self.rested.load(Ordering::Relaxed));
+        let (before, period) = match (alike, rested) {
+            (true, _) => (&self.due, terms.hold.0.min(earned)),
+            (false, true) => (&self.ended, 0), // nobody was being served
+            (false, false) => (&self.due, 0),
         };
-        let due = self.due.load(Ordering::Relaxed).saturating_add(period.0);
-        Nanos(due.max(arrived.0.saturating_sub(terms.hold.0.saturating_mul(MADE_UP))))
+        let due = before.load(Ordering::Relaxed).saturating_add(period);
+        (Nanos(due.max(arrived.0.saturating_sub(made_up))), Nanos(earned - period))
     }
 }
 
@@ -183,6 +199,28 @@ mod tests {
         assert_eq!(server.burst(TERMS, 50), 25, "it is seen only afterwards that this is no step");
         let held: Vec<u64> = (0..5).map(|_| server.burst(TERMS, 35)).collect();
         assert_eq!(held, [0, 0, 0, 25, 25], "the third is in time again");
+    }
+
+    #[test]
+    fn a_prompt_after_an_idle_time_kept_nobody_waiting() {
+        let mut server = Server::default();
+        server.bursts(4, TERMS, 35);
+        server.rest(500);
+        assert_eq!(server.burst(TERMS, 50), 60);
+        let held: Vec<u64> = (0..3).map(|_| server.burst(TERMS, 35)).collect();
+        assert_eq!(held, [0, 25, 25], "the first step is due when the prompt has been read");
+    }
+
+    #[test]
+    fn prompts_allow_steps_to_be_further_apart_than_steps_alone_would() {
+        // design 5: the request holds over a long run, whatever the work was.
+        let mut server = Server::default();
+        let most = Terms { request: Rate::ppm(800_000), ..TERMS };
+        server.bursts(4, most, 36);
+        assert_eq!(server.burst(most, 36), 9, "45 ms, of which 36 are 80 %");
+        server.burst(most, 50);
+        let held: Vec<u64> = (0..7).map(|_| server.burst(most, 36)).collect();
+        assert_eq!(held, [0, 0, 0, 22, 24, 11, 9], "62.5 ms more for the prompt");
     }
 
     #[test]

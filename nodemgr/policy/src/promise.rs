@@ -7,11 +7,15 @@ use crate::{Sample, Slo};
 /// A figure that does not change is taken for a new one after so long: whoever scrapes it does so once a second.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
+/// Who has told its latency goes on as it did for so long while no request ends: of a server of a request in a second one
+/// scrape in a few finds none. Whoever is silent for longer is not asked any more, or its figures are gone.
+const LASTS: Nanos = Nanos::from_secs(60);
+
 /// What was read last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Promise {
     last: Option<Nanos>,
-    read_at: Nanos,
+    read_at: Option<Nanos>,
 }
 
 /// A new figure.
@@ -26,19 +30,27 @@ pub struct Reading {
 impl Promise {
     /// The reading, if there is one that was not seen before.
     pub fn read(&mut self, now: Nanos, sample: &Sample) -> Option<Reading> {
-        let Some(Slo { recent: Some(recent), target, .. }) = sample.slo else {
+        let Some(Slo { recent, target, .. }) = sample.slo else {
             *self = Self::default();
             return None;
         };
-        if self.last == Some(recent) && now.since(self.read_at) < PATIENCE {
+        let read_at = self.read_at.unwrap_or_default();
+        if recent.is_some() && self.last == recent && now.since(read_at) < PATIENCE {
             return None;
         }
-        (self.last, self.read_at) = (Some(recent), now);
+        self.last = recent;
+        let recent = recent?;
+        self.read_at = Some(now);
         Some(Reading { recent, target })
+    }
+
+    /// Whether its figures are known: of now, or of not long ago.
+    pub fn is_told(&self, now: Nanos) -> bool {
+        self.read_at.is_some_and(|at| now.since(at) <= LASTS)
     }
 }
 
-/// Whether the tenant promised anything and its figures are known.
+/// Whether the tenant promised anything and its figures of just now are known.
 pub fn is_told(sample: &Sample) -> bool {
     sample.slo.is_some_and(|slo| slo.recent.is_some())
 }
@@ -78,6 +90,19 @@ mod tests {
             [None, Some(151)],
             "it was silent in between"
         );
+    }
+
+    #[test]
+    fn who_told_is_believed_for_a_while_in_which_no_request_ends() {
+        let mut promise = Promise::default();
+        let mut told = |second: u64, slo: Option<Slo>| {
+            let now = Nanos::from_secs(second);
+            promise.read(now, &Sample { slo, ..latency(10) });
+            promise.is_told(now)
+        };
+        assert!(!told(1, slo(200, None)) && told(2, slo(200, Some(150))));
+        assert!(told(62, slo(200, None)) && !told(63, slo(200, None)));
+        assert!(told(64, slo(200, Some(150))) && !told(65, None), "it promises nothing any more");
     }
 
     #[test]

@@ -140,9 +140,7 @@ impl Weir {
         let busy = seen.samples.iter().filter(|s| !is_filler(s) && is_working(s)).count();
         // What fillers take behind closed gates is their floor, and no price of a bubble.
         let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
-        if seen.samples.iter().all(|sample| is_filler(sample) || promise::is_told(sample)) {
-            self.level.open(); // who tells is asked, and not guessed at
-        }
+        let mut told = true;
         for (sample, better) in seen.samples.iter().zip(self.betters.iter_mut()) {
             if is_filler(sample) {
                 continue;
@@ -152,6 +150,10 @@ impl Weir {
             if let Some(stretched) = better.look(seen.now, sample) {
                 better.verdict = self.level.judge(stretched);
             }
+            told &= better.promise.is_told(seen.now);
+        }
+        if told {
+            self.level.open(); // who tells is asked, and not guessed at
         }
     }
 
@@ -249,7 +251,7 @@ impl Better {
     fn look(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
         let stretched = self.follow(now, sample);
         let reading = self.promise.read(now, sample);
-        let told = promise::is_told(sample);
+        let told = self.promise.is_told(now);
         if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {

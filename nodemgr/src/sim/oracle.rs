@@ -1,6 +1,6 @@
-//! What somebody could do who knew all arrivals: a bound on the work of fillers under a promise.
+//! What somebody could do who knew all arrivals and lengths: the work of fillers under a promise.
 //!
-//! The GPU's time less the least that the server can need of it. The server is what it is: it decides who takes part in a
+//! The GPU's time less what the server needs of it. The server is what it is: it decides who takes part in a
 //! pass when it begins to launch it, at a request's arrival or at the end of the pass before, and whoever rules the GPU can
 //! only put that pass off.
 //!
@@ -8,12 +8,18 @@
 //!   those at which one more request has come by its end; each pass costs its work, and two switches where fillers ran
 //!   before it. A quantile of the requests must keep the bound: a price for each that does not makes as many do so as may
 //!   (Lagrange: the bound of any price is one, the best is taken).
-//! * *Token by token* it is a bound and no schedule: each request needs its steps between its first token and the last moment
-//!   at which it still keeps the promise, a step serves all, and two steps do not lie at the same place. The fewest that
-//!   serve all are found by always serving the most urgent one as late as may be. Nothing is paid for switches, and nobody
-//!   may miss the bound, where a policy may use the few misses of a quantile.
+//! * *Token by token* it is a schedule ([`steps`]) that keeps the promise, pays for switches, and lets as many requests miss
+//!   the bound as may: so an optimum that nobody has found can only be higher. Those requests wait as long as that saves
+//!   steps, for many times the bound: a policy that does not know how long a request will be cannot choose them.
+//!
+//! Beside that stands, token by token, the least that a server needs of which *nobody* may miss the bound: each request needs
+//! its steps between its first token and the last moment at which it still keeps the promise, a step serves all, and two
+//! steps do not lie at the same place. The fewest that serve all are found by always serving the most urgent one as late as
+//! may be. Nothing is paid for switches. It is a bound where there is room for whoever comes; who must wait for room has his
+//! first token later, and more time than is reckoned with here.
 
 mod passes;
+mod steps;
 
 use weir_simgpu_model::Nanos;
 
@@ -30,9 +36,18 @@ struct Visits {
     count: u64,
 }
 
-/// The most work, ns, that fillers can do in the window beside the server at this position; none if it is no server or
-/// promises nothing. The requests are those of a run: the same seed draws the same.
-pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Nanos> {
+/// The most work, ns, that fillers can do in the window beside a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// With a schedule that keeps the promise; none if the bound is not one between tokens, or nobody can keep it.
+    pub scheduled: Option<Nanos>,
+    /// Where nobody may miss the bound and nothing is paid for switches; without tokens: the same as scheduled.
+    pub bound: Nanos,
+}
+
+/// What fillers can do beside the server at this position; none if it is no server or promises nothing. The requests are
+/// those of a run: the same seed draws the same.
+pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Most> {
     let tenant = scenario.tenant.get(at)?;
     let spec = tenant.inference.as_ref()?;
     let window = scenario.window();
@@ -40,25 +55,60 @@ pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Nanos> {
     let moments = arrivals(&spec.arrivals, &mut random, START, window.to);
     let requests = moments.into_iter().map(|arrived| (arrived, spec.draw_tokens(&mut random)));
     let requests: Vec<_> = requests.filter(|(arrived, _)| *arrived >= window.from).collect();
-    let least = least_work(spec, (tenant.promise()?, tenant.slo_on), scenario.switch(), &requests);
-    Some(window.length().saturating_sub(least))
+    let promise = (tenant.promise()?, tenant.slo_on);
+    let left = |least: Nanos| window.length().saturating_sub(least);
+    if requests.iter().all(|(_, tokens)| *tokens == 1) {
+        let least = left(least_of_passes(spec, promise.0, scenario.switch(), &requests));
+        return Some(Most { scheduled: Some(least), bound: least });
+    }
+    let scheduled = (promise.1 == Metric::PerToken)
+        .then(|| least_scheduled(spec, promise.0, scenario.switch(), &requests))
+        .flatten();
+    Some(Most { scheduled: scheduled.map(left), bound: left(least_of_steps(spec, promise, &requests)) })
 }
 
-fn least_work(
+/// The requests that may miss the bound, in thousandths.
+fn missed_permille(promise: Promise) -> u64 {
+    1_000 - u64::from(promise.quantile_permille.min(1_000))
+}
+
+fn least_of_passes(spec: &Inference, promise: Promise, switch: Nanos, requests: &[(Nanos, u32)]) -> Nanos {
+    let pass = spec.prefill(0); // what a batch costs, whoever is in it
+    let each = spec.prefill(1).saturating_sub(pass);
+    let arrived: Vec<Nanos> = requests.iter().map(|(arrived, _)| *arrived).collect();
+    let (room, target) = (spec.batch.max(1), promise.target.0);
+    passes::least(&passes::Server { pass, each, room, target, switch }, &arrived, missed_permille(promise))
+}
+
+fn least_scheduled(
+    spec: &Inference,
+    promise: Promise,
+    switch: Nanos,
+    requests: &[(Nanos, u32)],
+) -> Option<Nanos> {
+    let pass = spec.prefill(0);
+    let server = steps::Server {
+        pass,
+        each: spec.prefill(1).saturating_sub(pass),
+        decode: spec.decode(),
+        room: spec.batch.max(1),
+        target: promise.target.0,
+        switch,
+    };
+    let request = |(arrived, tokens): &(Nanos, u32)| steps::Request { arrived: *arrived, tokens: *tokens };
+    let requests: Vec<steps::Request> = requests.iter().map(request).collect();
+    steps::least(&server, &requests, missed_permille(promise))
+}
+
+fn least_of_steps(
     spec: &Inference,
     (promise, metric): (Promise, Metric),
-    switch: Nanos,
     requests: &[(Nanos, u32)],
 ) -> Nanos {
     let target = promise.target.0;
-    let pass = spec.prefill(0); // what a batch costs, whoever is in it
     let room = spec.batch.max(1);
+    let pass = spec.prefill(0);
     let each = spec.prefill(1).saturating_sub(pass);
-    if requests.iter().all(|(_, tokens)| *tokens == 1) {
-        let arrived: Vec<Nanos> = requests.iter().map(|(arrived, _)| *arrived).collect();
-        let missed = 1_000 - u64::from(promise.quantile_permille.min(1_000));
-        return passes::least(&passes::Server { pass, each, room, target, switch }, &arrived, missed);
-    }
     let passes = pass * (requests.len() as u64).div_ceil(room as u64);
     // Between tokens: a prompt is read when the step under way is done, and its tokens follow within the bound for each.
     let last = |arrived: Nanos, tokens: u32| match metric {
@@ -122,7 +172,7 @@ mod tests {
         let spec = Inference { prefill_each_ms: 10.0, tokens: 1.0, batch: 1, ..Inference::default() };
         let promise = Promise { quantile_permille: 950, target: Time(100 * MS) };
         let requests = [(5 * MS, 1), (6 * MS, 1), (700 * MS, 1)];
-        assert_eq!(least_work(&spec, (promise, Metric::Request), 0, &requests), 30 * MS);
+        assert_eq!(least_of_passes(&spec, promise, 0, &requests), 30 * MS);
     }
 
     #[test]
