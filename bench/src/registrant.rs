@@ -13,8 +13,9 @@ use std::time::Duration;
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
 use weir_protocol::message::{Hello, PAGES, Reply};
-use weir_protocol::pages::UsagePage;
+use weir_protocol::pages::{ActivityPage, GrantPage, UsagePage};
 use weir_protocol::transport;
+use weir_protocol::units::Nanos;
 
 use crate::stage::THIS_PROGRAM;
 
@@ -60,13 +61,11 @@ fn live(life: Life) -> io::Result<()> {
     let mut byte = [0];
     gate.read_exact(&mut byte)?;
     let (_socket, slot, pages) = register(Path::new(&place))?;
-    let usage = pages.chunks(PAGES).filter_map(|page| page.get(2));
-    let usage = usage.map(|usage| Mapped::open(usage, Access::ReadWrite).map_err(io::Error::other));
-    let usage: Vec<Mapped<UsagePage>> = usage.collect::<Result<_, _>>()?;
+    let gpus = pages.chunks(PAGES).map(Gpu::of).collect::<io::Result<Vec<_>>>()?;
     io::stdout().write_all(&byte)?;
     io::stdout().flush()?;
     if life == Life::Works {
-        std::thread::spawn(move || work(slot, &usage));
+        std::thread::spawn(move || work(slot, &gpus));
     }
     // The end of the gate, without a look at the bytes in it: those are the others'.
     let mut end = libc::pollfd { fd: gate.as_raw_fd(), events: 0, revents: 0 };
@@ -86,12 +85,39 @@ pub fn register(place: &Path) -> io::Result<(UnixStream, usize, Vec<OwnedFd>)> {
     Ok((socket, welcome.slot as usize, fds))
 }
 
-/// Counts a launch on each GPU, again and again.
-fn work(slot: usize, pages: &[Mapped<UsagePage>]) {
+/// What it has of the tenant on one GPU.
+struct Gpu {
+    grant: Mapped<GrantPage>,
+    usage: Mapped<UsagePage>,
+    activity: Mapped<ActivityPage>,
+}
+
+impl Gpu {
+    fn of(pages: &[OwnedFd]) -> io::Result<Self> {
+        let [grant, _, usage, activity] = pages else { return Err(io::Error::other("not all pages")) };
+        Ok(Self {
+            grant: Mapped::open(grant, Access::ReadOnly).map_err(io::Error::other)?,
+            usage: Mapped::open(usage, Access::ReadWrite).map_err(io::Error::other)?,
+            activity: Mapped::open(activity, Access::ReadWrite).map_err(io::Error::other)?,
+        })
+    }
+}
+
+/// Counts a launch on each GPU, again and again: it begins, as the board shows, and is done at once.
+fn work(slot: usize, gpus: &[Gpu]) {
     loop {
-        for slot in pages.iter().filter_map(|page| page.slots.get(slot)) {
-            slot.submitted_ns.fetch_add(100_000, Ordering::Relaxed);
-            slot.completed_ns.fetch_add(100_000, Ordering::Relaxed);
+        for gpu in gpus {
+            gpu.activity.begin(slot, Nanos::default);
+            if gpu.grant.bell.wants().stir
+                && let Some(first) = gpus.first()
+            {
+                first.usage.stir();
+            }
+            if let Some(counted) = gpu.usage.slots.get(slot) {
+                counted.submitted_ns.fetch_add(100_000, Ordering::Relaxed);
+                counted.completed_ns.fetch_add(100_000, Ordering::Relaxed);
+            }
+            gpu.activity.end(slot);
         }
         std::thread::sleep(STEP); // the pace of its work
     }

@@ -182,6 +182,7 @@ fn mark_everything(hands: &mut Hands<'_>) {
 }
 
 fn sleep(held: &Holdup, gpu: &Gpu) {
+    gpu.waits();
     const SECOND: u64 = 1_000_000_000;
     let whole = |n: u64| i64::try_from(n).unwrap_or(0);
     let timeout =

@@ -157,7 +157,7 @@ impl Peer {
     }
 
     fn begin(&self) {
-        while !self.grant.bell.is_armed() {
+        while !self.grant.bell.wants().ring {
             std::thread::yield_now();
         }
         self.activity.begin(self.slot, Nanos::default);

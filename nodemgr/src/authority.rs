@@ -52,13 +52,22 @@ impl Authority {
     /// # Errors
     /// The kernel does not say.
     pub fn peer(&self, socket: impl AsFd) -> std::io::Result<Peer> {
+        self.peer_and_life(socket).map(|(peer, _)| peer)
+    }
+
+    /// The same, and a descriptor of the process.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn peer_and_life(&self, socket: impl AsFd) -> std::io::Result<(Peer, OwnedFd)> {
         let who = rustix::net::sockopt::socket_peercred(&socket)?;
         let (pid, uid) = (who.pid.as_raw_nonzero().get(), who.uid.as_raw());
         // Without root the manager's own user is whom it can serve at all.
         let own = uid == 0 || uid == self.own_uid;
         let member = |gid| who.gid.as_raw() == gid || peer_groups(&socket).contains(&gid);
-        let birth = birth::of(pidfd_of(&socket, pid)?, pid).ok_or(std::io::ErrorKind::NotFound)?;
-        Ok(Peer { pid, birth, uid, admin: own || self.group.is_some_and(member) })
+        let pidfd = pidfd_of(&socket, pid)?;
+        let birth = birth::of(&pidfd, pid).ok_or(std::io::ErrorKind::NotFound)?;
+        Ok((Peer { pid, birth, uid, admin: own || self.group.is_some_and(member) }, pidfd))
     }
 
     /// Whether `peer` may make tenants.

@@ -35,9 +35,16 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 
 /// Whether a process is stopped: by the third field of `/proc/PID/stat`. For people to read, or where to be wrong does no harm,
 /// as the number may be another's by now.
+///
+/// A thousand of them are asked about at once, so that each is asked with as few system calls as can be.
 pub fn is_stopped(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+    use rustix::fs::{Mode, OFlags};
+    let mut stat = [0; 128]; // the name before the third field has at most 64 bytes
+    let opened = rustix::fs::open(format!("/proc/{pid}/stat"), OFlags::CLOEXEC, Mode::empty());
+    let length = opened.and_then(|file| rustix::io::read(file, &mut stat)).unwrap_or(0);
+    let name_end = stat[..length].iter().rposition(|byte| *byte == b')');
+    let state = name_end.and_then(|end| stat.get(end + 2));
+    matches!(state, Some(b'T' | b't'))
 }
 
 /// The 22nd field of `/proc/PID/stat`. The second is the program's name in brackets, which may hold anything.
@@ -75,6 +82,24 @@ mod tests {
         rustix::event::poll(&mut ends, None).unwrap();
         assert!(find(pid, birth).is_none());
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_is_seen_to_be_stopped_while_it_is() {
+        use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(!is_stopped(pid));
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+        waitpid(Pid::from_raw(pid), WaitOptions::UNTRACED).unwrap();
+        assert!(is_stopped(pid));
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::CONT).unwrap();
+        waitpid(Pid::from_raw(pid), WaitOptions::CONTINUED).unwrap();
+        assert!(!is_stopped(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped(pid), "nobody has this number");
     }
 
     #[test]

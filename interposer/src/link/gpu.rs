@@ -16,7 +16,7 @@ use weir_protocol::mapping::Mapped;
 use weir_protocol::message::GpuGrant;
 use weir_protocol::pages::{
     ActivityPage, BucketPage, GrantPage, LANES, Lane, MemoryKind, NO_BOARD, ProcessSlot, ProcessState,
-    UsagePage,
+    UsagePage, Wants,
 };
 use weir_protocol::units::{Bytes, Nanos};
 
@@ -197,14 +197,31 @@ impl Gpu {
 
     /// This process is about to have work here. The manager is told, if it wants to be.
     pub fn begin(&self) {
-        if self.activity.begin(self.slot, clock::now)
-            && self.grant.bell.is_armed()
-            && let Some(client) = super::Client::get()
-        {
-            client.ring();
+        if self.activity.begin(self.slot, clock::now) {
+            self.tell(self.grant.bell.wants());
         }
         self.busy.store(true, Ordering::Relaxed);
         self.flows.store(true, Ordering::Relaxed);
+    }
+
+    /// A launch or a copy waits here. The manager is told, if it takes the tenant for asleep.
+    pub fn waits(&self) {
+        self.tell(Wants { ring: false, ..self.grant.bell.wants() });
+    }
+
+    fn tell(&self, wants: Wants) {
+        if wants == Wants::NOTHING {
+            return;
+        }
+        let Some(client) = super::Client::get() else { return };
+        if wants.stir
+            && let Some(first) = client.gpus.first()
+        {
+            first.usage.stir();
+        }
+        if wants.ring {
+            client.ring();
+        }
     }
 
     /// Says that this process has no work here, if that is so.

@@ -34,6 +34,7 @@ mod tgs;
 mod weir;
 
 pub use grants::{Beside, grant};
+pub use lend::{IDLE_AFTER, is_busy};
 pub use observation::{Class, Mode, Observation, Sample, Signals, Slo, Work};
 use weir_protocol::pages::Grant;
 
@@ -61,6 +62,9 @@ pub struct Row {
     pub about: &'static str,
     /// Whether fillers give way: their gates close as soon as a latency or primary tenant has work, before any tick.
     pub fillers_give_way: bool,
+    /// Whether it decides, for these tenants, by nothing but their budgets, the signals, and who is [busy](is_busy): then its
+    /// last decisions hold until one of these changes, and it misses nothing if it is not asked until then.
+    pub rests: fn(&[Sample]) -> bool,
     /// A fresh instance.
     pub build: fn() -> Box<dyn Policy>,
 }
@@ -71,30 +75,35 @@ pub const POLICIES: &[Row] = &[
         name: "weir",
         about: "the most filler work subject to promised latencies and a primary's speed; static where there is neither",
         fillers_give_way: true,
+        rests: |samples| samples.iter().all(pools::is_filler),
         build: || Box::<weir::Weir>::default(),
     },
     Row {
         name: "static",
         about: "each tenant has its request; unused share is lent in proportion to requests, up to the limits",
         fillers_give_way: false,
+        rests: |_| true,
         build: || Box::<static_shares::StaticShares>::default(),
     },
     Row {
         name: "dilu",
         about: "fillers shrink while bursts of the others are stretched, and grow back (RCKM)",
         fillers_give_way: false,
+        rests: |_| false,
         build: || Box::<dilu::Dilu>::default(),
     },
     Row {
         name: "specinf",
         about: "fillers run in bubbles of the others' work, and for as long as these are foretold to last",
         fillers_give_way: true,
+        rests: |_| false,
         build: || Box::<specinf::SpecInf>::default(),
     },
     Row {
         name: "tgs",
         about: "fillers grow while the others' work stays within 3 % of its peak: a baseline",
         fillers_give_way: false,
+        rests: |_| false,
         build: || Box::<tgs::Tgs>::default(),
     },
 ];

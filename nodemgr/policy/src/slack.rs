@@ -5,7 +5,7 @@
 //! is held back for a filler's turn (gpu-truths 2a; `weir-core::hold` has what is held back, and what is not).
 //!
 //! ```text
-//!   margin   1/32 of the bound; smaller by 1/512 with each reading within the bound, down to 1/128, and 1/32 again with one
+//!   margin   3/64 of the bound; smaller by 1/512 with each reading within the bound, down to 1/128, and 3/64 again with one
 //!            beyond it
 //!   goal     the bound less the margin
 //!   missing  goal - latency, and no less than -goal / 8 in the first five seconds in which the bound is broken:
@@ -22,8 +22,9 @@ use weir_protocol::units::Nanos;
 
 use crate::promise::Reading;
 
-/// The margin, in 512ths of the bound: at most, ...
-const WIDE: u64 = 16;
+/// The margin, in 512ths of the bound: at most (with 16 of them one in fourteen servers of single passes broke its promise,
+/// simulated), ...
+const WIDE: u64 = 24;
 
 /// ... and at least. By one is it smaller with each reading within the bound.
 const NARROW: u64 = 4;
@@ -103,9 +104,9 @@ mod tests {
     fn what_is_missing_to_the_goal_is_given_by_and_by_and_taken_back() {
         // gpu-truths 2a: slack = SLO - step time.
         let mut slack = Slack::default();
-        assert_eq!(read(&mut slack, 1, 1, |_| 120), 37, "half of 194.1 - 120");
+        assert_eq!(read(&mut slack, 1, 1, |_| 120), 35, "half of 191 - 120");
         let more = read(&mut slack, 2, 1, |_| 150);
-        assert_eq!(more, 48, "a quarter of 194.5 - 150");
+        assert_eq!(more, 45, "a quarter of 191.4 - 150");
         assert!(read(&mut slack, 3, 2, |_| 198) < more, "above the goal, below the bound");
     }
 

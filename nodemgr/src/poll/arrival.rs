@@ -17,7 +17,7 @@ use super::life::Life;
 use super::listener::{TURN, tell_if_full};
 use super::member::Member;
 use super::{Poll, Source};
-use crate::authority::{Peer, pidfd_of};
+use crate::authority::Peer;
 use crate::failpoint;
 use crate::hello::{Frame, MAX_HELLO, parse};
 use crate::registry::{Latency, Pages, Process, Registry};
@@ -36,7 +36,23 @@ pub struct Arrival {
     pub peer: Peer,
     /// Whose door it came to.
     pub tenant: u64,
+    pidfd: OwnedFd,
     heard: Vec<u8>,
+}
+
+impl Arrival {
+    /// Takes what has come.
+    fn hear(&mut self) -> Frame {
+        let mut chunk = [0u8; MAX_HELLO];
+        match rustix::net::recv(&self.socket, &mut chunk, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => Frame::Partial,
+            Ok((0, _)) | Err(_) => Frame::Nonsense,
+            Ok((length, _)) => {
+                self.heard.extend_from_slice(&chunk[..length]);
+                parse(&self.heard)
+            }
+        }
+    }
 }
 
 impl AsFd for Arrival {
@@ -51,8 +67,8 @@ impl Poll {
             let Some(Source::Door { listener, tenant }) = self.sources.get(&token) else { return };
             let tenant = *tenant;
             let Some(socket) = listener.accept(&mut self.reserve) else { return };
-            let peer = match self.shared.authority.peer(&socket) {
-                Ok(peer) => peer,
+            let (peer, pidfd) = match self.shared.authority.peer_and_life(&socket) {
+                Ok(known) => known,
                 Err(error) => {
                     tell_if_full(&error);
                     continue; // closed: it comes again for two seconds
@@ -61,51 +77,53 @@ impl Poll {
             if self.arrivals_at.get(&tenant).copied().unwrap_or(0) >= MAX_AT_DOOR {
                 continue; // closed: only this tenant's own processes suffer
             }
-            let arrival = Arrival { socket, peer, tenant, heard: Vec::new() };
-            if let Ok(token) = self.add(Source::Arrival(Box::new(arrival)), EventFlags::IN) {
-                *self.arrivals_at.entry(tenant).or_default() += 1;
-                self.deadlines.insert((Instant::now() + PATIENCE, token));
+            let mut arrival = Box::new(Arrival { socket, peer, pidfd, tenant, heard: Vec::new() });
+            match arrival.hear() {
+                // Most have said it before they are let in, and need not be waited for.
+                Frame::Whole(hello) => self.welcome(*arrival, hello),
+                Frame::Foreign(protocol) => self.turn_away(*arrival, protocol),
+                Frame::Nonsense => {}
+                Frame::Partial => self.wait_for(arrival),
             }
+        }
+    }
+
+    /// Gives it a second.
+    fn wait_for(&mut self, arrival: Box<Arrival>) {
+        let tenant = arrival.tenant;
+        if let Ok(token) = self.add(Source::Arrival(arrival), EventFlags::IN) {
+            *self.arrivals_at.entry(tenant).or_default() += 1;
+            self.deadlines.insert((Instant::now() + PATIENCE, token));
         }
     }
 
     /// Takes what has come; a whole hello makes a member.
     pub(super) fn hear(&mut self, token: u64) {
         let Some(Source::Arrival(arrival)) = self.sources.get_mut(&token) else { return };
-        let mut chunk = [0u8; MAX_HELLO];
-        let frame = match rustix::net::recv(&arrival.socket, &mut chunk, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN | Errno::INTR) => Frame::Partial,
-            Ok((0, _)) | Err(_) => Frame::Nonsense,
-            Ok((length, _)) => {
-                arrival.heard.extend_from_slice(&chunk[..length]);
-                parse(&arrival.heard)
-            }
-        };
+        let frame = arrival.hear();
+        if frame == Frame::Partial {
+            return;
+        }
+        let Some(Source::Arrival(arrival)) = self.remove(token) else { return };
         match frame {
-            Frame::Partial => {}
-            Frame::Nonsense => drop(self.remove(token)),
-            Frame::Foreign(protocol) => self.turn_away(token, protocol),
-            Frame::Whole(hello) => {
-                if let Some(Source::Arrival(arrival)) = self.remove(token) {
-                    self.welcome(*arrival, hello);
-                }
-            }
+            Frame::Whole(hello) => self.welcome(*arrival, hello),
+            Frame::Foreign(protocol) => self.turn_away(*arrival, protocol),
+            Frame::Nonsense | Frame::Partial => {}
         }
     }
 
     /// A process whose hello this build cannot read.
-    fn turn_away(&mut self, token: u64, protocol: u32) {
-        let Some(Source::Arrival(arrival)) = self.remove(token) else { return };
+    fn turn_away(&mut self, arrival: Arrival, protocol: u32) {
         let build = "of another version".to_owned();
         let hello = Hello { protocol, build, driver: String::new(), slot: None };
-        self.welcome(*arrival, hello);
+        self.welcome(arrival, hello);
     }
 
     fn welcome(&mut self, arrival: Arrival, hello: Hello) {
         if let (Some(slot), PROTOCOL_VERSION) = (hello.slot, hello.protocol) {
             return self.rejoin(arrival, slot as usize, hello);
         }
-        let Arrival { socket, peer, tenant, .. } = arrival;
+        let Arrival { socket, peer, pidfd, tenant, .. } = arrival;
         self.bury_former_self(tenant, peer.pid);
         let admitted = self.admit(&peer, tenant, hello);
         let (process, pages, welcome) = match admitted {
@@ -118,7 +136,7 @@ impl Poll {
         let fds: Vec<_> = pages.iter().flat_map(|pages| pages.fds()).collect();
         let sent = transport::send(&socket, &Reply::Welcome(welcome), &fds);
         failpoint::at("register.welcomed");
-        match sent.ok().and_then(|()| self.watch(socket, &peer, tenant, &process)) {
+        match sent.ok().and_then(|()| self.watch((socket, pidfd), &peer, tenant, &process)) {
             Some(member) => self.tell_board(member),
             None => self.shared.registry().bury(process.id),
         }
@@ -180,8 +198,13 @@ impl Poll {
     }
 
     /// Watches a new member's life and socket; `None` if it is already dead.
-    fn watch(&mut self, socket: OwnedFd, peer: &Peer, tenant: u64, process: &Process) -> Option<u64> {
-        let pidfd = pidfd_of(&socket, peer.pid).ok()?;
+    fn watch(
+        &mut self,
+        (socket, pidfd): (OwnedFd, OwnedFd),
+        peer: &Peer,
+        tenant: u64,
+        process: &Process,
+    ) -> Option<u64> {
         let life = Life::new(pidfd, process.id, peer.pid);
         let life = self.add(Source::Life(life), EventFlags::IN).ok()?;
         let member = Member::new(socket, life, tenant);

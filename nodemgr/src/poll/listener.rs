@@ -133,7 +133,7 @@ impl Poll {
             let what = format!("make `{}`", dir.display());
             Fault::system(&codes::PLACE, what, error, "name another directory with --dir")
         })?;
-        let listener = Listener::bind(&dir.join("tenant.sock"))?;
+        let listener = Box::new(Listener::bind(&dir.join("tenant.sock"))?);
         let source = Source::Door { listener, tenant };
         let token = self.add(source, rustix::event::epoll::EventFlags::IN).map_err(|e| broken("poll", e))?;
         self.doors.insert(tenant, token);

@@ -47,9 +47,10 @@ const BATCH: usize = 256;
 /// Something that the loop waits for, under a number that is never used twice.
 enum Source {
     LetterBox,
-    Control(Listener),
-    Door { listener: Listener, tenant: u64 },
-    Line(Box<Line>), // boxed: there are thousands of the others, which are small
+    // Boxed are those of which there are few: of the others, which are small, there are thousands.
+    Control(Box<Listener>),
+    Door { listener: Box<Listener>, tenant: u64 },
+    Line(Box<Line>),
     Arrival(Box<Arrival>),
     Member(Member),
     Life(Life),
@@ -86,7 +87,8 @@ impl Poll {
             reserve: Reserve::new(),
         };
         let control = Listener::bind(&poll.shared.place.control())?;
-        poll.add(Source::Control(control), EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
+        poll.add(Source::Control(Box::new(control)), EventFlags::IN)
+            .map_err(|e| listener::broken("poll", e))?;
         poll.add(Source::LetterBox, EventFlags::IN).map_err(|e| listener::broken("poll", e))?;
         Ok(poll)
     }

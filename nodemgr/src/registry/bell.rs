@@ -3,8 +3,8 @@
 //! It is armed while a filler's gate is open, and who has rung is not heard again until the next tick finds one open. The
 //! board has told the fillers already; this holds for those who cannot see it, or do not look (design 5).
 
-use super::round::Seat;
 use super::ruler::Ruler;
+use super::seat::Seat;
 use super::{Registry, Tenant};
 use crate::control::schema::ClassName;
 

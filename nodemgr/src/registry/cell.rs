@@ -14,7 +14,7 @@ use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
 use super::heirs::{self, Orphan};
-use super::sleeper::{ASLEEP, Pulse, Sleeper};
+use super::sleeper::{ASLEEP, Beat, Pulse};
 use super::watch::History;
 use super::window::Window;
 use crate::control::schema::Budget;
@@ -126,6 +126,7 @@ pub struct Cell {
     window: Window,
     held_lately: Bytes,
     bell_armed: bool,
+    marked_asleep: bool,
     began: u32, // its edges on the board when it was last heard or looked at for the bell
 }
 
@@ -144,6 +145,7 @@ impl Cell {
         let granted = pages.grant.read();
         let board = pages.grant.board();
         pages.grant.bell.arm(false); // until a tick finds a gate open
+        pages.grant.bell.mark_asleep(false);
         let dead_charged_ns = dead.charged_ns;
         Self { board, dead, dead_charged_ns, ..Self::with(gpu, pages, granted) }
     }
@@ -172,13 +174,14 @@ impl Cell {
             window: Window::default(),
             held_lately: Bytes(0),
             bell_armed: false,
+            marked_asleep: false,
             began: 0,
         }
     }
 
     /// Predicted work under way, and how long nothing has moved. `slots` are those of the tenant's living processes.
     pub fn observe(&mut self, now: Nanos, slots: &[usize]) -> (Nanos, Nanos) {
-        let pulse = Pulse::of(&self.pages, slots);
+        let pulse = Pulse::of(&self.pages, slots.iter().copied());
         let outstanding = pulse.outstanding();
         let first = self.moved_at == Nanos(0); // whoever is new is awake
         if pulse != self.pulse || first {
@@ -219,9 +222,9 @@ impl Cell {
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }
 
-    /// How long nothing of it had moved at the last tick.
-    pub fn idle_for(&self) -> Nanos {
-        self.still
+    /// How long nothing of it has moved.
+    pub fn idle_for(&self, now: Nanos) -> Nanos {
+        now.since(self.moved_at)
     }
 
     /// Whether it has stood still for so long that its pages are looked at no more than they must be.
@@ -229,10 +232,26 @@ impl Cell {
         self.still > ASLEEP
     }
 
-    /// What is to be looked at of it while it is asleep; nothing while it is awake.
-    pub fn sleeper(&self, slots: &[usize]) -> Option<Sleeper> {
-        let sleeper = || Sleeper::new(self.pages.clone(), slots, self.pulse, self.moved_at);
-        self.is_asleep().then(sleeper)
+    /// Its pulse, to be followed by whoever has to know no more.
+    pub fn beat(&self, slots: &[usize]) -> Beat {
+        Beat::new(self.pages.clone(), slots, self.pulse, self.moved_at)
+    }
+
+    /// Its pulse was followed meanwhile.
+    pub fn catch_up(&mut self, beat: &Beat) {
+        if beat.since > self.moved_at {
+            (self.pulse, self.moved_at) = (beat.pulse, beat.since);
+            self.metered = self.granted.rate != Rate::FULL;
+        }
+    }
+
+    /// Says on its page whether it is taken for asleep. Whether it then says by itself when it stirs: it has no work, and its
+    /// pulse stands where it did.
+    pub fn mark_asleep(&mut self, asleep: bool, beat: &Beat) -> bool {
+        if std::mem::replace(&mut self.marked_asleep, asleep) != asleep {
+            self.pages.grant.bell.mark_asleep(asleep);
+        }
+        asleep && self.pages.activity.quiet(None).is_some() && !beat.has_moved()
     }
 
     /// Publishes what the policy `decided` if it differs from what holds. Copies are limited by the budget alone: no policy
@@ -312,6 +331,7 @@ impl Cell {
             let held = living().map(|slot| slot.held_bytes.load(Ordering::Relaxed));
             self.held_lately = Bytes(held.fold(0, u64::saturating_add));
             self.charged_ns = living().map(charged_ns).fold(self.dead_charged_ns, u64::saturating_add);
+            self.work(slots); // where a policy does not ask, no tick reads it
         }
         self.window.push(now, self.charged_ns);
     }

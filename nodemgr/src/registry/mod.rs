@@ -15,8 +15,10 @@ mod persistent;
 mod restore;
 mod round;
 mod ruler;
+mod seat;
 mod sleeper;
 mod standing;
+mod stirs;
 mod store;
 mod tenant;
 mod told;
@@ -33,10 +35,12 @@ pub use outside::Latency;
 pub use park::{By, Calls, Park, ParkJob, Stand};
 pub use persistent::PERSISTENT;
 pub use restore::Found;
-use round::{Round, Seat};
+use round::Round;
 use ruler::Ruler;
 pub use ruler::find_policy;
+use seat::Seat;
 pub use standing::standing;
+use stirs::Stirs;
 pub use store::Store;
 pub use tenant::{Holder, Process, Tenant};
 pub use unmanaged::Guarded;
@@ -79,8 +83,9 @@ pub struct Registry {
     guarded: Guarded,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
-    rulers: Vec<Ruler>,                // one for each GPU
-    anew: bool,                        // something has changed of which a tick must not learn by and by
+    rulers: Vec<Ruler>, // one for each GPU
+    stirs: Stirs,
+    anew: bool, // something has changed of which a tick must not learn by and by
     boards: BTreeMap<usize, Vec<u64>>, // GPU -> its tenants
     boards_changed: bool,
     unclaimed: heirs::Unclaimed,
@@ -122,6 +127,7 @@ impl Registry {
             guarded: Guarded::default(),
             off: false,
             tenants: Vec::new(),
+            stirs: Stirs::default(),
             anew: false,
             boards: BTreeMap::new(),
             boards_changed: false,
@@ -239,6 +245,7 @@ impl Registry {
         };
         self.journal.note(&Record::Tenant(self.tenant_row(&tenant)));
         self.journal.note(&restore::hold(id, &holder));
+        self.catch_up();
         self.tenants.push(tenant);
         failpoint::at("create.noted");
         self.reorder();
@@ -342,6 +349,7 @@ impl Registry {
                 self.events.push(About::tenant(&tenant.name, tenant.owner), What::TenantEnded);
             }
             failpoint::at("end.begun");
+            self.catch_up();
             self.tenants.retain(|tenant| !tenant.is_over());
             self.count_away();
             self.reorder();
@@ -407,9 +415,11 @@ impl Registry {
         let anew = std::mem::take(&mut self.anew);
         let Self { epoch, turns, off, outside: signals, .. } = *self;
         let mut awake = false;
+        let stirred = self.stirs.look();
         for (gpu, ruler) in self.rulers.iter_mut().enumerate() {
             let mode = self.mps.mode(gpu);
-            awake |= ruler.run(&mut self.tenants, &Round { now, epoch, turns, anew, off, mode, signals });
+            let round = Round { now, epoch, turns, anew, off, mode, signals };
+            awake |= ruler.run(&mut self.tenants, &round, stirred);
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
             self.mark(now);
@@ -441,6 +451,12 @@ impl Registry {
         }
     }
 
+    /// Before tenants come or go: their cells learn what was seen since they were last looked at in full.
+    fn catch_up(&mut self) {
+        let seats = self.rulers.iter().flat_map(|ruler| &ruler.seats);
+        seats.for_each(|seat| seat.catch_up(&mut self.tenants));
+    }
+
     /// Who stands where changes only when tenants come and go.
     fn reorder(&mut self) {
         let cells = self.tenants.iter().enumerate();
@@ -450,6 +466,7 @@ impl Registry {
         pairs.sort_unstable();
         self.tell_neighbours(&pairs);
         self.rulers.iter_mut().for_each(|ruler| ruler.seats.clear());
+        self.stirs = Stirs::of(&self.tenants);
         self.anew = true;
         for (gpu, tenant, cell) in pairs {
             if let Some(ruler) = self.rulers.get_mut(gpu) {

@@ -248,6 +248,7 @@ impl Registry {
     fn unpark(&mut self, at: usize) {
         self.tenants[at].park = Park::default();
         self.tenants[at].cells.iter_mut().for_each(|cell| cell.park(false));
+        self.anew = true; // the gate is as the next decision has it
         self.stand(at, Stand::Running);
     }
 

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!   awake     observed and granted in each tick
-//!   asleep    looked at in each tick, granted when it wakes or it is its turn; with all others when something has changed
+//!   asleep    looked at when it says that it has stirred, granted when it wakes or it is its turn; with all others when
+//!             something has changed
 //!   all       shown when it is their turn that there is a manager
 //! ```
 //!
-//! Where all are asleep nothing can change but the time, so that the policy is asked no more often either.
+//! Where all are asleep nothing can change but the time, so that the policy is asked no more often either. Nor is one that
+//! looks at nothing but who is busy, until that changes: then a tick looks only whether those who are busy go on.
 
-use weir_policy::{Mode, Observation, Sample, Signals};
+use weir_policy::{Mode, Observation, Signals};
 use weir_protocol::units::Nanos;
 
-use super::cell::Cell;
 use super::ruler::Ruler;
-use super::sleeper::Sleeper;
+use super::seat::{Seat, Sleep};
 use super::tenant::Tenant;
 
 /// Everybody's turn comes once in about so long, as long as a tick is not longer. Ticks are longer when all are asleep, and
@@ -41,88 +42,144 @@ pub(super) struct Round {
     pub(super) signals: Signals,
 }
 
-/// A tenant's place among those of a GPU.
-pub(super) struct Seat {
-    tenant: usize,
-    cell: usize,
-    /// Whether it is a filler's.
-    pub(super) gives_way: bool,
-    sleeper: Option<Sleeper>,
-    state: &'static str, // as its cell knows it
+/// Whose turn it is: that of every so many seats, in their order.
+struct Due {
+    all: bool,
+    next: usize,
+    turns: usize,
 }
 
-impl Seat {
-    /// That of a tenant's cell.
-    pub(super) fn of(tenant: usize, cell: usize, gives_way: bool) -> Self {
-        Self { tenant, cell, gives_way, sleeper: None, state: "" }
+impl Due {
+    fn of(round: &Round, all: bool) -> Self {
+        let turns = round.turns.max(1);
+        let first = (turns - round.epoch % turns) % turns;
+        let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Self { all, next: whole(first), turns: whole(turns) }
     }
 
-    /// The cell.
-    pub(super) fn cell<'a>(&self, tenants: &'a mut [Tenant]) -> &'a mut Cell {
-        &mut tenants[self.tenant].cells[self.cell]
-    }
-
-    /// Looks at the tenant as it is.
-    fn observe(&mut self, tenants: &mut [Tenant], round: &Round) -> Sample {
-        let tenant = &mut tenants[self.tenant];
-        let sample = tenant.observe(self.cell, round.mode, round.now);
-        let cell = &tenant.cells[self.cell];
-        match &self.sleeper {
-            Some(_) if cell.is_asleep() && !round.anew => {}
-            _ => self.sleeper = cell.sleeper(&tenant.slots),
+    /// Whether it is the turn of the seat `at`; asked of seats in their order.
+    fn has(&mut self, at: usize) -> bool {
+        while self.next < at {
+            self.next += self.turns;
         }
-        sample
+        self.all || at == self.next
+    }
+
+    /// Those whose turn it is, where it is not all of them.
+    fn seats(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        (self.next..count.max(self.next)).step_by(self.turns)
     }
 }
 
 impl Ruler {
-    /// Observes, decides and publishes; says whether anybody is awake.
-    pub(super) fn run(&mut self, tenants: &mut [Tenant], round: &Round) -> bool {
-        let was_awake = self.seats.iter().any(|seat| seat.sleeper.is_none());
-        let all = round.anew || (!was_awake && round.epoch.is_multiple_of(round.turns));
-        let due = |at: usize| all || (round.epoch + at as u64).is_multiple_of(round.turns);
-        self.observe(tenants, round, due);
-        let awake = self.seats.iter().any(|seat| seat.sleeper.is_none());
-        if awake || was_awake || all {
+    /// Observes, decides and publishes; says whether anybody is awake. `stirred`: the tenants that say so.
+    pub(super) fn run(&mut self, tenants: &mut [Tenant], round: &Round, stirred: &[usize]) -> bool {
+        let was_awake = self.awake;
+        let new = round.anew || self.samples.len() != self.seats.len();
+        let all = new || (!was_awake && round.epoch.is_multiple_of(round.turns));
+        let due = Due::of(round, all);
+        let news =
+            if all { self.observe_all(tenants, round) } else { self.observe(tenants, round, &due, stirred) };
+        if !(self.awake || was_awake || all) {
+            return false;
+        }
+        if news || !self.rests || self.signals != round.signals {
             self.decide(tenants, round, due);
             self.arm_bells(tenants, round.anew);
+        } else {
+            due.seats(self.seats.len()).for_each(|at| self.grant(tenants, round, at, true));
         }
-        awake
+        self.awake
     }
 
-    fn observe(&mut self, tenants: &mut [Tenant], round: &Round, due: impl Fn(usize) -> bool) {
-        if self.samples.len() != self.seats.len() {
-            self.samples.clear();
-            self.samples.extend(self.seats.iter_mut().map(|seat| seat.observe(tenants, round)));
-            return;
+    fn observe_all(&mut self, tenants: &mut [Tenant], round: &Round) -> bool {
+        self.samples.clear();
+        self.samples.extend(self.seats.iter_mut().map(|seat| seat.observe(tenants, round)));
+        self.regroup();
+        true
+    }
+
+    /// Looks at those of whom there may be something to see; says whether there is anything new for a policy that looks at
+    /// nothing but who is busy.
+    fn observe(&mut self, tenants: &mut [Tenant], round: &Round, due: &Due, stirred: &[usize]) -> bool {
+        if !stirred.is_empty() {
+            let theirs = self.seats.iter_mut().filter(|seat| stirred.contains(&seat.tenant));
+            theirs.for_each(Seat::disturb);
+            self.regroup();
         }
-        for (at, (seat, sample)) in self.seats.iter_mut().zip(&mut self.samples).enumerate() {
-            match seat.sleeper.as_ref().and_then(|sleeper| sleeper.sleeps(round.now)) {
-                Some(slept) if !due(at) => sample.idle_for = slept,
-                _ => *sample = seat.observe(tenants, round),
+        let seats = &mut self.seats;
+        let mut looks = std::mem::take(&mut self.looks);
+        looks.clear();
+        let missed = due.seats(seats.len()).filter(|at| seats[*at].has_stirred_unheard());
+        looks.extend(missed);
+        let mut due = Due { ..*due };
+        for at in &self.watched {
+            if seats[*at].has_news(round.now, self.rests) || due.has(*at) {
+                looks.push(*at);
             }
         }
+        let mut news = false;
+        for at in &looks {
+            news |= self.look(tenants, round, *at);
+        }
+        self.looks = looks;
+        news
     }
 
-    fn decide(&mut self, tenants: &mut [Tenant], round: &Round, due: impl Fn(usize) -> bool) {
+    /// Looks at one in full; says whether that one is busy and was not, or the other way round.
+    fn look(&mut self, tenants: &mut [Tenant], round: &Round, at: usize) -> bool {
+        let seat = &mut self.seats[at];
+        let (sleep, was_busy) = (seat.sleep, seat.busy);
+        let sample = seat.observe(tenants, round);
+        let news = seat.busy != was_busy || sample.limit != self.samples[at].limit;
+        self.samples[at] = sample;
+        if seat.sleep != sleep {
+            self.regroup();
+        }
+        news
+    }
+
+    /// Whom to look at in each tick.
+    fn regroup(&mut self) {
+        self.awake = self.seats.iter().any(|seat| seat.sleep == Sleep::Awake);
+        self.watched.clear();
+        let watched = self.seats.iter().enumerate().filter(|(_, seat)| seat.sleep != Sleep::Sound);
+        self.watched.extend(watched.map(|(at, _)| at));
+    }
+
+    fn decide(&mut self, tenants: &mut [Tenant], round: &Round, mut due: Due) {
         let Round { now, mode, signals, .. } = *round;
-        let seen = Observation { now, mode, signals, samples: &self.samples };
-        for (at, (seat, decision)) in self.seats.iter_mut().zip(self.policy.decide(&seen)).enumerate() {
-            let due = due(at);
-            let granted = seat.sleeper.is_none() || due;
-            if !granted && std::ptr::eq(seat.state, decision.state) {
-                continue;
+        for (seat, sample) in self.seats.iter_mut().zip(&mut self.samples) {
+            match seat.sleep {
+                // Of these no more was looked at than whether they are busy.
+                Sleep::Awake if self.rests => *sample = seat.observe(tenants, round),
+                Sleep::Awake => {}
+                Sleep::Watched | Sleep::Sound => sample.idle_for = seat.still(now),
             }
-            seat.state = decision.state;
-            let tenant = &mut tenants[seat.tenant];
-            let cell = &mut tenant.cells[seat.cell];
-            cell.note_state(decision.state);
-            if granted {
-                cell.actuate(&decision.grant, &tenant.budget, round.off);
+        }
+        let decisions = self.policy.decide(&Observation { now, mode, signals, samples: &self.samples });
+        self.decisions.clear();
+        self.decisions.extend_from_slice(decisions);
+        for at in 0..self.decisions.len().min(self.seats.len()) {
+            let is_due = due.has(at);
+            if is_due || self.seats[at].sleep == Sleep::Awake {
+                self.grant(tenants, round, at, is_due);
+            } else {
+                self.seats[at].note_state(tenants, self.decisions[at].state);
             }
-            if due {
-                cell.pages.grant.tick();
-            }
+        }
+        (self.rests, self.signals) = ((self.row.rests)(&self.samples), signals);
+    }
+
+    /// Grants what was decided; in the tenant's turn with a sign of life.
+    fn grant(&mut self, tenants: &mut [Tenant], round: &Round, at: usize, is_due: bool) {
+        let (Some(seat), Some(decision)) = (self.seats.get_mut(at), self.decisions.get(at)) else { return };
+        seat.note_state(tenants, decision.state);
+        let budget = tenants[seat.tenant].budget;
+        let cell = seat.cell(tenants);
+        cell.actuate(&decision.grant, &budget, round.off);
+        if is_due {
+            cell.pages.grant.tick();
         }
     }
 }
@@ -131,12 +188,12 @@ impl Ruler {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use weir_protocol::units::Bytes;
+    use weir_protocol::units::{Bytes, Tokens};
 
     use super::*;
     use crate::control::schema::{CreateTenant, SetBudget};
     use crate::gpus::{Device, Gpus, Source};
-    use crate::registry::{Holder, Registry};
+    use crate::registry::{Cell, Holder, Registry};
 
     const TICK: Nanos = Nanos::from_millis(1);
 
@@ -169,8 +226,20 @@ mod tests {
             &self.registry.tenants()[at].cells[0]
         }
 
+        /// Its process launches, and says so as one does.
         fn works(&self, at: usize) {
-            self.cell(at).pages.usage.slots[0].submitted_ns.fetch_add(1, Ordering::Relaxed);
+            let pages = &self.cell(at).pages;
+            pages.activity.begin(0, || self.now);
+            self.tells(at);
+            pages.usage.slots[0].submitted_ns.fetch_add(1, Ordering::Relaxed);
+            pages.activity.end(0);
+        }
+
+        fn tells(&self, at: usize) {
+            let pages = &self.cell(at).pages;
+            if pages.grant.bell.wants().stir {
+                pages.usage.stir();
+            }
         }
 
         /// So many ticks, in each of which those in `at_work` do something; says whether anybody is awake then.
@@ -206,8 +275,55 @@ mod tests {
         node.tick(2_000, &[1]);
         assert!(node.cell(0).is_asleep());
         node.cell(0).pages.usage.slots[0].put_off.fetch_add(1, Ordering::Relaxed);
+        node.tells(0);
         node.tick(1, &[1]);
         assert!(!node.cell(0).is_asleep());
+        assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
+    }
+
+    #[test]
+    fn a_launch_long_after_its_process_began_to_work_is_seen_in_the_next_tick() {
+        let mut node = Node::new();
+        node.cell(0).pages.activity.begin(0, || Nanos(1)); // a kernel of seconds
+        node.tick(2_000, &[1]);
+        assert!(node.cell(0).is_asleep());
+        node.cell(0).pages.usage.slots[0].submitted_ns.fetch_add(1, Ordering::Relaxed);
+        node.tick(1, &[1]);
+        assert!(!node.cell(0).is_asleep());
+    }
+
+    #[test]
+    fn a_sleeper_that_stirs_before_it_launches_is_looked_at_until_it_does() {
+        let mut node = Node::new();
+        node.tick(2_000, &[1]);
+        node.cell(0).pages.activity.begin(0, || Nanos(1));
+        node.tells(0);
+        node.tick(30, &[1]);
+        assert!(node.cell(0).is_asleep());
+        node.cell(0).pages.usage.slots[0].submitted_ns.fetch_add(1, Ordering::Relaxed);
+        node.tick(1, &[1]);
+        assert!(!node.cell(0).is_asleep());
+    }
+
+    #[test]
+    fn a_sleeper_that_says_nothing_is_found_when_it_is_its_turn() {
+        let mut node = Node::new();
+        node.tick(2_000, &[1]);
+        node.cell(0).pages.usage.slots[0].submitted_ns.fetch_add(1, Ordering::Relaxed);
+        node.tick(turns(TICK), &[1]);
+        assert!(!node.cell(0).is_asleep());
+    }
+
+    #[test]
+    fn who_falls_idle_lends_its_share_as_soon_as_where_the_policy_is_asked_in_each_tick() {
+        let mut node = Node::new();
+        node.cell(0).pages.bucket.charge(Tokens(-1)); // it owes nothing
+        node.tick(100, &[0, 1]);
+        node.tick(4, &[1]);
+        assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
+        node.tick(1, &[1]);
+        assert_eq!((node.rate_percent(0), node.rate_percent(1)), (60, 100));
+        node.tick(1, &[0, 1]);
         assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
     }
 

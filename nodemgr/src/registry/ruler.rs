@@ -1,10 +1,10 @@
 //! What decides on one GPU, and about whom. The policy can be switched while tenants run: the new one starts without a
 //! memory, and its first decisions come with the next tick.
 
-use weir_policy::{Policy, Sample};
+use weir_policy::{Decision, Policy, Sample, Signals};
 
 use super::Registry;
-use super::round::Seat;
+use super::seat::Seat;
 use crate::codes;
 use crate::events::{About, What};
 use crate::fault::Fault;
@@ -15,13 +15,31 @@ pub(super) struct Ruler {
     pub(super) row: &'static weir_policy::Row,
     pub(super) policy: Box<dyn Policy>,
     pub(super) seats: Vec<Seat>,
-    pub(super) samples: Vec<Sample>, // one for each seat
-    pub(super) armed: bool,          // the bells of those to whom fillers give way
+    pub(super) samples: Vec<Sample>,     // one for each seat
+    pub(super) decisions: Vec<Decision>, // the last ones
+    pub(super) signals: Signals,         // with which they were made
+    pub(super) rests: bool,              // they hold until somebody stirs or falls idle
+    pub(super) awake: bool,              // somebody is
+    pub(super) watched: Vec<usize>,      // seats that are looked at in each tick
+    pub(super) looks: Vec<usize>,        // a buffer
+    pub(super) armed: bool,              // the bells of those to whom fillers give way
 }
 
 impl Ruler {
     pub(super) fn new(row: &'static weir_policy::Row) -> Self {
-        Self { row, policy: (row.build)(), seats: Vec::new(), samples: Vec::new(), armed: false }
+        Self {
+            row,
+            policy: (row.build)(),
+            seats: Vec::new(),
+            samples: Vec::new(),
+            decisions: Vec::new(),
+            signals: Signals::default(),
+            rests: false,
+            awake: false,
+            watched: Vec::new(),
+            looks: Vec::new(),
+            armed: false,
+        }
     }
 }
 

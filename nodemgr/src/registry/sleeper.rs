@@ -1,11 +1,13 @@
-//! A tenant that has stood still on a GPU for so long that its pages are looked at no more than they must be.
+//! A tenant's pulse on a GPU: what moves when it works, or waits at its gate. It is all that a tick looks at of a tenant about
+//! whom nothing has to be decided; of one that sleeps not even that, as long as it does not say that it has [stirred](super::stirs).
 //!
-//! A node may have hundreds, and each page that is touched costs misses. So all that a tick reads of a sleeper is the one
-//! line of each of its processes that moves when it works; these reads stand in a row and do not wait for each other.
+//! A node may have hundreds of them, and each page that is touched costs misses. So a pulse is one line of each process, and
+//! what it is compared with stands together in one place.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::Nanos;
 
 use super::cell::Pages;
@@ -23,9 +25,9 @@ pub struct Pulse {
 
 impl Pulse {
     /// That of the processes in these slots.
-    pub fn of(pages: &Pages, slots: &[usize]) -> Self {
+    pub fn of(pages: &Pages, slots: impl Iterator<Item = usize>) -> Self {
         let mut pulse = Self::default();
-        for slot in slots.iter().filter_map(|slot| pages.usage.slots.get(*slot)) {
+        for slot in slots.filter_map(|slot| pages.usage.slots.get(slot)) {
             // Relaxed: a hint of activity, nothing is ordered by it.
             pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
             pulse.completed_ns = pulse.completed_ns.wrapping_add(slot.completed_ns.load(Ordering::Relaxed));
@@ -40,22 +42,54 @@ impl Pulse {
     }
 }
 
-/// One of them.
-pub struct Sleeper {
-    pages: Arc<Pages>,
-    slots: Vec<usize>, // of its processes
-    pulse: Pulse,
-    since: Nanos,
-}
+/// Slots, one bit each.
+#[derive(Clone, Copy)]
+struct Slots(u32);
 
-impl Sleeper {
-    /// Whose pulse was last seen to move at `since`.
-    pub fn new(pages: Arc<Pages>, slots: &[usize], pulse: Pulse, since: Nanos) -> Self {
-        Self { pages, slots: slots.to_vec(), pulse, since }
+const _: () = assert!(PROCESS_SLOTS <= u32::BITS as usize);
+
+impl Slots {
+    fn of(slots: &[usize]) -> Self {
+        let held = (0..u32::BITS).filter(|bit| slots.contains(&(*bit as usize)));
+        Self(held.fold(0, |bits, bit| bits | 1 << bit))
     }
 
-    /// How long it has slept, or nothing: it has stirred.
-    pub fn sleeps(&self, now: Nanos) -> Option<Nanos> {
-        (Pulse::of(&self.pages, &self.slots) == self.pulse).then(|| now.since(self.since))
+    fn iter(self) -> impl Iterator<Item = usize> {
+        let mut bits = self.0;
+        std::iter::from_fn(move || {
+            let slot = bits.trailing_zeros() as usize;
+            (bits != 0).then(|| bits &= bits - 1).map(|()| slot)
+        })
+    }
+}
+
+/// A pulse that is followed.
+pub struct Beat {
+    pages: Arc<Pages>,
+    slots: Slots, // of its processes
+    /// As it was seen last.
+    pub pulse: Pulse,
+    /// When it was last seen to move.
+    pub since: Nanos,
+}
+
+impl Beat {
+    /// Of the processes in these slots; last seen to move at `since`.
+    pub fn new(pages: Arc<Pages>, slots: &[usize], pulse: Pulse, since: Nanos) -> Self {
+        Self { pages, slots: Slots::of(slots), pulse, since }
+    }
+
+    /// Whether it has moved since it was seen last.
+    pub fn has_moved(&self) -> bool {
+        Pulse::of(&self.pages, self.slots.iter()) != self.pulse
+    }
+
+    /// Looks; says how long it has stood still.
+    pub fn look(&mut self, now: Nanos) -> Nanos {
+        let pulse = Pulse::of(&self.pages, self.slots.iter());
+        if pulse != self.pulse {
+            (self.pulse, self.since) = (pulse, now);
+        }
+        now.since(self.since)
     }
 }

@@ -152,6 +152,7 @@ impl Launcher {
             Asked::Goes(generation, drawn) => self.go(price, wanted.map(|_| drawn), generation),
             Asked::Waits(_) if self.stands_still(asking.arrived, now) => self.pass_as_debt(price, &grant),
             Asked::Waits(held) => {
+                self.stir();
                 self.asking = Some(Asking { held: Some(held), ..asking });
                 return Said::Sleeps(
                     held.at_most,
@@ -228,13 +229,23 @@ impl Launcher {
 
     /// A paid launch goes out.
     pub fn submitted(&mut self, price: u64) {
-        self.pages.activity.begin(self.slot, || Nanos(0)); // nobody here asks since when
+        if self.pages.activity.begin(self.slot, || Nanos(0)) {
+            // nobody here asks since when
+            self.stir();
+        }
         self.flows = true;
         self.queued.push_back(price);
         let slot = self.slot();
         slot.submitted_ns.fetch_add(price, Ordering::Relaxed);
         slot.lanes[0].charged_ns.fetch_add(price, Ordering::Relaxed);
         slot.lanes[0].calls[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells a manager that takes the tenant for asleep.
+    fn stir(&self) {
+        if self.pages.grant.bell.wants().stir {
+            self.pages.usage.stir();
+        }
     }
 
     /// The oldest launch under way is done.

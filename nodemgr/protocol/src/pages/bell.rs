@@ -1,10 +1,15 @@
-//! The bell: whoever others give way to tells the manager that it begins work, if the manager wants to be told.
+//! The bell: whoever others give way to tells the manager that it begins work, if the manager wants to be told. And the
+//! sleeper's mark: whoever the manager has not seen at work for long says so on a page when it stirs.
 //!
 //! Fillers see for themselves on the board that a better one works; the manager's gate is the backstop, for one that
 //! cannot see it or does not look (design 5). The bell is armed while such a gate is open, so that nobody rings in vain,
 //! and the launch path reads no clock to find out whether it has rung of late. What a tenant rings is its connection to
 //! the manager ([`RING`](crate::message::RING)): an eventfd would do, but all of those share one inode, so that a
 //! program which has closed ours and opened a file of its own under its number could not be told from one that has not.
+//!
+//! A tenant that is marked as asleep on a GPU and begins work there, or waits at its gate, moves one word that it has for
+//! all its GPUs ([`UsagePage::stir`](super::UsagePage::stir)). So a tick looks at that one word, and not at what each
+//! process does on each GPU.
 
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
@@ -17,7 +22,22 @@ use crate::sync::{AtomicU32, Ordering, fence};
 #[repr(C)]
 pub struct Bell {
     armed: AtomicU32,
-    _line: [u32; 15],
+    asleep: AtomicU32,
+    _line: [u32; 14],
+}
+
+/// What a tenant that begins work does for the manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// It rings.
+    pub ring: bool,
+    /// It says that it has stirred.
+    pub stir: bool,
+}
+
+impl Wants {
+    /// Nobody wants to know.
+    pub const NOTHING: Self = Self { ring: false, stir: false };
 }
 
 impl Bell {
@@ -30,17 +50,25 @@ impl Bell {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether to ring. For a tenant that has just begun.
-    pub fn is_armed(&self) -> bool {
+    /// Takes the tenant for asleep from now on, or no longer. Whoever marks it looks at the board afterwards: a tenant that
+    /// began before does not stir.
+    pub fn mark_asleep(&self, asleep: bool) {
+        self.asleep.store(asleep.into(), Ordering::Relaxed);
+        fence(Ordering::SeqCst); // see `arm`
+    }
+
+    /// What the manager wants to be told, for a tenant that has just begun, or waits at its gate.
+    pub fn wants(&self) -> Wants {
         fence(Ordering::SeqCst);
-        self.armed.load(Ordering::Relaxed) != 0
+        let is_set = |word: &AtomicU32| word.load(Ordering::Relaxed) != 0;
+        Wants { ring: is_set(&self.armed), stir: is_set(&self.asleep) }
     }
 }
 
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use crate::pages::ActivityPage;
+    use crate::pages::{ActivityPage, UsagePage};
     use crate::units::Nanos;
 
     #[test]
@@ -49,11 +77,31 @@ mod model {
             let pages = loom::sync::Arc::new((ActivityPage::default(), Bell::default()));
             let tenant = {
                 let pages = pages.clone();
-                loom::thread::spawn(move || pages.0.begin(0, Nanos::default) && pages.1.is_armed())
+                loom::thread::spawn(move || pages.0.begin(0, Nanos::default) && pages.1.wants().ring)
             };
             pages.1.arm(true);
             let seen = pages.0.quiet(None).is_none();
             assert!(tenant.join().unwrap() || seen, "the manager was told nothing");
+        });
+    }
+
+    #[test]
+    fn whoever_is_taken_for_asleep_stirs_or_is_seen() {
+        loom::model(|| {
+            let pages =
+                loom::sync::Arc::new((ActivityPage::default(), Bell::default(), UsagePage::default()));
+            let tenant = {
+                let pages = pages.clone();
+                loom::thread::spawn(move || {
+                    if pages.0.begin(0, Nanos::default) && pages.1.wants().stir {
+                        pages.2.stir();
+                    }
+                })
+            };
+            pages.1.mark_asleep(true);
+            let seen = pages.0.quiet(None).is_none();
+            tenant.join().unwrap();
+            assert!(pages.2.stirs() == 1 || seen, "the manager was told nothing");
         });
     }
 }

@@ -24,7 +24,7 @@ mod turn;
 mod usage;
 
 pub use activity::{ActivityPage, Held, Occupancy};
-pub use bell::Bell;
+pub use bell::{Bell, Wants};
 pub use bucket::BucketPage;
 pub use copy::{Copied, Copies, CopyWay};
 pub use grant::{Accrual, Gate, Grant, GrantPage, NO_BOARD, Rate};

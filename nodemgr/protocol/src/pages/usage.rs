@@ -158,13 +158,12 @@ impl ContextSource {
     }
 }
 
-/// Counters of one thread (the last lane: of all further threads). All only grow.
+/// Counters of one thread (the last lane: of all further threads). All only grow. What a launch counts stands in the first
+/// two of the three lines, so that two threads' busy lines never lie side by side, where a processor fetches both.
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
 #[cfg_attr(loom, derive(Default))]
 #[repr(C)]
 pub struct Lane {
-    /// Calls by [`COUNTED_LAUNCHES`].
-    pub calls: [AtomicU64; COUNTED_LAUNCHES.len()],
     /// Tokens charged, in nanoseconds of SM time.
     pub charged_ns: AtomicU64,
     /// Launches that had to wait.
@@ -181,7 +180,8 @@ pub struct Lane {
     pub bracketed: AtomicU64,
     /// Launches let through because other ranks had gone ahead and may spin for them.
     pub caught_up: AtomicU64,
-    _reserved: [u64; 8],
+    /// Calls by [`COUNTED_LAUNCHES`]; the older ones, which few programs call, come last.
+    pub calls: [AtomicU64; COUNTED_LAUNCHES.len()],
 }
 
 /// One process of the tenant.
@@ -233,7 +233,7 @@ pub struct ProcessSlot {
     /// When a rank last went on after it had waited, in nanoseconds; 0: it is none, or never waited.
     pub resumed_at_ns: AtomicU64,
     /// Calls by [`COUNTED_MEMORY_CALLS`].
-    pub memory_calls: [AtomicU64; 32],
+    pub memory_calls: [AtomicU64; 24],
     /// What became of its executable graphs.
     pub graphs: Graphs,
     /// What it has copied.
@@ -254,7 +254,8 @@ pub struct UsagePage {
     header: Header,
     /// Grows with each [`Share`] that a living process leaves to whoever else has the memory open.
     pub left: AtomicU64,
-    _reserved: [u64; 5],
+    stirs: AtomicU64,
+    _reserved: [u64; 4],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
     /// Latencies that the processes have told, on the page of the tenant's first GPU. All of them add to it, and it stays when
@@ -265,14 +266,14 @@ pub struct UsagePage {
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{offset_of, size_of};
-    assert!(size_of::<Lane>() == 256 && COUNTED_MEMORY_CALLS.len() <= 32);
+    assert!(size_of::<Lane>() == 192 && COUNTED_MEMORY_CALLS.len() <= 24);
     assert!(offset_of!(ProcessSlot, lanes).is_multiple_of(64) && size_of::<ProcessSlot>().is_multiple_of(64));
     assert!(
         offset_of!(ProcessSlot, put_off) / 64 == offset_of!(ProcessSlot, completed_ns) / 64,
         "see `Pulse`"
     );
     assert!(offset_of!(UsagePage, slots) == 64);
-    assert!(size_of::<UsagePage>() <= 112 << 10, "64 tenants with a page each must stay well under 16 MiB");
+    assert!(size_of::<UsagePage>() <= 96 << 10, "64 tenants with a page each must stay well under 16 MiB");
 };
 
 /// Rounds in which a reservation waits for others to decide theirs before it takes "no" for an answer.
@@ -295,6 +296,18 @@ impl UsagePage {
         let sum =
             |total: u64, slot: &ProcessSlot| total.saturating_add(slot.held_bytes.load(Ordering::SeqCst));
         Bytes(self.slots.iter().fold(0, sum))
+    }
+
+    /// A process of the tenant that is taken for asleep begins work on one of its GPUs, or waits at its gate there. Said on
+    /// the page of the tenant's first GPU: all that a tick looks at of a tenant that sleeps ([`Bell`](super::Bell)).
+    pub fn stir(&self) {
+        // Release: whoever sees it sees what the process had shown before.
+        self.stirs.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often one has.
+    pub fn stirs(&self) -> u64 {
+        self.stirs.load(Ordering::Acquire)
     }
 
     fn held_or_wanted(&self) -> Bytes {

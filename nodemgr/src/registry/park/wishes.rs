@@ -7,7 +7,7 @@ use super::{By, ParkJob, Stand};
 use crate::control::schema::SetBudget;
 use crate::events::{About, What};
 use crate::fault::Fault;
-use crate::registry::{Cell, Registry};
+use crate::registry::Registry;
 
 /// Idle tenants are looked for so often while somebody wants memory.
 const LOOK: Nanos = Nanos::from_millis(100);
@@ -125,7 +125,7 @@ impl Registry {
         may.map(|tenant| Candidate {
             tenant: tenant.id,
             class: tenant.class.into(),
-            idle_for: tenant.cells.iter().map(Cell::idle_for).min().unwrap_or_default(),
+            idle_for: tenant.cells.iter().map(|cell| cell.idle_for(now)).min().unwrap_or_default(),
             gives: tenant.budget.memory,
         })
         .collect()
