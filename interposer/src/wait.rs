@@ -57,15 +57,17 @@ pub fn at_gate(
         if now == arrived {
             stall::wait(gpu, arrived);
             mark_everything(&mut Hands::new(thread, current, stream)); // or the end of what is queued would never show
-            Hands::new(thread, current, stream).look();
         }
+        Hands::new(thread, current, stream).look();
         if stands_still(gpu, arrived, now) {
             gpu.bucket.charge(price);
             break (held.generation, price, Pass::Forced);
         }
         gpu.show_state();
         sleep(&held, gpu);
-        Hands::new(thread, current, stream).look(); // the gate is asked by what is done now
+        if held.cause == Cause::InFlight {
+            Hands::new(thread, current, stream).look(); // asked by what is done now; whose turn it is goes at once
+        }
         patience = held.patience_then(patience, gpu.grant.generation());
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
