@@ -65,9 +65,6 @@ pub fn at_gate(
         }
         gpu.show_state();
         sleep(&held, gpu);
-        if held.cause == Cause::InFlight {
-            Hands::new(thread, current, stream).look(); // asked by what is done now; whose turn it is goes at once
-        }
         patience = held.patience_then(patience, gpu.grant.generation());
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };

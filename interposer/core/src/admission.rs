@@ -14,7 +14,7 @@
 use weir_protocol::pages::{Stand, Turn};
 use weir_protocol::units::{Nanos, Tokens};
 
-use crate::gate::{self, Cause, Gate, Pages, Patience, Request, Verdict};
+use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict};
 use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
@@ -145,8 +145,7 @@ fn decide<L: Launching>(
     }
     let Some(request) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let ceiling = turn_ceiling(launching.turn()).max(request.price.0);
-    let ran = if gate::is_full(launching.pages()) { ran(launching, now) } else { Nanos(0) };
-    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ran, ..request };
+    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ..request };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
@@ -174,7 +173,7 @@ fn ask_closed<L: Launching>(
 ) -> Asked<L::Word> {
     leave_turn(launching, now);
     let price = wanted.map_or(Tokens(0), |request| request.price);
-    let request = Request { price, tokens: price, patience, closed: true, ran: Nanos(0) };
+    let request = Request { price, tokens: price, patience, closed: true };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(wait) => {
@@ -185,17 +184,11 @@ fn ask_closed<L: Launching>(
     }
 }
 
-/// For how long the oldest of the work under way has run.
-fn ran(launching: &mut impl Launching, now: Nanos) -> Nanos {
-    let work = launching.work();
-    launching.with_progress(|progress| progress.ran(work, now))
-}
-
 /// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
 fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
     let held_before = holds(launching.turn());
     if launching.is_alone() {
-        launching.with_progress(|progress| progress.at = progress.at.max(arrived)); // as whoever gets a turn: it begins now
+        launching.with_progress(|progress| progress.at = now); // as whoever gets a turn: what it launches begins now
         return None;
     }
     let (gate, pages) = (launching.gate(), launching.pages());
@@ -268,39 +261,15 @@ fn turn_ceiling(own: &Turn) -> i64 {
 pub struct Progress {
     done: u64,
     at: Nanos,
-    head: Head,
-}
-
-/// The oldest of the tenant's queued work: when it began, by the last look.
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    began: Nanos,
-    looked: Nanos,
-    queued: u64, // then
-    done: u64,
 }
 
 impl Progress {
     /// Predicted work that is not done yet, less the time since any of it was last seen to be done.
     fn left(&mut self, work: Work, now: Nanos) -> Nanos {
         if work.queued == 0 || self.done != work.done || work.beside {
-            (self.done, self.at) = (work.done, now);
+            *self = Self { done: work.done, at: now };
         }
         Nanos(work.queued.saturating_sub(now.since(self.at).0))
-    }
-
-    /// For how long the oldest of the queued work has run: alone, and as far as one can know. What was seen to be done since
-    /// the last look was so when it should have been, if that lies in between.
-    fn ran(&mut self, work: Work, now: Nanos) -> Nanos {
-        let Head { began, looked, queued, done } = self.head;
-        let may_have_idled = now.since(looked).0 > queued;
-        let began = match work.done.saturating_sub(done) {
-            _ if work.beside || may_have_idled => now,
-            0 => began,
-            more => Nanos(began.0.saturating_add(more)).clamp(looked.min(now), now),
-        };
-        self.head = Head { began, looked: now, queued: work.queued, done: work.done };
-        now.since(began)
     }
 }
 

@@ -99,8 +99,6 @@ pub struct Request {
     pub patience: Patience,
     /// The gate is closed: a tenant has work to which this one gives way.
     pub closed: bool,
-    /// For how long the oldest of the queued work has run.
-    pub ran: Nanos,
 }
 
 /// At which balance a launch goes on.
@@ -171,7 +169,7 @@ impl Gate {
             true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
             false => (rate, grant.capacity),
         };
-        if let Some(wait) = in_flight_wait(pages, &grant, request.ran) {
+        if let Some(wait) = self.in_flight_wait(pages, &grant) {
             return Verdict::Wait(wait);
         }
         let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };
@@ -292,23 +290,19 @@ impl Gate {
         self.stale.store(u32::from(gone), Ordering::Relaxed);
         gone
     }
-}
 
-/// Whether this process has more in flight than it may, if nothing of that has run.
-pub fn is_full(pages: Pages<'_>) -> bool {
-    in_flight_wait(pages, &pages.grant.read(), Nanos(0)).is_some()
-}
-
-fn in_flight_wait(pages: Pages<'_>, grant: &Grant, ran: Nanos) -> Option<Wait> {
-    if grant.in_flight_cap == Nanos(0) {
-        return None;
+    fn in_flight_wait(&self, pages: Pages<'_>, grant: &Grant) -> Option<Wait> {
+        if grant.in_flight_cap == Nanos(0) {
+            return None;
+        }
+        // Of this process alone: what another one has queued it must see complete itself, and it may be blocked in a
+        // call, or stopped.
+        let queued = in_flight(pages.slot).0;
+        // An empty queue always takes one more: never less than one unit.
+        let over = queued.checked_sub(grant.in_flight_cap.0).filter(|_| queued > 0)?;
+        let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
+        Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
     }
-    // Of this process alone: what another one has queued it must see complete itself, and it may be blocked in a call, or
-    // stopped. An empty queue always takes one more: never less than one unit.
-    let queued = in_flight(pages.slot).since(ran);
-    let over = queued.0.checked_sub(grant.in_flight_cap.0).filter(|_| queued > Nanos(0))?;
-    let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
-    Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
 }
 
 /// Predicted work of all of a tenant's processes on one GPU: all that was queued, and what of it is known to be done.

@@ -419,7 +419,6 @@ fn draw(
         tokens: Tokens(purse.ask(price, ceiling)),
         patience: Patience::Fresh,
         closed: false,
-        ran: Nanos(0),
     };
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);

@@ -189,7 +189,6 @@ impl Launcher {
             tokens,
             patience,
             closed: false,
-            ran: Nanos(0),
         })
     }
 

@@ -1,7 +1,5 @@
 //! A tenant's process whose pages are its own, beside one neighbour.
 
-use std::sync::atomic::Ordering;
-
 use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
 use zerocopy::FromZeros;
 
@@ -116,7 +114,7 @@ fn process() -> Process {
 
 fn one() -> Request {
     let (price, patience) = (Tokens(20_000), Patience::Fresh);
-    Request { price, tokens: Tokens(100_000), patience, closed: false, ran: Nanos(0) }
+    Request { price, tokens: Tokens(100_000), patience, closed: false }
 }
 
 fn asks(process: &mut Process, wanted: Option<Request>, at_ms: u64) -> Asked<&'static str> {
@@ -185,38 +183,6 @@ fn whoever_has_no_tokens_passes_the_turn_on_as_its_work_ends() {
     assert_eq!(process.own.look().0, Stand::Holds, "its work runs");
     asks(&mut process, Some(one()), 21);
     assert_eq!(process.own.look().0, Stand::Away, "a millisecond later it is done, as far as one can know");
-}
-
-#[test]
-fn what_has_run_since_some_of_it_was_seen_to_be_done_is_in_flight_no_longer() {
-    let mut process = process();
-    process.others.clear();
-    let grant = Grant { in_flight_cap: Nanos::from_micros(300), ..process.grant.read() };
-    process.grant.publish(&grant);
-    let mut waits_us = |at_us: u64, (submitted, done): (u64, u64), beside: bool| {
-        process.usage.slots[0].submitted_ns.store(submitted, Ordering::Relaxed);
-        process.usage.slots[0].completed_ns.store(done, Ordering::Relaxed);
-        process.work = Work { queued: submitted - done, done, beside };
-        let now = Nanos(20_000_001 + at_us * 1_000);
-        match ask(&mut process, Some(one()), Patience::Fresh, (now, now)) {
-            Asked::Waits(held) => Some(held.at_most.0 / 1_000),
-            Asked::Goes(..) => None,
-        }
-    };
-    let (one, two) = ((1_000_000, 0), (2_000_000, 0));
-    assert_eq!(waits_us(0, one, false), Some(700), "a unit of 1 ms, of which 300 us may remain");
-    assert_eq!(waits_us(600, one, false), Some(100));
-    assert_eq!(waits_us(701, one, false), None, "the next one goes");
-    assert_eq!(waits_us(702, two, false), Some(998));
-    let (second, third) = ((2_000_000, 1_000_000), (3_000_000, 1_000_000));
-    assert_eq!(
-        waits_us(1_400, second, false),
-        Some(300),
-        "the first was done after 1 ms, as it should, though it is seen now"
-    );
-    assert_eq!(waits_us(1_710, second, false), None);
-    assert_eq!(waits_us(1_720, third, true), Some(1_000), "a neighbour may have had the GPU");
-    assert_eq!(waits_us(90_000, third, false), Some(1_000), "nobody looked, it may have idled");
 }
 
 #[test]

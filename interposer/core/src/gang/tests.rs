@@ -119,7 +119,7 @@ impl Rank {
             _ => match self.gate.ask(
                 self.pages(),
                 Nanos(now),
-                Request { price, tokens: price, patience, closed: false, ran: Nanos(0) },
+                Request { price, tokens: price, patience, closed: false },
             ) {
                 Verdict::Admitted { .. } => Ok(()),
                 Verdict::Wait(wait) => Err(wait.at_most),
