@@ -1,7 +1,15 @@
 //! A filler that sees nothing but its grant page: it registers as `libweir.so` does, and then only looks whether its gate is
-//! open, and shows that it waits while it is not. It launches nothing, so what it sees is the manager's doing.
+//! open, and shows that it waits while it is not. It launches nothing, so what it sees is the manager's doing. It looks
+//! from each processor, and there gives way to everybody, the manager too.
+//!
+//! Beside it stands a *bare bell*, what the machine can do: the latency tenant's process sends a byte over a socket, half
+//! its sleep before each wake, to a thread in the manager's place that does nothing else.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_protocol::mapping::{Access, Mapped};
@@ -15,48 +23,127 @@ use crate::registrant;
 /// A launch that waits asks again so often, ns.
 const ASKS: u64 = 1_000_000;
 
-/// The latency tenant's wakes, and the closings of the filler's gate.
-pub fn beside(cores: Cores) -> io::Result<(Vec<Wake>, Vec<Closing>)> {
-    let scene = Scene::new()?;
+/// The manager ticks so often, ns.
+const TICK: u64 = 1_000_000;
+
+/// What came of the latency tenant's wakes.
+pub struct Rung {
+    pub wakes: Vec<Wake>,
+    pub closings: Vec<Closing>,
+    /// When the manager did not tick, from and to: its processor was taken from it, or from whoever looked.
+    pub away: Vec<(u64, u64)>,
+    /// How long each bare bell took, ns.
+    pub bare: Vec<u64>,
+}
+
+/// The filler's pages, and whether the latency tenant has ended.
+struct LookOut<'a> {
+    page: &'a GrantPage,
+    slot: &'a ProcessSlot,
+    over: &'a AtomicBool,
+}
+
+/// Runs the latency tenant, and looks.
+pub fn beside(cores: Cores) -> io::Result<Rung> {
+    let scene = cores.apart(Scene::new)?;
     let (_socket, slot, pages) = registrant::register(&scene.offline)?;
     let [page, _, usage, ..] = pages.as_slice() else { return Err(io::ErrorKind::NotFound.into()) };
     let page = Mapped::<GrantPage>::open(page, Access::ReadOnly).map_err(io::Error::other)?;
     let usage = Mapped::<UsagePage>::open(usage, Access::ReadWrite).map_err(io::Error::other)?;
     let slot = usage.slots.get(slot).ok_or(io::ErrorKind::NotFound)?;
     let over = AtomicBool::new(false);
+    let look_out = LookOut { page: &page, slot, over: &over };
+    let (ours, theirs) = UnixStream::pair()?;
     std::thread::scope(|scope| {
-        let looks = scope.spawn(|| {
-            cores.of_filler().map_or(Ok(()), cores::run_on)?;
-            Ok(look(&page, slot, &over))
-        });
-        let wakes = scene.start(Part::Waker, &scene.online, cores).and_then(told);
+        let look_out = &look_out;
+        let looks = cores.each().into_iter().map(|core| scope.spawn(move || look_out.runs_on(core)));
+        let looks: Vec<_> = looks.collect();
+        let bare = scope.spawn(|| cores.apart(|| listen(ours)));
+        let wakes = scene.start_with(Part::Ringer, &scene.online, cores, Stdio::from(OwnedFd::from(theirs)));
+        let wakes = wakes.and_then(told);
         over.store(true, Ordering::Relaxed);
-        let closings: io::Result<_> = looks.join().map_err(|_| io::Error::other("the look-out has died"))?;
-        Ok((wakes?, closings?))
+        let mut seen = Seen::default();
+        for look in looks {
+            seen.add(look.join().map_err(|_| io::Error::other("the look-out has died"))??);
+        }
+        let bare = bare.join().map_err(|_| io::Error::other("the bare bell has died"))??;
+        let away = seen.away();
+        Ok(Rung { wakes: wakes?, closings: seen.closings.into_values().collect(), away, bare })
     })
 }
 
-fn look(page: &GrantPage, slot: &ProcessSlot, over: &AtomicBool) -> Vec<Closing> {
-    let (mut closings, mut opened, mut generation, mut asked) = (Vec::new(), None, 0, 0);
-    while !over.load(Ordering::Relaxed) {
-        if page.generation() == generation {
-            if opened.is_none() && now() > asked + ASKS {
-                slot.put_off.fetch_add(1, Ordering::Relaxed);
-                asked = now();
-            }
-            std::hint::spin_loop();
-            continue;
+/// Hears bare bells, each of which says when it was rung, until there is nobody to ring.
+fn listen(mut bell: UnixStream) -> io::Result<Vec<u64>> {
+    let (mut took, mut rung) = (Vec::new(), [0; 8]);
+    while bell.read_exact(&mut rung).is_ok() {
+        took.push(now().saturating_sub(u64::from_ne_bytes(rung)));
+    }
+    Ok(took)
+}
+
+/// What a look-out has seen, each first.
+#[derive(Default)]
+struct Seen {
+    closings: BTreeMap<u32, Closing>, // by the generation of the grant that closed
+    ticks: BTreeMap<u64, u64>,        // by epoch
+}
+
+impl Seen {
+    /// Two have seen more than one, and sooner.
+    fn add(&mut self, other: Self) {
+        for (generation, closing) in other.closings {
+            let first = self.closings.entry(generation).or_insert(closing);
+            first.closed = first.closed.min(closing.closed);
         }
-        let grant = page.read();
-        generation = grant.generation;
-        match (grant.gate, opened) {
-            (Gate::Open, None) => opened = Some(now()),
-            (Gate::Closed, Some(open)) => {
-                closings.push(Closing { open, closed: now() });
-                opened = None;
-            }
-            _ => {}
+        for (epoch, at) in other.ticks {
+            let first = self.ticks.entry(epoch).or_insert(at);
+            *first = at.min(*first);
         }
     }
-    closings
+
+    fn away(&self) -> Vec<(u64, u64)> {
+        let ticks: Vec<u64> = self.ticks.values().copied().collect();
+        let pairs = ticks.windows(2).map(|pair| (pair[0], pair[1]));
+        pairs.filter(|(from, to)| to.saturating_sub(*from) > 2 * TICK).collect()
+    }
+}
+
+impl LookOut<'_> {
+    fn runs_on(&self, core: Option<usize>) -> io::Result<Seen> {
+        if let Some(core) = core {
+            cores::run_on(core)?;
+            cores::give_way()?;
+        }
+        Ok(self.look())
+    }
+
+    fn look(&self) -> Seen {
+        let mut seen = Seen::default();
+        let (mut opened, mut generation, mut epoch, mut asked) = (None, 0, 0, 0);
+        while !self.over.load(Ordering::Relaxed) {
+            if self.page.epoch() != epoch {
+                epoch = self.page.epoch();
+                seen.ticks.insert(epoch, now());
+            }
+            if self.page.generation() == generation {
+                if opened.is_none() && now() > asked + ASKS {
+                    self.slot.put_off.fetch_add(1, Ordering::Relaxed);
+                    asked = now();
+                }
+                std::hint::spin_loop();
+                continue;
+            }
+            let grant = self.page.read();
+            generation = grant.generation;
+            match (grant.gate, opened) {
+                (Gate::Open, None) => opened = Some(now()),
+                (Gate::Closed, Some(open)) => {
+                    seen.closings.insert(generation, Closing { open, closed: now() });
+                    opened = None;
+                }
+                _ => {}
+            }
+        }
+        seen
+    }
 }

@@ -48,6 +48,21 @@ impl Cores {
         let last = || online_cores().checked_sub(1).filter(|last| *last > 0);
         if self == Self::Free { last() } else { None }
     }
+
+    /// Starts something on the filler's processor, if it has one of its own.
+    pub fn apart<T>(self, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let Some(core) = self.of_filler() else { return start() };
+        let others = sched_getaffinity(None)?;
+        run_on(core)?;
+        let started = start();
+        sched_setaffinity(None, &others)?;
+        started
+    }
+
+    /// Each processor, if there is one to spare; else anywhere.
+    pub fn each(self) -> Vec<Option<usize>> {
+        self.of_filler().map_or_else(|| vec![None], |last| (0..=last).map(Some).collect())
+    }
 }
 
 /// Processors of the machine, numbered from zero.
@@ -61,6 +76,16 @@ pub fn run_on(core: usize) -> io::Result<()> {
     let mut only = CpuSet::new();
     only.set(core);
     Ok(sched_setaffinity(None, &only)?)
+}
+
+/// The calling thread gives way to whoever else wants its processor.
+pub fn give_way() -> io::Result<()> {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the calling thread, and a parameter that lives as long as the call.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn busy() -> io::Result<Child> {

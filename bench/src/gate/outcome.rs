@@ -11,9 +11,11 @@ use crate::sample::Spread;
 pub struct Closed {
     /// Microseconds, for each wake that closed it.
     pub closed_us: Vec<f64>,
+    /// The same until the last launch that passed had returned.
+    pub returned_us: Vec<f64>,
     already: usize, // it had not been open since the burst before, or not at the wake
     never: usize,
-    absent: usize, // the filler launched nothing in the burst: it waited for its own work, or for a processor
+    absent: usize, // who closes it was not there in the burst: it waited for its own work, or for a processor
 }
 
 /// How soon the GPU was silent.
@@ -33,8 +35,11 @@ pub fn by_board(wakes: &[Wake], filled: &Filled) -> Closed {
         match held(wake, &filled.holds) {
             None if is_absent(wake, &filled.away) => closed.absent += 1,
             None => closed.never += 1,
-            Some(hold) if hold.passed < before => closed.already += 1,
-            Some(hold) => closed.closed_us.push(us(wake.launched, hold.passed)),
+            Some(hold) if hold.passed < before || hold.waits_at(wake.launched) => closed.already += 1,
+            Some(hold) => {
+                closed.closed_us.push(us(wake.launched, hold.called));
+                closed.returned_us.push(us(wake.launched, hold.passed));
+            }
         }
         before = wake.ended;
     }
@@ -42,11 +47,12 @@ pub fn by_board(wakes: &[Wake], filled: &Filled) -> Closed {
 }
 
 /// By the manager.
-pub fn by_bell(wakes: &[Wake], closings: &[Closing]) -> Closed {
+pub fn by_bell(wakes: &[Wake], closings: &[Closing], away: &[(u64, u64)]) -> Closed {
     let mut closed = Closed::default();
     for wake in counted(wakes) {
         let last = closings.iter().rev().find(|closing| closing.open < wake.launched);
         match last.map(|closing| closing.closed) {
+            Some(at) if at > wake.ended && is_absent(wake, away) => closed.absent += 1,
             Some(at) if at > wake.ended => closed.never += 1,
             Some(at) if at > wake.launched => closed.closed_us.push(us(wake.launched, at)),
             _ => closed.already += 1,
@@ -68,6 +74,13 @@ pub fn silence(wakes: &[Wake], holds: &[Hold]) -> Silence {
     silence
 }
 
+impl Hold {
+    /// Whether the launch before it was held back itself, and at this moment: what passes then is the floor of a closed gate.
+    fn waits_at(&self, moment: u64) -> bool {
+        self.called < moment && moment < self.passed && self.passed - self.called > HELD_NS
+    }
+}
+
 fn counted(wakes: &[Wake]) -> &[Wake] {
     &wakes[wakes.len() / 10..]
 }
@@ -77,7 +90,7 @@ fn held<'a>(wake: &Wake, holds: &'a [Hold]) -> Option<&'a Hold> {
     holds.iter().find(|hold| hold.ended > wake.launched && hold.passed < wake.ended)
 }
 
-/// Whether there was no time in this burst to be held back in.
+/// Whether there was no time in this burst to close anything in.
 fn is_absent(wake: &Wake, away: &[(u64, u64)]) -> bool {
     let within = away.iter().map(|(from, to)| to.min(&wake.ended).saturating_sub(*from.max(&wake.launched)));
     (wake.ended - wake.launched).saturating_sub(within.sum()) < HELD_NS
@@ -132,6 +145,7 @@ mod tests {
     fn holds(passed_us: u64, silent_us: u64) -> Vec<Hold> {
         let at = |wake: &Wake, us: u64| wake.launched + us * US;
         let hold = |wake: &Wake| Hold {
+            called: at(wake, passed_us) - US,
             passed: at(wake, passed_us),
             silent: at(wake, silent_us),
             ended: at(wake, 5_000),
@@ -140,16 +154,27 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_closed_when_the_last_launch_that_passed_has_returned() {
+    fn a_gate_is_closed_when_the_last_launch_that_passes_has_been_called() {
         let closed = by_board(&wakes(), &filled(holds(4, 300)));
-        assert_eq!((closed.closed_us.as_slice(), closed.already), ([4.0; 9].as_slice(), 0));
+        assert_eq!((closed.closed_us.as_slice(), closed.already), ([3.0; 9].as_slice(), 0));
+        assert_eq!(closed.returned_us, [4.0; 9]);
         assert_eq!(by_board(&wakes(), &filled(vec![])).never, 9);
-        let one = Hold { passed: US, silent: US, ended: 1_000_000 * US };
+        let one = Hold { called: 0, passed: US, silent: US, ended: 1_000_000 * US };
         assert_eq!(
             by_board(&wakes(), &filled(vec![one])).already,
             8,
             "it was not let in after the first of them"
         );
+    }
+
+    #[test]
+    fn what_passes_a_closed_gate_by_its_floor_does_not_open_it() {
+        let mut holds = holds(300, 300);
+        for hold in &mut holds {
+            hold.called = hold.passed - 2_000 * US;
+        }
+        let closed = by_board(&wakes(), &filled(holds));
+        assert_eq!((closed.already, closed.closed_us.len()), (9, 0));
     }
 
     #[test]
@@ -173,13 +198,16 @@ mod tests {
 
     #[test]
     fn a_closing_belongs_to_the_wake_before_it() {
-        let by_bell = |after: i64| {
+        let by_bell = |after: i64, away: &[(u64, u64)]| {
             let open = |wake: &Wake| wake.launched - 900 * US;
             let closed = |wake: &Wake| wake.launched.saturating_add_signed(after * 1_000);
             let closing = |wake: &Wake| Closing { open: open(wake), closed: closed(wake) };
-            super::by_bell(&wakes(), &wakes().iter().map(closing).collect::<Vec<_>>())
+            super::by_bell(&wakes(), &wakes().iter().map(closing).collect::<Vec<_>>(), away)
         };
-        assert_eq!(by_bell(30).closed_us, [30.0; 9]);
-        assert_eq!((by_bell(-70).already, by_bell(4_030).never), (9, 9));
+        assert_eq!(by_bell(30, &[]).closed_us, [30.0; 9]);
+        assert_eq!((by_bell(-70, &[]).already, by_bell(4_030, &[]).never), (9, 9));
+        let one = wakes()[3];
+        let late = by_bell(4_030, &[(one.launched + 100 * US, one.ended + 100 * US)]);
+        assert_eq!((late.never, late.absent), (8, 1), "the manager had no processor then");
     }
 }

@@ -14,6 +14,8 @@ use crate::client::{ClientError, Driver};
 pub enum Part {
     /// Wakes, and sleeps again
     Waker,
+    /// Wakes, and rings a bare bell half a sleep before
+    Ringer,
     /// Launches kernels of 1 us
     Short,
     /// Launches kernels of 100 us
@@ -34,6 +36,7 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Self::Waker => "waker",
+            Self::Ringer => "ringer",
             Self::Short => "short",
             Self::Unit => "unit",
             Self::Busy => "busy",
@@ -52,7 +55,8 @@ pub fn run(part: Part, core: Option<usize>) -> ExitCode {
         return complain(&error);
     }
     let told = match part {
-        Part::Waker => wake().map(|wakes| serde_json::to_string(&wakes)),
+        Part::Waker => wake(false).map(|wakes| serde_json::to_string(&wakes)),
+        Part::Ringer => wake(true).map(|wakes| serde_json::to_string(&wakes)),
         Part::Short => fill(SHORT.name, false).map(|filled| serde_json::to_string(&filled)),
         Part::Unit => fill(UNIT.name, true).map(|filled| serde_json::to_string(&filled)),
         Part::Busy => loop {
@@ -74,7 +78,8 @@ fn complain(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn wake() -> Result<Vec<Wake>, ClientError> {
+/// With `ring` stdin is a socket, over which each bare bell says when it was rung.
+fn wake(ring: bool) -> Result<Vec<Wake>, ClientError> {
     let driver = Driver::open(&[BURST.name])?;
     let (stream, burst) = (driver.stream()?, driver.function(BURST.name, 0)?);
     let mut random = 1u64;
@@ -83,7 +88,12 @@ fn wake() -> Result<Vec<Wake>, ClientError> {
             // Numerical Recipes' generator: the same wakes in each run.
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);
             let sleep = SLEEP_US.0 + random % (SLEEP_US.1 - SLEEP_US.0);
-            std::thread::sleep(Duration::from_micros(sleep)); // what a service does between two requests
+            let half = Duration::from_micros(sleep / 2); // what a service does between two requests
+            std::thread::sleep(half);
+            if ring {
+                let _ = rustix::io::write(std::io::stdin(), &now().to_ne_bytes()); // unheard it is not counted
+            }
+            std::thread::sleep(half);
             let launched = now();
             driver.launch_into(stream, burst, 1)?;
             driver.synchronize()?;
@@ -103,7 +113,7 @@ fn fill(kernel: &str, timed: bool) -> Result<Filled, ClientError> {
     let (stream, function) = (driver.stream()?, driver.function(kernel, 0)?);
     let mut events = if timed { Some(Events::new(&driver, stream)?) } else { None };
     let mut filled = Filled::default();
-    let (mut next, mut returned, mut passed) = (0, u64::MAX, 0);
+    let (mut next, mut returned, mut last) = (0, u64::MAX, None);
     while !stop.load(Ordering::Relaxed) {
         let began = now();
         if began < next {
@@ -115,17 +125,16 @@ fn fill(kernel: &str, timed: bool) -> Result<Filled, ClientError> {
             filled.away.push((returned, began));
         }
         driver.launch_into(stream, function, 1)?;
-        let ended = now();
-        returned = ended;
-        if ended - began > HELD_NS && passed > 0 {
+        returned = now();
+        if let Some((called, passed)) = last.filter(|_| returned - began > HELD_NS) {
             driver.synchronize()?; // or the rest of what a floor let through may be under way
             let silent = events.as_ref().map_or(Ok(passed), Events::last)?;
-            filled.holds.push(Hold { passed, ended, silent });
+            filled.holds.push(Hold { called, passed, ended: returned, silent });
         }
         if let Some(events) = &mut events {
             events.record()?;
         }
-        passed = now();
+        last = Some((began, now()));
     }
     Ok(filled)
 }

@@ -276,15 +276,19 @@ impl Gpu {
         calls.map(|calls| calls.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 
-    /// Tells the manager, once for each grant, that a launch went out under it.
+    /// Tells the manager, once for each grant, that a launch went out under it, and shows whether it is silent: who has
+    /// all the tokens that it wants never comes to the gate's waiting.
     pub fn acknowledge(&self, generation: u32) {
-        if self.acked.swap(generation, Ordering::Relaxed) == generation {
-            return;
+        let known = self.acked.swap(generation, Ordering::Relaxed) == generation;
+        if !known {
+            let word = &self.slot().acked_generation;
+            word.store(generation, Ordering::Release);
+            let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), 1);
         }
-        let word = &self.slot().acked_generation;
-        word.store(generation, Ordering::Release);
-        let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), 1);
-        self.show_state();
+        let shown_stale = self.slot().state.load(Ordering::Relaxed) == ProcessState::Stale as u32;
+        if !known || shown_stale != self.gate.is_stale() {
+            self.show_state();
+        }
     }
 
     /// Shows on the page, and once on stderr, how this process stands to its budget.
