@@ -303,7 +303,10 @@ mod tests {
             let took = 30.0 * 5_000.0 + 500.0 * (noise(&mut seed) - 0.5) + held_up;
             stretch(&[(estimate, 30)]).learn(took, 60_000.0);
             let off = 100.0 * (estimate.mean() / 5_000.0 - 1.0);
-            assert!(round < 1_000 || off.abs() < 1.5, "{off} % in round {round}, of 5 % that the stretches idled");
+            assert!(
+                round < 1_000 || off.abs() < 1.5,
+                "{off} % in round {round}, of 5 % that the stretches idled"
+            );
         }
     }
 
