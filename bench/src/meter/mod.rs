@@ -59,6 +59,12 @@ pub struct Options {
     /// Only programs with this in their names; of pairs, those with such a program
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
+    /// Only one of `time-slice` and `mps`
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+    /// Only programs beside another
+    #[arg(long)]
+    pairs: bool,
 }
 
 impl Options {
@@ -70,8 +76,9 @@ impl Options {
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    for mode in ["time-slice", "mps"] {
-        for case in (0..CASES.len()).filter(|case| options.wants(*case)) {
+    let modes = ["time-slice", "mps"].into_iter();
+    for mode in modes.filter(|mode| options.mode.as_ref().is_none_or(|wanted| wanted == mode)) {
+        for case in (0..CASES.len()).filter(|case| !options.pairs && options.wants(*case)) {
             alone.extend(measure(mode, &[case])?);
         }
         for (one, other) in
@@ -80,8 +87,8 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
             beside.extend(measure(mode, &[one, other])?);
         }
     }
-    if alone.is_empty() {
-        return Err(io::Error::other("no program has this in its name"));
+    if alone.is_empty() && beside.is_empty() {
+        return Err(io::Error::other("no program has this in its name, or there is no such mode"));
     }
     let all = || alone.iter().chain(&beside);
     let mut report = Report::new("meter", true);
