@@ -314,8 +314,12 @@ mod tests {
     fn a_kernel_that_becomes_dearer_is_followed_where_the_host_may_have_been_held_up() {
         let estimate = guess();
         let teach = |ns: f64| stretch(&[(estimate, 30)]).learn(30.0 * ns, 60_000.0);
-        (0..1_000).for_each(|_| drop(teach(5_000.0)));
-        (0..500).for_each(|_| drop(teach(6_000.0)));
+        for _ in 0..1_000 {
+            teach(5_000.0);
+        }
+        for _ in 0..500 {
+            teach(6_000.0);
+        }
         assert!((estimate.mean() / 6_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
     }
 
