@@ -3,18 +3,20 @@
 //! The manager sends a notice with the neighbours' activity pages whenever tenants come or go, and raises a number on the
 //! grant page first. A process that finds the number moved looks for the notice; until it has come it does not know.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use weir_core::lock::{Guard, Lock};
 use weir_core::overlap::{Beside, Presence};
 use weir_core::turn::{self, Seen};
-use weir_protocol::mapping::{Access, MapError, Mapped};
+use weir_protocol::mapping::{Access, Mapped};
 use weir_protocol::message::{Notice, Standing};
 use weir_protocol::pages::{ActivityPage, NO_BOARD, Precedence, Turn};
 use weir_protocol::units::Nanos;
 
 use super::Client;
+use super::betters::Better;
+use super::connection::file_of;
 
 /// The neighbours on one GPU.
 #[derive(Default)]
@@ -117,24 +119,26 @@ impl Board {
         self.known(board).is_none_or(|neighbours| neighbours.equals == 0)
     }
 
-    /// Takes in what the manager says; returns the pages of those to whom the tenant gives way.
-    pub fn replace(&self, notice: &Notice, pages: &[OwnedFd]) -> Vec<Arc<Mapped<ActivityPage>>> {
-        let open = |page| Ok::<_, MapError>(Arc::new(Mapped::<ActivityPage>::open(page, Access::ReadOnly)?));
-        let opened: Result<Vec<_>, _> = pages.iter().map(open).collect();
-        let complete = notice.complete && opened.is_ok() && notice.standings.len() == pages.len();
+    /// Takes in what the manager says; returns those to whom the tenant gives way.
+    pub fn replace(&self, notice: &Notice, pages: &[OwnedFd]) -> Vec<Better> {
+        let open = |page: &OwnedFd| {
+            let file = file_of(page.as_fd())?;
+            Some(Better { file, page: Arc::new(Mapped::open(page, Access::ReadOnly).ok()?) })
+        };
+        let opened: Option<Vec<_>> = pages.iter().map(open).collect();
+        let complete = notice.complete && opened.is_some() && notice.standings.len() == pages.len();
         let mut standing: Vec<_> = notice.standings.iter().copied().zip(opened.unwrap_or_default()).collect();
         standing.sort_by_key(|(standing, _)| standing.precedence().is_none());
         let equals = standing.iter().take_while(|(standing, _)| standing.precedence().is_some()).count();
-        let of = |standing: &(Standing, _)| standing.0 == Standing::Better;
-        let betters = standing.iter().filter(|known| of(known)).map(|(_, page)| page.clone()).collect();
-        let neighbour = |(standing, page): (Standing, _)| Neighbour {
-            page,
+        let neighbour = |(standing, known): &(Standing, Better)| Neighbour {
+            page: known.page.clone(),
             seen: Seen::default(),
             precedence: standing.precedence().unwrap_or_default(),
             presence: Presence::default(),
         };
-        let pages = standing.into_iter().map(neighbour).collect();
+        let pages = standing.iter().map(neighbour).collect();
         *self.0.lock() = Neighbours { board: notice.board, complete, pages, equals };
-        betters
+        let betters = standing.into_iter().filter(|(standing, _)| *standing == Standing::Better);
+        betters.map(|(_, better)| better).collect()
     }
 }
