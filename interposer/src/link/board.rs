@@ -105,11 +105,12 @@ impl Board {
         if board == NO_BOARD {
             return None; // switched off: no notice will come
         }
-        let mut neighbours = self.0.try_lock()?;
+        // Another thread that looks is waited for: whom nobody knows nobody waits for, and a launch would go out of its turn.
+        let mut neighbours = self.0.lock();
         if neighbours.board != board {
             drop(neighbours);
             Client::get()?.take_notices();
-            neighbours = self.0.try_lock()?;
+            neighbours = self.0.lock();
         }
         (neighbours.board == board && neighbours.complete).then_some(neighbours)
     }
@@ -137,8 +138,57 @@ impl Board {
             presence: Presence::default(),
         };
         let pages = standing.iter().map(neighbour).collect();
-        *self.0.lock() = Neighbours { board: notice.board, complete, pages, equals };
+        let now = Neighbours { board: notice.board, complete, pages, equals };
+        // Unmapped at the end, while nobody waits for it.
+        let _before = std::mem::replace(&mut *self.0.lock(), now);
         let betters = standing.into_iter().filter(|(standing, _)| *standing == Standing::Better);
         betters.map(|(_, better)| better).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    const BOARD: u32 = 1;
+
+    /// A board with tenants that stand so.
+    fn board(standings: &[Standing]) -> Board {
+        let (files, pages): (Vec<OwnedFd>, Vec<_>) =
+            standings.iter().map(|_| Mapped::<ActivityPage>::create("test").unwrap()).unzip();
+        (1..).zip(&pages).for_each(|(number, page)| page.init(number));
+        let (board, standings) = (Board::default(), standings.to_vec());
+        board.replace(&Notice { gpu: 0, board: BOARD, complete: true, standings }, &files);
+        board
+    }
+
+    #[test]
+    fn those_with_whom_turns_are_taken_are_told_from_the_others() {
+        let board = board(&[Standing::Better, Standing::Equal, Standing::Lesser, Standing::Later]);
+        assert_eq!(board.with(BOARD, |all| all.len()), Some(4));
+        assert_eq!(board.with_equals(BOARD, |equals| equals.len()), Some(2));
+        assert!(!board.is_empty(BOARD) && board.has_others(BOARD) && board.quiet(BOARD).is_some());
+    }
+
+    #[test]
+    fn a_board_that_another_thread_looks_at_is_not_taken_for_empty() {
+        let (board, looks) = (board(&[Standing::Equal]), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                board.with(BOARD, |_| {
+                    looks.wait();
+                    (0..1_000).for_each(|_| std::thread::yield_now());
+                })
+            });
+            looks.wait();
+            assert!(!board.is_empty(BOARD) && board.quiet(BOARD).is_some());
+        });
+    }
+
+    #[test]
+    fn nobody_is_known_while_the_manager_is_switched_off() {
+        assert_eq!(board(&[Standing::Equal]).with(NO_BOARD, |_| ()), None);
     }
 }
