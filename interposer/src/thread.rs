@@ -248,8 +248,8 @@ impl Thread {
         self.last.get()
     }
 
-    /// A launch at `ns` goes to this stream and has been counted. The first one on another stream than the last books
-    /// what went there.
+    /// A launch at `ns` goes to this stream, and is counted next: whoever books what has been counted shall find it on no
+    /// other stream. The first one on another stream than the last books what went there.
     #[inline]
     pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
         let key = stream.key();
@@ -260,7 +260,7 @@ impl Thread {
             self.run.set(NO_RUN); // on a shared lane each launch is booked by itself
             self.last.set(stream);
         } else if self.run.get() != key {
-            self.open_run(current, stream, ns);
+            self.open_run(current, stream);
         }
     }
 
@@ -280,11 +280,10 @@ impl Thread {
         self.last.set(stream);
     }
 
-    fn open_run(&self, current: &Current, stream: Stream, ns: u64) {
+    fn open_run(&self, current: &Current, stream: Stream) {
         let (gpu, counters) = (current.gpu, current.counters);
         let Some(run) = gpu.runs.get(counters.index as usize) else { return };
-        // This launch has been counted already, and is the new stream's.
-        run.book_up_to(counters.lane.charged_ns.load(Ordering::Relaxed).wrapping_sub(ns), gpu.slot());
+        run.book_up_to(counters.lane.charged_ns.load(Ordering::Relaxed), gpu.slot());
         current.context.flight.opens(stream.key(), stream.place(), || gpu.launched());
         run.open(current.context, stream.key());
         self.run.set(stream.key());
@@ -334,12 +333,12 @@ impl Counters {
     /// Adds to one of the lane's counters.
     #[inline]
     pub fn add(&self, counter: &AtomicU64, amount: u64) {
-        // Relaxed: counters are for people and for the manager's sums. A lane of one's own needs no locked
-        // instruction: nobody else writes it.
+        // Counters are for people and for the manager's sums. A lane of one's own needs no locked instruction: nobody else
+        // writes it. Release: whoever finds what was charged finds the run that it belongs to (`Run::book`).
         if self.shared != 0 {
             counter.fetch_add(amount, Ordering::Relaxed);
         } else {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
         }
     }
 
@@ -362,5 +361,34 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         with(|thread| thread.inside.set(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::a_gpu;
+
+    #[test]
+    fn what_goes_to_another_stream_is_booked_there_and_nowhere_else_whoever_books_it_when() {
+        let gpu = a_gpu();
+        let (context, [first, second]) =
+            (gpu.context(1), [0x10, 0x20].map(|n| Stream::legacy(driver::handle(n))));
+        let busy = || [first, second].map(|stream| context.flight.is_busy(stream.key()));
+        with(|thread| {
+            let counters = thread.counters(gpu).unwrap();
+            let current = Current { gpu, context, counters };
+            thread.add_to_run(&current, first, 100);
+            counters.launched(0, 100);
+            gpu.book_runs();
+            assert_eq!(busy(), [true, false]);
+            context.flight.drained(&context.flight.snapshot(None), gpu.slot());
+            thread.add_to_run(&current, second, 50);
+            gpu.book_runs(); // another thread's look
+            counters.launched(0, 50);
+            gpu.book_runs();
+            assert_eq!(busy(), [false, true]);
+            assert_eq!(weir_core::gate::in_flight(gpu.slot()).0, 50);
+        });
     }
 }

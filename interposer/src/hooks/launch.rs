@@ -191,7 +191,7 @@ fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) 
         return None;
     }
     if thread.runs_on(stream) {
-        return pay(thread, &current, counted, work);
+        return pay(thread, &current, counted, work, |_| {});
     }
     pay_elsewhere(thread, counted, stream, work)
 }
@@ -203,18 +203,24 @@ fn pay_elsewhere(thread: &Thread, counted: usize, stream: Stream, work: &Work) -
     if !current.context.flight.is_busy(stream.key()) {
         return None; // onto an idle stream, perhaps: the meter wants to know
     }
-    let price = pay(thread, &current, counted, work)?;
-    thread.add_to_run(&current, stream, price.unsigned_abs());
-    Some(price)
+    pay(thread, &current, counted, work, |price| thread.add_to_run(&current, stream, price))
 }
 
+/// Pays, and counts the launch once it has been `booked`.
 #[inline]
-fn pay(thread: &Thread, current: &Current, counted: usize, work: &Work) -> Option<i64> {
+fn pay(
+    thread: &Thread,
+    current: &Current,
+    counted: usize,
+    work: &Work,
+    booked: impl FnOnce(u64),
+) -> Option<i64> {
     let known = thread.cache.get(work.signature())?;
     let price = known.estimate.learnt_price()?;
     if !thread.purse(current.gpu)?.pay(price, current.gpu.grant.generation()) {
         return None;
     }
+    booked(price.unsigned_abs());
     known.count();
     current.counters.launched(counted, price.unsigned_abs());
     Some(price)
@@ -295,8 +301,9 @@ fn admit(
     let price = known.estimate.price();
     draw(client, thread, &current, stream, known.estimate, price);
     let bracketed = begin(thread, &current, stream, &known);
-    current.counters.launched(counted, price.unsigned_abs());
     thread.add_wherever(&current, stream, price.unsigned_abs());
+    current.counters.launched(counted, price.unsigned_abs());
+    current.gpu.has_begun();
     let collective = known.estimate.is_collective();
     if collective {
         current.context.flight.communicates(stream.key(), price.unsigned_abs());
@@ -339,8 +346,9 @@ pub(super) fn owe(
         }
     }
     let bracketed = begin(thread, current, stream, &known);
-    current.counters.add(&current.counters.lane().charged_ns, price.unsigned_abs());
     thread.add_wherever(current, stream, price.unsigned_abs());
+    current.counters.add(&current.counters.lane().charged_ns, price.unsigned_abs());
+    current.gpu.has_begun();
     Admission { current: *current, price, bracketed, collective: false }
 }
 

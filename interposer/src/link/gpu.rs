@@ -204,6 +204,16 @@ impl Gpu {
         self.flows.store(true, Ordering::Relaxed);
     }
 
+    /// What was about to be work here is counted now. Another thread may have looked in between, and found nothing in flight:
+    /// then it begins anew, and the next launch asks whose turn it is.
+    pub fn has_begun(&self) {
+        fence(Ordering::SeqCst); // either this finds what the other thread has ended, or that one finds the count
+        if !self.activity.is_busy(self.slot) {
+            self.begin();
+            self.stop_flowing();
+        }
+    }
+
     /// A launch or a copy waits here. The manager is told, if it takes the tenant for asleep.
     pub fn waits(&self) {
         self.tell(Wants { ring: false, ..self.grant.bell.wants() });
@@ -227,12 +237,13 @@ impl Gpu {
     /// Says that this process has no work here, if that is so.
     pub fn end_if_idle(&self) {
         if self.is_busy() && self.is_idle() {
-            // SeqCst: in one order with the counters that are looked at again behind it.
-            self.flows.store(false, Ordering::SeqCst);
-            self.busy.store(false, Ordering::SeqCst);
+            self.flows.store(false, Ordering::Relaxed);
+            self.busy.store(false, Ordering::Relaxed);
             self.activity.end(self.slot);
             self.burst_ended();
-            // A launch on another thread may have found it as it was: then that shows by now.
+            // A launch on another thread may have found it as it was. Then it is counted by now, or finds this (`has_begun`);
+            // but for one on the short way, which was interrupted between its look and its count: the next one shows.
+            fence(Ordering::SeqCst);
             if !self.is_idle() {
                 return self.begin();
             }
@@ -463,5 +474,49 @@ impl Context {
         let marks = (0..MARK_EVENTS).map_while(|_| create());
         context.flight.add_events(marks.map(|event| event.addr() as u64));
         context
+    }
+}
+
+/// A GPU whose pages nobody else has.
+#[cfg(test)]
+pub fn a_gpu() -> &'static Gpu {
+    use weir_protocol::pages::Grant;
+
+    let (_, grant) = Mapped::<GrantPage>::create("test").unwrap();
+    let (_, bucket) = Mapped::<BucketPage>::create("test").unwrap();
+    let (_, usage) = Mapped::<UsagePage>::create("test").unwrap();
+    let (_, activity) = Mapped::<ActivityPage>::create("test").unwrap();
+    grant.init(&Grant::default());
+    bucket.init();
+    usage.init();
+    activity.init(1);
+    let granted = GpuGrant { uuid: [0; 16], memory_total: Bytes(0), mps: false };
+    Box::leak(Box::new(Gpu::new(0, &granted, 0, TenantPages { grant, bucket, usage, activity })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_shows_on_the_board_although_another_thread_found_nothing_in_flight_before_it_was_counted() {
+        let gpu = a_gpu();
+        gpu.begin();
+        gpu.end_if_idle(); // the other thread
+        assert!(gpu.activity.quiet(None).is_some());
+        gpu.slot().lanes[0].charged_ns.store(100, Ordering::Relaxed);
+        gpu.has_begun();
+        assert!(gpu.activity.quiet(None).is_none() && gpu.is_busy());
+        assert!(!gpu.flows(), "the turn may be another tenant's by now");
+    }
+
+    #[test]
+    fn work_that_is_counted_when_another_thread_looks_does_not_end() {
+        let gpu = a_gpu();
+        gpu.begin();
+        gpu.slot().lanes[0].charged_ns.store(100, Ordering::Relaxed);
+        gpu.has_begun();
+        gpu.end_if_idle();
+        assert!(gpu.activity.quiet(None).is_none() && gpu.flows());
     }
 }

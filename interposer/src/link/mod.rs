@@ -13,5 +13,7 @@ mod words;
 
 pub use attach::{attach, fault};
 pub use client::{CAPTURE_TURN, CAPTURES, Client};
+#[cfg(test)]
+pub use gpu::a_gpu;
 pub use gpu::{Context, Gpu, SHARED_LANE};
 pub use turns::Watched;
