@@ -1,7 +1,8 @@
-//! Waiting at the gate: the only place where a launch or a copy is held back.
+//! Waiting: the only place where a launch or a copy is held back, at the gate or for news of its kernel.
 //!
-//! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
-//! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
+//! A sleep is a futex wait on the word of whoever has to move first: on the grant page, so that a new grant wakes everyone at
+//! once, or on a neighbour's page. It is bounded: by the time in which enough tokens accrue, by what is in flight, and on a
+//! neighbour's word by a millisecond. Nothing is held while we sleep.
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,8 @@
 //! Launches: kernels, cooperative kernels, graphs, and the calls of CUDA 2.
 //!
-//! The hot path is [`launch`]: five loads of the thread's own memory, one of the grant's generation, one subtraction.
-//! It takes no lock, allocates nothing, makes no system call and writes no log. Everything else is in [`admit`].
+//! The hot path is [`launch`]: loads of the thread's own memory, of the price, of whether the GPU's work flows, of the grant's
+//! generation, for a filler of one word of each tenant that it gives way to; and one subtraction. It takes no lock, allocates
+//! nothing, makes no system call and writes no log. Everything else is in [`admit`].
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! Attaching: once per process, at the first `cuInit` (or the first NVML query that we answer).
+//! Attaching: once per process, at the first `cuInit`, the first NVML query that we answer, or the first latency that a
+//! program tells.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
