@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use weir_protocol::pages::{Lane, ProcessSlot};
 
-use super::gpu::Context;
+use super::Context;
 
 /// One lane's run. The key is written by the lane's thread alone, `booked` by anybody.
 #[derive(Default)]
