@@ -3,6 +3,7 @@
 
 mod cases;
 mod graphs;
+mod limits;
 mod pace;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,7 +15,7 @@ use weir_protocol::units::Bytes;
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Kernel, Rig, SimulatedGpu, true_use};
 use crate::stage::THIS_PROGRAM;
-use cases::{CASES, KERNELS, PAIRS};
+use cases::{CASES, Case, KERNELS, PAIRS};
 pub use pace::run as pace;
 
 /// Windows of about a second of GPU time; in the first one prices are still being learnt.
@@ -26,6 +27,8 @@ struct Outcome {
     program: &'static str,
     beside: Option<&'static str>,
     mode: &'static str,
+    /// The bar, or what cannot be told if that is more.
+    limit_percent: f64,
     /// Charged by true use, in percent, of each window.
     error_percent: Vec<f64>,
     /// The same in the window in which everything was new.
@@ -56,6 +59,12 @@ pub struct Options {
     /// Only programs with this in their names; of pairs, those with such a program
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
+    /// Only one of `time-slice` and `mps`
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+    /// Only programs beside another
+    #[arg(long)]
+    pairs: bool,
 }
 
 impl Options {
@@ -67,8 +76,9 @@ impl Options {
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    for mode in ["time-slice", "mps"] {
-        for case in (0..CASES.len()).filter(|case| options.wants(*case)) {
+    let modes = ["time-slice", "mps"].into_iter();
+    for mode in modes.filter(|mode| options.mode.as_ref().is_none_or(|wanted| wanted == mode)) {
+        for case in (0..CASES.len()).filter(|case| !options.pairs && options.wants(*case)) {
             alone.extend(measure(mode, &[case])?);
         }
         for (one, other) in
@@ -77,20 +87,24 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
             beside.extend(measure(mode, &[one, other])?);
         }
     }
-    if alone.is_empty() {
-        return Err(io::Error::other("no program has this in its name"));
+    if alone.is_empty() && beside.is_empty() {
+        return Err(io::Error::other("no program has this in its name, or there is no such mode"));
     }
-    let worst = |outcomes: &[Outcome], mode: &str| {
-        let errors = outcomes.iter().filter(|outcome| outcome.mode == mode).flat_map(|o| &o.error_percent);
-        errors.map(|error| error.abs()).fold(0.0, f64::max)
-    };
+    let all = || alone.iter().chain(&beside);
     let mut report = Report::new("meter", true);
-    let everything = worst(&alone, "time-slice").max(worst(&beside, "time-slice"));
-    let everything = everything.max(worst(&alone, "mps")).max(worst(&beside, "mps"));
-    report.bar(Bar::at_most("meter.error_percent", everything, "percent", 1.0));
+    let told = all().filter(|outcome| outcome.limit_percent <= limits::BAR).map(Outcome::worst);
+    let error = told.fold(0.0, f64::max);
+    report.bar(Bar::at_most("meter.error_percent", error, "percent", limits::BAR));
+    let others = all().filter(|outcome| outcome.limit_percent > limits::BAR);
+    let of_limit = others.map(|outcome| 100.0 * outcome.worst() / outcome.limit_percent).fold(0.0, f64::max);
+    report.bar(Bar::at_most("meter.of_computed_limit_percent", of_limit, "percent", 110.0));
     for mode in ["time-slice", "mps"] {
-        report.figure(&format!("worst_alone_{mode}_percent"), worst(&alone, mode));
-        report.figure(&format!("worst_beside_{mode}_percent"), worst(&beside, mode));
+        let worst = |outcomes: &[Outcome]| {
+            let errors = outcomes.iter().filter(|outcome| outcome.mode == mode).map(Outcome::worst);
+            errors.fold(0.0, f64::max)
+        };
+        report.figure(&format!("worst_alone_{mode}_percent"), worst(&alone));
+        report.figure(&format!("worst_beside_{mode}_percent"), worst(&beside));
     }
     report.figure("alone", alone);
     report.figure("beside", beside);
@@ -182,14 +196,19 @@ fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
     }
     let outcome = |(n, books): (usize, &Vec<[u64; 4]>)| {
         let other = cases.iter().enumerate().find(|(other, _)| *other != n);
-        let beside = other.map(|(_, case)| CASES[*case].name);
-        Outcome { signatures: programs[n].signatures(), ..Outcome::of(cases[n], beside, mode, books) }
+        let beside = other.map(|(_, case)| &CASES[*case]);
+        Outcome { signatures: programs[n].signatures(), ..Outcome::of(&CASES[cases[n]], beside, mode, books) }
     };
     Ok(books.iter().enumerate().map(outcome).collect())
 }
 
 impl Outcome {
-    fn of(case: usize, beside: Option<&'static str>, mode: &'static str, books: &[[u64; 4]]) -> Self {
+    fn of(
+        case: &'static Case,
+        beside: Option<&'static Case>,
+        mode: &'static str,
+        books: &[[u64; 4]],
+    ) -> Self {
         let window = |pair: &[[u64; 4]]| match pair {
             [before, after] => std::array::from_fn(|n| after[n].saturating_sub(before[n]) as f64),
             _ => [f64::NAN; 4],
@@ -198,14 +217,20 @@ impl Outcome {
         let error = |[charged, _, used, _]: &[f64; 4]| 100.0 * (charged / used - 1.0);
         let sum = |n: usize| windows.iter().skip(1).map(|window| window[n]).sum::<f64>();
         Self {
-            program: CASES[case].name,
-            beside,
+            program: case.name,
+            beside: beside.map(|other| other.name),
             mode,
+            limit_percent: limits::of(case, beside, mode),
             error_percent: windows.iter().skip(1).map(error).collect(),
             first_error_percent: windows.first().map_or(f64::NAN, error),
             measured_percent: 100.0 * sum(1) / sum(0),
             launch_ns: (sum(0) / sum(3), sum(2) / sum(3)),
             signatures: Vec::new(),
         }
+    }
+
+    /// The worst window, but for the first.
+    fn worst(&self) -> f64 {
+        self.error_percent.iter().map(|error| error.abs()).fold(0.0, f64::max)
     }
 }

@@ -119,8 +119,9 @@ impl Recent {
 const POINTS: usize = 128;
 const APART: Nanos = Nanos::from_millis(1);
 
-/// So late one may hear of what a neighbour has done, ns: its longest stretch, and then some.
-const LATE: Range<i64> = 0..1_000_000_000;
+/// So late one may hear of what a neighbour has done, ns: its longest stretch, and then some. It may tell of a moment that is
+/// a little ahead, as it knows the GPU's clock about so well.
+const LATE: Range<i64> = -10_000_000..1_000_000_000;
 
 /// What a process remembers of one neighbour.
 ///
@@ -161,8 +162,10 @@ pub struct Beside {
 }
 
 impl Presence {
-    /// Looks at what the neighbour has published.
-    pub fn look(&mut self, now: Occupancy, at: Nanos) {
+    /// Looks at what the neighbour has published. The clock is read behind that: of a moment that lay ahead of the look the
+    /// clocks would seem to differ, for ever.
+    pub fn look(&mut self, now: Occupancy, clock: impl FnOnce() -> Nanos) {
+        let at = clock();
         let before = std::mem::replace(&mut self.looked, at);
         let published = now.held.busy_ns.wrapping_sub(self.seen.held.busy_ns);
         if before == Nanos(0) || published > at.since(before).0.saturating_mul(1_000) {
@@ -308,7 +311,7 @@ mod tests {
             let held = Held { busy_ns, weighted_ns, ..Held::default() };
             let began = if busy_us == 1_000 { 0 } else { at / ms * ms };
             let busy_since = (at % ms < busy_us * 1_000).then(|| theirs(began));
-            presence.look(Occupancy { held, until: theirs(last), busy_since }, Nanos(at + 1));
+            presence.look(Occupancy { held, until: theirs(last), busy_since }, || Nanos(at + 1));
         }
         let weight = presence.held.weight().mean;
         (presence, weight)
@@ -331,7 +334,7 @@ mod tests {
         for at in 1..=50 {
             let until = ms(20.min(at - 1));
             let held = Held { busy_ns: until.0, ..Held::default() };
-            presence.look(Occupancy { held, until, busy_since: (at < 20).then_some(Nanos(0)) }, ms(at));
+            presence.look(Occupancy { held, until, busy_since: (at < 20).then_some(Nanos(0)) }, || ms(at));
         }
         for (from, to, part) in [(40, 50, 0.0), (25, 48, 0.0), (10, 50, 0.25), (2, 18, 1.0), (15, 25, 0.5)] {
             let off = presence.over((ms(from), ms(to))).part - part;
@@ -347,11 +350,28 @@ mod tests {
         for at in (1..=31).chain([39]) {
             let held = Held { busy_ns: if at < 30 { 0 } else { ms(10).0 }, ..Held::default() };
             let until = if at < 30 { Nanos(0) } else { ms(20) };
-            presence.look(Occupancy { held, until, busy_since: (at > 31).then_some(ms(32)) }, ms(at));
+            presence.look(Occupancy { held, until, busy_since: (at > 31).then_some(ms(32)) }, || ms(at));
         }
         for (from, to, part) in [(10, 20, 1.0), (21, 31, 0.0), (1, 9, 0.0), (5, 15, 0.5), (25, 39, 0.5)] {
             let off = presence.over((ms(from), ms(to))).part - part;
             assert!(off.abs() < 0.01, "from {from} to {to} ms: {off}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_that_told_of_a_moment_ahead_once_is_believed_as_before() {
+        let (mut presence, ms) = (Presence::default(), Nanos::from_millis);
+        // It is there for the last 4 of each 10 ms, and says so as they end; once of a moment that is ahead of the look.
+        for at in 1..=60 {
+            let ended = at / 10 * 10;
+            let until = if at == 3 { ms(6) } else { ms(ended) };
+            let held = Held { busy_ns: ms(ended / 10 * 4).0, ..Held::default() };
+            let busy_since = (at % 10 >= 6).then(|| ms(ended + 6));
+            presence.look(Occupancy { held, until, busy_since }, || ms(at));
+        }
+        for (from, to, part) in [(20, 26, 0.0), (26, 30, 1.0), (50, 56, 0.0)] {
+            let off = presence.over((ms(from), ms(to))).part - part;
+            assert!(off.abs() < 0.03, "from {from} to {to} ms: {off}");
         }
     }
 
@@ -367,10 +387,10 @@ mod tests {
     #[test]
     fn nonsense_on_a_neighbours_page_is_not_believed() {
         let mut presence = Presence::default();
-        presence.look(Occupancy::default(), Nanos(1));
+        presence.look(Occupancy::default(), || Nanos(1));
         let held = Held { busy_ns: u64::MAX / 2, weighted_ns: u64::MAX, ..Held::default() };
         let wild = Occupancy { held, until: Nanos(u64::MAX), busy_since: None };
-        presence.look(wild, Nanos(1_000_000));
+        presence.look(wild, || Nanos(1_000_000));
         assert_eq!(part(Weight::steady(1.0), &[presence.over((Nanos(500_000), Nanos(1_000_000)))]), 1.0);
     }
 }

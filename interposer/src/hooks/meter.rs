@@ -91,7 +91,7 @@ impl<'a> Hands<'a> {
     pub fn look(&mut self) {
         let gpu = self.current.gpu;
         if gpu.overlaps() {
-            gpu.look_around(clock::now());
+            gpu.look_around();
         }
         gpu.for_each_context(|context| {
             let settled = context.flight.harvest(gpu.slot(), self);

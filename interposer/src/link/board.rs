@@ -14,6 +14,8 @@ use weir_protocol::message::{Notice, Standing};
 use weir_protocol::pages::{ActivityPage, NO_BOARD, Precedence, Turn};
 use weir_protocol::units::Nanos;
 
+use crate::clock;
+
 use super::Client;
 use super::betters::Better;
 use super::connection::file_of;
@@ -44,8 +46,8 @@ impl Neighbour {
     }
 
     /// Looks what it has been up to.
-    pub fn look(&mut self, now: Nanos) {
-        self.presence.look(self.page.occupancy(None), now);
+    pub fn look(&mut self) {
+        self.presence.look(self.page.occupancy(None), clock::now);
     }
 
     /// What it was up to from one moment to another.

@@ -7,8 +7,9 @@ use weir_core::lock::Lock;
 use weir_core::overlap::{self, Beside, Presence, Weight};
 use weir_protocol::units::Nanos;
 
+use super::board::Neighbour;
 use super::{Client, Gpu};
-use crate::driver;
+use crate::{clock, driver};
 
 /// How tenants share the GPU, and those who were there at the last look.
 #[derive(Default)]
@@ -19,7 +20,6 @@ pub struct Overlap {
 
 #[derive(Default)]
 struct Around {
-    looked_at: Nanos,
     siblings: Presence,
     present: Vec<Beside>, // kept for its room
 }
@@ -72,17 +72,10 @@ impl Gpu {
     }
 
     /// Looks who else is on the GPU.
-    pub fn look_around(&self, now: Nanos) {
+    pub fn look_around(&self) {
         let mut around = self.overlap.around.lock();
-        let Around { looked_at, siblings, .. } = &mut *around;
-        if now <= *looked_at {
-            return;
-        }
-        siblings.look(self.activity.occupancy(Some(self.slot_index())), now);
-        self.board.with(self.grant.board(), |neighbours| {
-            neighbours.iter_mut().for_each(|neighbour| neighbour.look(now));
-        });
-        *looked_at = now;
+        around.siblings.look(self.activity.occupancy(Some(self.slot_index())), clock::now);
+        self.board.with(self.grant.board(), |neighbours| neighbours.iter_mut().for_each(Neighbour::look));
     }
 
     /// What weighed on the GPU beside this process from one moment to another.

@@ -25,6 +25,10 @@ const FAR: f64 = 2.0;
 /// in the others would move it to and fro.
 const KNOWN: f64 = 0.05;
 
+/// What a stretch took beyond its price may be time in which its stream idled for want of launches: within that doubt it
+/// counts for so little. Nothing makes a stretch seem shorter than it was.
+const IDLE: f64 = 1.0 / 8.0;
+
 /// The launches of a stretch: each signature's estimate and how many launches it had.
 #[derive(Debug, Default)]
 pub struct Parts {
@@ -152,7 +156,7 @@ impl Parts {
             self.known().iter().map(|part| part.count().powi(2) * part.estimate.variance()).sum();
         let all = unknown + spread + noise * noise;
         let far = FAR * all.sqrt();
-        let error = (measured_ns - self.sum()).clamp(-far, far);
+        let error = self.less_idle(measured_ns - self.sum(), slack_ns).clamp(-far, far);
         let correct = |part: &Part| {
             let (estimate, variance) = (part.estimate, part.estimate.variance());
             if part.count().powi(2) * variance < KNOWN * unknown {
@@ -167,6 +171,12 @@ impl Parts {
             estimate.correct(estimate.mean() + gain * error, left, share)
         };
         self.known().iter().map(correct).sum()
+    }
+
+    /// The error of a measurement in which the stream may have idled for `slack_ns`, for prices that are known.
+    fn less_idle(&self, error: f64, slack_ns: f64) -> f64 {
+        let idle = (error - RESOLUTION_NS).clamp(0.0, slack_ns);
+        if self.are_learnt() { error - idle * (1.0 - IDLE) } else { error }
     }
 }
 
@@ -283,6 +293,34 @@ mod tests {
         teach(100_000.0, 10_000);
         teach(300_000.0, 60);
         assert!((estimate.mean() / 300_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
+    }
+
+    #[test]
+    fn a_host_that_is_held_up_between_launches_makes_no_kernel_dearer() {
+        let (estimate, mut seed) = (guess(), 3);
+        for round in 0..2_000 {
+            let held_up = if random(&mut seed).is_multiple_of(4) { 60_000.0 * noise(&mut seed) } else { 0.0 };
+            let took = 30.0 * 5_000.0 + 500.0 * (noise(&mut seed) - 0.5) + held_up;
+            stretch(&[(estimate, 30)]).learn(took, 60_000.0);
+            let off = 100.0 * (estimate.mean() / 5_000.0 - 1.0);
+            assert!(
+                round < 1_000 || off.abs() < 1.5,
+                "{off} % in round {round}, of 5 % that the stretches idled"
+            );
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_becomes_dearer_is_followed_where_the_host_may_have_been_held_up() {
+        let estimate = guess();
+        let teach = |ns: f64| stretch(&[(estimate, 30)]).learn(30.0 * ns, 60_000.0);
+        for _ in 0..1_000 {
+            teach(5_000.0);
+        }
+        for _ in 0..500 {
+            teach(6_000.0);
+        }
+        assert!((estimate.mean() / 6_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
     }
 
     #[test]

@@ -157,10 +157,9 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
         return false;
     }
     if idle {
-        let now = clock::now();
-        flight.launches(stream.key(), now);
+        flight.launches(stream.key(), clock::now());
         if current.gpu.overlaps() {
-            current.gpu.look_around(now);
+            current.gpu.look_around();
         }
     }
     current.counters.add(&current.counters.lane().bracketed, u64::from(bracketed));
