@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
-use weir_core::admission::{self, Held};
-use weir_core::gate::{Cause, Gate, Patience, Request, Wait, work_of_all};
+use weir_core::admission::{self, Held, Wanted};
+use weir_core::gate::{Cause, Gate, Patience, Wait, work_of_all};
 use weir_core::price::Estimate;
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -38,7 +38,7 @@ pub fn at_gate(
     thread: &Thread,
     current: &Current,
     stream: Stream,
-    wanted: Option<Request>,
+    wanted: Option<Wanted>,
 ) -> (u32, Tokens) {
     let gpu = current.gpu;
     let arrived = clock::now();
@@ -167,7 +167,7 @@ pub enum Asked {
 /// What holds a launch up, and until when.
 pub type Holdup = Held<Watched>;
 
-fn ask(mut gpu: &Gpu, wanted: Option<Request>, patience: Patience, times: (Nanos, Nanos)) -> Asked {
+fn ask(mut gpu: &Gpu, wanted: Option<Wanted>, patience: Patience, times: (Nanos, Nanos)) -> Asked {
     match admission::ask(&mut gpu, wanted, patience, times) {
         admission::Asked::Goes(generation, tokens) => Asked::Goes(generation, tokens),
         admission::Asked::Waits(held) => Asked::Waits(held),

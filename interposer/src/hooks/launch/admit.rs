@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::CUDA_SUCCESS;
+use weir_core::admission::Wanted;
 use weir_core::flight::Due;
-use weir_core::gate::{Gate, Patience, Request};
+use weir_core::gate::Gate;
 use weir_core::price::{Estimate, Hit, Signature};
 use weir_core::purse::Purse;
 use weir_core::turn::MEASURING;
@@ -202,12 +203,7 @@ fn draw(
     }
     // A price that is still a guess buys one launch at a time.
     let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };
-    let wanted = Request {
-        price: Tokens(purse.lacks(price)),
-        tokens: Tokens(purse.ask(price, ceiling)),
-        patience: Patience::Fresh,
-        closed: false,
-    };
+    let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
