@@ -102,3 +102,14 @@ fn what_an_idle_tenant_leaves_is_lent_and_given_back() {
     assert_near(shares(&gpu, [busy.pid, back.pid]), [47.5, 47.5]);
     idle.finish().well();
 }
+
+#[test]
+fn a_tenant_alone_has_its_limit_however_far_that_lies_above_its_request() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, PRICED);
+    for (limit, percent) in [("30%", 30.0), ("50%", 50.0)] {
+        let budget = Budget { name: "alone", request: "10%", limit, memory: "2GiB" };
+        let alone = Looping::start(Program::under_weir(&gpu, Some(&node), budget, LOOP));
+        assert_near(shares(&gpu, [alone.pid, 0]), [percent, 0.0]);
+    }
+}

@@ -217,7 +217,8 @@ impl Cell {
         // Whoever has the whole GPU owes nothing: nobody draws from its bucket, or fills it. What stands there was true
         // long ago, also in the first moments of a smaller rate, unless the gate was closed, which settles it.
         let metered = self.metered || self.granted.gate == Gate::Closed;
-        let owes = balance <= 0 && metered && self.granted.rate != Rate::FULL;
+        // A waiter is let in at `resume_at`, not at zero: until then it waits.
+        let owes = missing > 0 && metered && self.granted.rate != Rate::FULL;
         let waits = if owes { self.granted.rate.time_for(missing) } else { Nanos(0) };
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }
