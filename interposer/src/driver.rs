@@ -1,8 +1,8 @@
 //! The real driver's functions that we call ourselves, each looked up once.
 //!
-//! Every one of them answers `CUDA_ERROR_NOT_FOUND` if the driver lacks it. None waits for the GPU, none works on
-//! the legacy stream where that could make others wait for each other (`joins.rs`). [`Relaxed`] wraps those that could break a
-//! capture elsewhere.
+//! Every one of them answers `CUDA_ERROR_NOT_FOUND` if the driver lacks it. None waits for the GPU but perhaps
+//! [`host_register`], which is called when a context is first seen; none works on the legacy stream where that could make
+//! others wait for each other (`joins.rs`). [`Relaxed`] wraps those that could break a capture elsewhere.
 
 use std::ffi::{c_char, c_float, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -37,6 +37,7 @@ mod hint;
 mod hooks;
 mod joins;
 mod link;
+mod made;
 mod nvml;
 #[cfg(all(feature = "proxy", not(test)))]
 mod proxy;

@@ -4,12 +4,12 @@
 //! is no NVML, or a container hides the processes.
 
 use std::ffi::{c_char, c_uint, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use weir_protocol::units::Bytes;
 
 use crate::link::Gpu;
+use crate::made::Made;
 use crate::resolve::driver_symbol;
 
 /// `nvmlReturn_t`: zero is success.
@@ -81,8 +81,8 @@ const PROCESSES: usize = 64;
 const NOT_AVAILABLE: u64 = u64::MAX;
 
 fn library() -> Option<&'static Library> {
-    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
-    LIBRARY.get_or_init(open).as_ref()
+    static LIBRARY: Made<Option<Library>> = Made::new();
+    LIBRARY.get(open).as_ref()
 }
 
 fn open() -> Option<Library> {

@@ -3,16 +3,20 @@
 //! All of it is `const`-initialised and without destructor: the driver is called from exit handlers too, when
 //! values with a destructor are gone.
 
+mod counters;
+mod run;
+
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use weir_abi::types::*;
-use weir_core::price::{Cache, Parts};
+use weir_core::price::Cache;
 use weir_core::purse::Purse;
-use weir_protocol::pages::Lane;
 
+pub use self::counters::Counters;
+use self::run::{Kept, NO_RUN};
 use crate::driver::{self, Stream};
-use crate::link::{CAPTURES, Client, Context, Gpu, SHARED_LANE};
+use crate::link::{CAPTURES, Client, Context, Gpu};
 
 /// GPUs for which a thread keeps a purse and a lane. A server has 8 or 16; threads that use more share the last.
 const GPUS: usize = 16;
@@ -33,28 +37,6 @@ pub struct Thread {
     guessed: Cell<bool>, // a launch since the program last waited was charged by guess
 }
 
-/// A stream's key, [`NO_RUN`] at first. Kept inverted: a thread's storage is all zeroes until it is used, or every program
-/// that starts would pay for a copy of it.
-struct Kept(Cell<u64>);
-
-impl Kept {
-    const fn new() -> Self {
-        Self(Cell::new(!NO_RUN))
-    }
-
-    fn get(&self) -> u64 {
-        !self.0.get()
-    }
-
-    fn set(&self, key: u64) {
-        self.0.set(!key);
-    }
-
-    fn replace(&self, key: u64) -> u64 {
-        !self.0.replace(!key)
-    }
-}
-
 /// Where the thread's launches go.
 #[derive(Clone, Copy)]
 pub struct Current {
@@ -65,20 +47,6 @@ pub struct Current {
     /// Its counters there.
     pub counters: Counters,
 }
-
-/// A thread's counter lane.
-#[derive(Clone, Copy)]
-pub struct Counters {
-    lane: &'static Lane,
-    index: u32,
-    shared: u32, // 0 or 1; a `bool` would make "none" anything but zero, and every thread's storage a copy
-}
-
-/// No stream has this key: it would be an address beyond user space.
-const NO_RUN: u64 = u64::MAX;
-
-/// Launches went to several streams.
-const MIXED: u64 = u64::MAX - 1;
 
 thread_local! {
     static THREAD: Thread = const {
@@ -207,20 +175,9 @@ impl Thread {
 
     fn counters(&self, gpu: &'static Gpu) -> Option<Counters> {
         let slot = self.lanes.get(gpu.index.min(GPUS - 1))?;
-        let counters = slot.get().unwrap_or_else(|| {
-            let index = gpu.next_lane();
-            let lane = gpu.slot().lanes.get(index).unwrap_or(&gpu.slot().lanes[SHARED_LANE]);
-            let shared = u32::from(index == SHARED_LANE);
-            Counters { lane, index: u32::try_from(index).unwrap_or(0), shared }
-        });
+        let counters = slot.get().unwrap_or_else(|| Counters::of_new_thread(gpu));
         slot.set(Some(counters));
         Some(counters)
-    }
-
-    /// Whether this thread's last launch went to this stream and stands booked as its run: one more needs no booking.
-    #[inline]
-    pub fn runs_on(&self, stream: Stream) -> bool {
-        self.run.get() == stream.key_on(self)
     }
 
     /// A copy that could not wait went beyond the budget of bandwidth.
@@ -241,111 +198,6 @@ impl Thread {
     /// Whether a launch since the last call was charged by guess.
     pub fn take_guess(&self) -> bool {
         self.guessed.replace(false)
-    }
-
-    /// The stream of the last launch.
-    pub fn last_stream(&self) -> Stream {
-        self.last.get()
-    }
-
-    /// A launch at `ns` goes to this stream and has been counted. The first one on another stream than the last books
-    /// what went there.
-    #[inline]
-    pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
-        let key = stream.key();
-        if current.counters.shared != 0 {
-            current.context.flight.opens(key, stream.place(), || current.gpu.launched());
-            let run = &current.gpu.runs[SHARED_LANE];
-            run.book_shared(current.context, key, ns, current.gpu.slot());
-            self.run.set(NO_RUN); // on a shared lane each launch is booked by itself
-            self.last.set(stream);
-        } else if self.run.get() != key {
-            self.open_run(current, stream, ns);
-        }
-    }
-
-    /// As [`Self::add_to_run`], for a launch that may go to another GPU than the thread's: such launches are booked one by
-    /// one, so that none of them takes the launch path's short way.
-    pub fn add_wherever(&self, current: &Current, stream: Stream, ns: u64) {
-        if self.current.get().is_some_and(|own| own.gpu.index == current.gpu.index) {
-            return self.add_to_run(current, stream, ns);
-        }
-        let (gpu, context, key) = (current.gpu, current.context, stream.key());
-        context.flight.opens(key, stream.place(), || gpu.launched());
-        if let Some(run) = gpu.runs.get(current.counters.index as usize) {
-            run.book_shared(context, key, ns, gpu.slot());
-        }
-        self.run.set(NO_RUN);
-        self.window.set(MIXED);
-        self.last.set(stream);
-    }
-
-    fn open_run(&self, current: &Current, stream: Stream, ns: u64) {
-        let (gpu, counters) = (current.gpu, current.counters);
-        let Some(run) = gpu.runs.get(counters.index as usize) else { return };
-        // This launch has been counted already, and is the new stream's.
-        run.book_up_to(counters.lane.charged_ns.load(Ordering::Relaxed).wrapping_sub(ns), gpu.slot());
-        current.context.flight.opens(stream.key(), stream.place(), || gpu.launched());
-        run.open(current.context, stream.key());
-        self.run.set(stream.key());
-        self.last.set(stream);
-        let window = self.window.get();
-        self.window.set(if window == NO_RUN || window == stream.key() { stream.key() } else { MIXED });
-    }
-
-    /// Books this thread's launches as in flight.
-    pub fn book_run(&self) {
-        if let Some(Current { gpu, counters, .. }) = self.current.get()
-            && let Some(run) = gpu.runs.get(counters.index as usize)
-        {
-            run.book(counters.lane, gpu.slot());
-        }
-        self.run.set(NO_RUN);
-    }
-
-    /// The launches since this thread's last mark; mixed, unless they are all that was charged on `stream` since its own last
-    /// mark.
-    pub fn take_launches(&self, stream: u64, charged: u64, parts: &mut Parts) {
-        self.cache.take(parts);
-        let counters = self.current.get().map(|current| current.counters);
-        let total = counters.map_or(0, |counters| counters.lane.charged_ns.load(Ordering::Relaxed));
-        let mine = total.wrapping_sub(self.marked_at.replace(total));
-        if self.window.replace(NO_RUN) != stream || mine != charged {
-            parts.mix(); // other threads launched there, or this one elsewhere
-        }
-    }
-}
-
-impl Counters {
-    /// Counts one call of a launch symbol and what it was charged.
-    #[inline]
-    pub fn launched(&self, call: usize, charged_ns: u64) {
-        if let Some(calls) = self.lane.calls.get(call) {
-            self.add(calls, 1);
-        }
-        self.add(&self.lane.charged_ns, charged_ns);
-    }
-
-    /// Takes back what a launch was charged that the driver refused.
-    pub fn uncharge(&self, ns: u64) {
-        self.add(&self.lane.charged_ns, ns.wrapping_neg());
-    }
-
-    /// Adds to one of the lane's counters.
-    #[inline]
-    pub fn add(&self, counter: &AtomicU64, amount: u64) {
-        // Relaxed: counters are for people and for the manager's sums. A lane of one's own needs no locked
-        // instruction: nobody else writes it.
-        if self.shared != 0 {
-            counter.fetch_add(amount, Ordering::Relaxed);
-        } else {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-        }
-    }
-
-    /// The lane itself.
-    pub fn lane(&self) -> &'static Lane {
-        self.lane
     }
 }
 

@@ -1,14 +1,15 @@
-//! Waiting at the gate: the only place where a launch or a copy is held back.
+//! Waiting: the only place where a launch or a copy is held back, at the gate or for news of its kernel.
 //!
-//! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and it is bounded: by the
-//! time in which enough tokens accrue, or by what is in flight. Nothing is held while we sleep.
+//! A sleep is a futex wait on the word of whoever has to move first: on the grant page, so that a new grant wakes everyone at
+//! once, or on a neighbour's page. It is bounded: by the time in which enough tokens accrue, by what is in flight, and on a
+//! neighbour's word by a millisecond. Nothing is held while we sleep.
 
 use std::sync::atomic::Ordering;
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
-use weir_core::admission::{self, Held};
-use weir_core::gate::{Cause, Gate, Patience, Request, Wait, work_of_all};
+use weir_core::admission::{self, Held, Wanted};
+use weir_core::gate::{Cause, Gate, Patience, Wait, work_of_all};
 use weir_core::price::Estimate;
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -37,7 +38,7 @@ pub fn at_gate(
     thread: &Thread,
     current: &Current,
     stream: Stream,
-    wanted: Option<Request>,
+    wanted: Option<Wanted>,
 ) -> (u32, Tokens) {
     let gpu = current.gpu;
     let arrived = clock::now();
@@ -166,7 +167,7 @@ pub enum Asked {
 /// What holds a launch up, and until when.
 pub type Holdup = Held<Watched>;
 
-fn ask(mut gpu: &Gpu, wanted: Option<Request>, patience: Patience, times: (Nanos, Nanos)) -> Asked {
+fn ask(mut gpu: &Gpu, wanted: Option<Wanted>, patience: Patience, times: (Nanos, Nanos)) -> Asked {
     match admission::ask(&mut gpu, wanted, patience, times) {
         admission::Asked::Goes(generation, tokens) => Asked::Goes(generation, tokens),
         admission::Asked::Waits(held) => Asked::Waits(held),

@@ -162,6 +162,24 @@ fn a_split_graph_that_is_changed_or_captured_runs_as_the_program_has_it() {
     assert_eq!(counted(&node, "split_launches"), split, "for good");
 }
 
+#[test]
+fn the_first_launch_in_segments_is_put_behind_a_last_one_of_the_graph_itself() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut filler = client(&gpu, &node, FILLER, "filler");
+    let (stream, other) = (filler.does("stream"), filler.does("stream"));
+    let exec = filler.does(&format!("capture {stream} {US_50} 40"));
+    while counted(&node, "split") == 0 {
+        launches(&mut filler, exec, stream, 1);
+    }
+    // The driver puts it behind all launches before it, in whatever stream: of those no segment knows.
+    assert_eq!(counted(&node, "split_launches"), 0, "that one went as it is");
+    let waits = || gpu.calls().get("cuStreamWaitEvent").copied().unwrap_or(0);
+    assert_eq!(waits(), 0, "so there was nothing to wait for");
+    launches(&mut filler, exec, other, 1);
+    assert_eq!((counted(&node, "split_launches"), waits()), (1, 1));
+}
+
 /// Ten launches of a graph of 2 ms by a filler, on a driver with this fault: all succeed, and use what they would. What is
 /// counted of the graph, and the driver's launches so far after each launch.
 fn ten_launches(fault: &str) -> (u64, u64, Vec<u64>) {

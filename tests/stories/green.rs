@@ -159,6 +159,30 @@ fn a_stream_on_another_gpu_is_charged_there() {
 }
 
 #[test]
+fn a_copy_into_a_stream_on_another_gpu_is_counted_there_and_so_is_what_follows_it() {
+    let gpu = SimGpu::new(&format!("gpus = 2\n{COSTS}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let both = Program::under_weir_with(&gpu, Some(&node), WHOLE, &["--gpu", "0,1"], GRAPHS);
+    let mut client = Memory::start(both);
+    let primary = client.does("primary");
+    client.does("context 1");
+    let (stream, to, from) =
+        (client.does("stream"), client.does("device_memory 4096"), client.does("host_memory 4096"));
+    client.does(&format!("current {primary}"));
+    client.does(&format!("copy {stream} {to} {from} 4096"));
+    client.does(&format!("wait_stream {stream}"));
+    client.does(&format!("kernels {stream} {US_50} 100"));
+    client.does(&format!("wait_stream {stream}"));
+    let tenant = node.tenant(WHOLE.name).unwrap();
+    let of = |at: usize| {
+        let total = &tenant.gpus[at].total;
+        (total.copies.get("host_to_device").map_or(0, |copied| copied.calls), total.charged_ns > 0)
+    };
+    assert_eq!([of(0), of(1)], [(0, false), (1, true)]);
+    assert_eq!(tenant.gpus.iter().map(|gpu| gpu.processes[0].outstanding_ns).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
 fn many_threads_with_their_own_default_streams_are_charged_what_they_use() {
     let gpu = SimGpu::new(COSTS);
     let node = Node::start(&gpu, "policy = \"static\"\n");

@@ -73,6 +73,15 @@ pub struct Work {
     pub beside: bool,
 }
 
+/// Tokens that a launch asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Its price, less what the thread's purse still holds.
+    pub price: Tokens,
+    /// For it and for the next ones.
+    pub tokens: Tokens,
+}
+
 /// What was said to a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked<W> {
@@ -111,7 +120,7 @@ impl<W> Held<W> {
 /// Asks for a launch that arrived a while ago, and for tokens if any are `wanted`.
 pub fn ask<L: Launching>(
     launching: &mut L,
-    wanted: Option<Request>,
+    wanted: Option<Wanted>,
     patience: Patience,
     times: (Nanos, Nanos),
 ) -> Asked<L::Word> {
@@ -124,7 +133,7 @@ pub fn ask<L: Launching>(
 
 fn decide<L: Launching>(
     launching: &mut L,
-    wanted: Option<Request>,
+    wanted: Option<Wanted>,
     patience: Patience,
     (arrived, now): (Nanos, Nanos),
 ) -> Asked<L::Word> {
@@ -143,9 +152,9 @@ fn decide<L: Launching>(
         let at_most = at_most.clamp(SHORTEST, TURN_STEP);
         return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
     }
-    let Some(request) = wanted else { return Asked::Goes(generation, Tokens(0)) };
-    let ceiling = turn_ceiling(launching.turn()).max(request.price.0);
-    let request = Request { tokens: Tokens(request.tokens.0.min(ceiling)), patience, ..request };
+    let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
+    let ceiling = turn_ceiling(launching.turn()).max(price.0);
+    let request = Request { price, tokens: Tokens(tokens.0.min(ceiling)), patience, closed: false };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
@@ -166,13 +175,13 @@ fn decide<L: Launching>(
 /// While a better has work a launch goes at the rate of the tenant's request, whoever's turn it is. Its own turn is left.
 fn ask_closed<L: Launching>(
     launching: &mut L,
-    wanted: Option<Request>,
+    wanted: Option<Wanted>,
     patience: Patience,
     now: Nanos,
     better: L::Word,
 ) -> Asked<L::Word> {
     leave_turn(launching, now);
-    let price = wanted.map_or(Tokens(0), |request| request.price);
+    let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
     let request = Request { price, tokens: price, patience, closed: true };
     match launching.gate().ask(launching.pages(), now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),

@@ -169,7 +169,7 @@ impl Gate {
             true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
             false => (rate, grant.capacity),
         };
-        if let Some(wait) = self.in_flight_wait(pages, &grant) {
+        if let Some(wait) = in_flight_wait(pages, &grant) {
             return Verdict::Wait(wait);
         }
         let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };
@@ -290,19 +290,20 @@ impl Gate {
         self.stale.store(u32::from(gone), Ordering::Relaxed);
         gone
     }
+}
 
-    fn in_flight_wait(&self, pages: Pages<'_>, grant: &Grant) -> Option<Wait> {
-        if grant.in_flight_cap == Nanos(0) {
-            return None;
-        }
-        // Of this process alone: what another one has queued it must see complete itself, and it may be blocked in a
-        // call, or stopped.
-        let queued = in_flight(pages.slot).0;
-        // An empty queue always takes one more: never less than one unit.
-        let over = queued.checked_sub(grant.in_flight_cap.0).filter(|_| queued > 0)?;
-        let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
-        Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
+/// How long to wait until less is in flight; `None`: there is room.
+fn in_flight_wait(pages: Pages<'_>, grant: &Grant) -> Option<Wait> {
+    if grant.in_flight_cap == Nanos(0) {
+        return None;
     }
+    // Of this process alone: what another one has queued it must see complete itself, and it may be blocked in a
+    // call, or stopped.
+    let queued = in_flight(pages.slot).0;
+    // An empty queue always takes one more: never less than one unit.
+    let over = queued.checked_sub(grant.in_flight_cap.0).filter(|_| queued > 0)?;
+    let at_most = Nanos(over).clamp(SLEEP.0, Nanos::from_millis(1));
+    Some(Wait { generation: grant.generation, at_most, cause: Cause::InFlight })
 }
 
 /// Predicted work of all of a tenant's processes on one GPU: all that was queued, and what of it is known to be done.

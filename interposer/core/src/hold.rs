@@ -7,8 +7,8 @@
 //!                        sooner where all bursts' work would come to less than the tenant's request of that time
 //! ```
 //!
-//! Only the first launch of a burst waits. Bursts that were late make up for it: the next one is due as if they had not been. A
-//! burst of another size, a prompt that is read between two steps, has no time of its own: who is being served waits for
+//! Only the first launch of a burst waits. Bursts that were late make up for it: the next one is due as if they had not been.
+//! A burst of another size, a prompt that is read between two steps, has no time of its own: who is being served waits for
 //! his next token all through it. After an idle time nobody was being served, so that nothing is made up for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +57,7 @@ impl Holder {
         // Relaxed throughout: of two threads that begin a burst at once, one may go too early.
         if terms.hold == Nanos(0) {
             self.on.store(false, Ordering::Relaxed);
+            self.begun.store(false, Ordering::Relaxed); // nobody tells of its end any more
             return None;
         }
         if self.begun.load(Ordering::Relaxed) {
@@ -241,6 +242,16 @@ mod tests {
         server.bursts(100, most, 20);
         let share = 100 * 100 * 20_000_000 / server.now.since(from).0;
         assert_eq!(share, 80);
+    }
+
+    #[test]
+    fn a_hold_that_is_taken_away_before_a_burst_has_begun_comes_back_with_the_next_one() {
+        let (mut server, none) = (Server::default(), Terms { hold: Nanos(0), ..TERMS });
+        assert_eq!(server.holder.ask(TERMS, 0, Nanos(0), TERMS.hold), None, "due, and still at its gate");
+        assert_eq!(server.holder.ask(none, 0, Nanos(0), TERMS.hold), None);
+        assert!(!server.holder.is_on(), "so nobody says when it ends");
+        server.rest(1_000);
+        assert_eq!(server.burst(TERMS, 20), 60);
     }
 
     #[test]

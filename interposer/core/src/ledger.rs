@@ -16,7 +16,7 @@ use crate::pool::Pool;
 /// What a handle belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A context, by its handle: it dies with it. 0 for memory that outlives contexts.
+    /// A context, by its handle: it dies with it.
     Context(u64),
     /// A pool, which is charged for it.
     Pool(&'static Pool),

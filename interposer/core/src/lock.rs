@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Spins before the holder is given the processor.
 const SPINS: u32 = 100;
 
-/// A value behind a lock that is held for a few hundred nanoseconds at most.
+/// A value behind a lock that is held for a few hundred nanoseconds, and where the driver is asked meanwhile for as long as it
+/// takes to answer.
 #[derive(Debug, Default)]
 pub struct Lock<T> {
     held: AtomicBool,

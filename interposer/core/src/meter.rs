@@ -15,8 +15,15 @@ use crate::skyline::Skyline;
 const INTERVALS: usize = 64;
 
 /// Times on the GPU's clock: disjoint, ascending.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Intervals(VecDeque<(f64, f64)>);
+
+impl Default for Intervals {
+    /// With room for all of them: a launch adds some.
+    fn default() -> Self {
+        Self(VecDeque::with_capacity(INTERVALS + 1))
+    }
+}
 
 /// The times in which one of the process's streams was at work.
 #[derive(Debug, Default)]
@@ -133,7 +140,8 @@ impl Meter {
     }
 
     /// A stretch of launches of this weight kept its stream busy for some time, of which no other stretch had covered
-    /// `covered` ns; launches of which nothing is known weigh as the others, and run in step if those did. Returns the weight of all streams together.
+    /// `covered` ns; launches of which nothing is known weigh as the others, and run in step if those did. Returns the
+    /// weight of all streams together.
     pub fn weigh(&mut self, time: (f64, f64), covered: f64, weight: Option<(Moments, bool)>) -> Weight {
         let (weight, in_step) = weight.unwrap_or_else(|| (self.streams.moments(), self.in_step));
         self.in_step = in_step;
@@ -237,6 +245,15 @@ mod tests {
         assert_eq!(meter.cover(0.0, 400.0), 150.0, "what lay between");
         assert_eq!(meter.cover(10.0, 20.0), 0.0);
         assert_eq!(meter.busy.0.len(), 1);
+    }
+
+    #[test]
+    fn intervals_that_are_kept_apart_never_want_more_room() {
+        let mut meter = Meter::default();
+        let room = meter.busy.0.capacity();
+        let new: f64 = (0..1_000).map(|n| f64::from(n) * 10.0).map(|at| meter.cover(at, at + 5.0)).sum();
+        assert_eq!(new, 5_000.0);
+        assert_eq!((meter.busy.0.len(), meter.busy.0.capacity()), (INTERVALS, room));
     }
 
     #[test]

@@ -20,12 +20,20 @@ struct Step {
 }
 
 /// Weight over time, on the GPU's clock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Skyline(VecDeque<Step>);
 
+impl Default for Skyline {
+    /// With room for all that it ever holds, as a launch lays stretches: all steps, those that a stretch is cut out of, and
+    /// one between any two.
+    fn default() -> Self {
+        Self(VecDeque::with_capacity(2 * STEPS + 5))
+    }
+}
+
 impl Skyline {
-    /// Lays a stretch over the others, with which it runs in step or not. Returns by how much the integrals of the weight of all, of its square and of its cube
-    /// have grown.
+    /// Lays a stretch over the others, with which it runs in step or not. Returns by how much the integrals of the weight of
+    /// all, of its square and of its cube have grown.
     pub fn add(&mut self, (from, to): (f64, f64), weight: Moments, in_step: bool) -> Moments {
         self.split(from);
         self.split(to);
@@ -126,12 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn it_forgets_what_is_old() {
+    fn it_forgets_what_is_old_and_never_wants_more_room() {
         let mut skyline = Skyline::default();
+        let room = skyline.0.capacity();
         for n in 0..1_000u32 {
             skyline.add((f64::from(n) * 10.0, f64::from(n) * 10.0 + 5.0), [1.0; 3], false);
         }
         assert_eq!(skyline.0.len(), STEPS);
         assert_eq!(skyline.add((0.0, 5.0), [1.0; 3], false), [5.0, 5.0, 5.0]);
+        skyline.add((-2.5, 10_002.5), [1.0; 3], false); // begins and ends within no step, and fills every gap
+        assert_eq!((skyline.0.len(), skyline.0.capacity()), (STEPS, room));
     }
 }

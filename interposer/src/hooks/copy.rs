@@ -80,7 +80,7 @@ struct Submission {
     expected_ns: u64, // of the engines
 }
 
-/// The thread's GPU, and what is copied; `None` where nothing is to be counted: no granted GPU, or a capture, whose graph's
+/// The stream's GPU, and what is copied; `None` where nothing is to be counted: no granted GPU, or a capture, whose graph's
 /// launch counts and pays.
 fn admitted(
     client: &'static Client,
@@ -88,7 +88,7 @@ fn admitted(
     stream: Stream,
     what: What,
 ) -> Option<(Current, Amounts)> {
-    let current = thread.find_current(client)?;
+    let current = thread.find_for(client, stream)?;
     if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
         return None;
     }

@@ -5,7 +5,8 @@
 //! the graph was learnt to take longer than a segment may; a segment that turns out too heavy is split again. The program's
 //! own executable graph stays as it is: it is what is launched while nothing is known, into a stream that captures, and for
 //! good once the program changes it or a step of ours was refused. Launches of one graph never overlap, as with any: each is
-//! put behind the event of the one before.
+//! put behind the event of the one before, and the first one in segments behind a last one of the graph itself, which the
+//! driver has put behind all others.
 //!
 //! Branches that wait for each other on the device, which CUDA does not promise to run at the same time, can stand still if
 //! a cut goes between them; cuts where branches meet are preferred. Nodes that the device itself changes cannot be taken out
@@ -47,9 +48,20 @@ pub struct Splits(Lock<HashMap<u64, Arc<Lock<Watched>>>>);
 pub struct Watched {
     state: State,
     flags: u64,
-    behind: Option<Event>, // the end of the last launch in segments
+    behind: Option<Event>, // the end of the last launch since it was split
 }
 
+/// How a graph is launched.
+enum Way {
+    /// As the program has it.
+    Whole,
+    /// The same: what comes next, in segments, comes behind it.
+    LastWhole,
+    /// In segments.
+    Segments(Arc<Vec<Exec>>),
+}
+
+/// What is known of a graph.
 enum State {
     /// Nobody knows yet whether it is heavy.
     New(Graph),
@@ -127,11 +139,22 @@ pub fn launch(
 ) -> CUresult {
     let Some(client) = Client::get() else { return call() };
     client.knock();
-    let segments = caught(client, || {
+    let way = caught(client, || {
         let _inside = Inside::enter()?;
-        client.splits.segments(client, exec, stream)
+        client.splits.way(client, exec, stream)
     });
-    let Some(segments) = segments.flatten() else { return launch::whole(counted, stream, exec, call) };
+    let segments = match way.flatten().unwrap_or(Way::Whole) {
+        Way::Segments(segments) => segments,
+        Way::Whole => return launch::whole(counted, stream, exec, call),
+        Way::LastWhole => {
+            let result = launch::whole(counted, stream, exec, call);
+            caught(client, || {
+                let _inside = Inside::enter();
+                client.splits.went(exec, stream, result);
+            });
+            return result;
+        }
+    };
     let mut counting = counted;
     for segment in segments.iter() {
         let raw = segment.raw();
@@ -146,7 +169,8 @@ pub fn launch(
     }
     caught(client, || {
         let _inside = Inside::enter();
-        client.splits.launched(client, exec, stream);
+        count(client, GraphCount::SplitLaunches, 1);
+        client.splits.went(exec, stream, CUDA_SUCCESS);
     });
     CUDA_SUCCESS
 }
@@ -156,8 +180,8 @@ impl Splits {
         self.0.lock().get(&(exec.addr() as u64)).cloned()
     }
 
-    /// The segments to be launched in the graph's place. `None`: the graph itself.
-    fn segments(&self, client: &'static Client, exec: CUgraphExec, stream: Stream) -> Option<Arc<Vec<Exec>>> {
+    /// How the graph is to be launched now; `None`: as it is.
+    fn way(&self, client: &'static Client, exec: CUgraphExec, stream: Stream) -> Option<Way> {
         let watched = self.of(exec)?;
         // Relaxed: a capture that this thread began is in its own past; another thread's stream is not this one.
         if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
@@ -170,18 +194,20 @@ impl Splits {
         if graph_device::any() && !matches!(watched.state, State::Whole(_)) {
             watched.state = State::Whole(Some(GraphCount::WholeDeviceLaunchable));
         }
+        let was_new = matches!(watched.state, State::New(_));
         watched.settle(client, exec);
         match &watched.state {
-            State::Split(segments, _) => Some(segments.clone()),
+            State::Split(..) if was_new => Some(Way::LastWhole),
+            State::Split(segments, _) => Some(Way::Segments(segments.clone())),
             State::New(_) | State::Whole(_) => None,
         }
     }
 
-    /// A launch in segments is on its way: the next one comes behind it.
-    fn launched(&self, client: &'static Client, exec: CUgraphExec, stream: Stream) {
-        count(client, GraphCount::SplitLaunches, 1);
+    /// A launch is on its way, if the driver took it: the next one comes behind it.
+    fn went(&self, exec: CUgraphExec, stream: Stream, result: CUresult) {
         let Some(watched) = self.of(exec) else { return };
-        let recorded = watched.lock().behind.as_ref().is_some_and(|event| stream.record(event.raw()));
+        let record = |event: &Event| result == CUDA_SUCCESS && stream.record(event.raw());
+        let recorded = watched.lock().behind.as_ref().is_some_and(record);
         if !recorded {
             self.leave_whole(exec, GraphCount::WholeRefused);
         }

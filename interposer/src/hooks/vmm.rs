@@ -234,6 +234,7 @@ impl VirtualMemory {
         let (start, mapping) = books.mappings.range(..=address).next_back()?;
         (address - start < mapping.bytes).then_some(mapping.handle)
     }
+
     /// Counts a call on the GPU whose memory it concerns; host memory concerns none.
     pub fn count(&self, client: &Client, handle: u64, counted: usize) {
         let index = self.0.lock().handles.get(&handle).map(|physical| physical.gpu);
@@ -269,6 +270,7 @@ impl VirtualMemory {
         self.0.lock().handles.insert(handle, physical);
     }
 
+    /// One reference more.
     pub fn add_one(&self, handle: u64) {
         if let Some(physical) = self.0.lock().handles.get_mut(&handle) {
             physical.references += 1;

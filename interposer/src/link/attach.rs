@@ -1,10 +1,11 @@
-//! Attaching: once per process, at the first `cuInit` (or the first NVML query that we answer).
+//! Attaching: once per process, at the first `cuInit`, the first NVML query that we answer, or the first latency that a
+//! program tells.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
@@ -46,10 +47,14 @@ static DONE_BY: AtomicU32 = AtomicU32::new(0);
 /// The process that is attaching, or has. A parent's number is no owner here: what it was doing, the child is not.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
+/// The process may not have the GPU. Judged once: a program may tell latencies for as long as it likes, and others of its
+/// threads change the environment meanwhile.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
 /// Attaches if nobody in this process has yet, and says whether the program may have the GPU. Only a strict tenant that
 /// could not be attached may not; every other one then runs without limits, and hears so.
 pub fn attach() -> bool {
-    let (place, me) = (place(), std::process::id());
+    let me = std::process::id();
     while DONE_BY.load(Ordering::Acquire) != me {
         let owner = TURN.load(Ordering::Relaxed);
         // Acquire and Release pair with each other and with `DONE_BY`: whoever comes second finds the first one's client.
@@ -59,13 +64,19 @@ pub fn attach() -> bool {
             std::thread::yield_now();
             continue;
         }
+        let place = place();
         match enter(&place) {
             Ok(client) => client.install(),
             Err(reason) => say_unattached(&place, &reason),
         }
+        REFUSED.store(is_refused(&place), Ordering::Relaxed);
         DONE_BY.store(me, Ordering::Release);
     }
-    Client::get().is_some() || !is_strict(&place)
+    !REFUSED.load(Ordering::Relaxed)
+}
+
+fn is_refused(place: &Path) -> bool {
+    Client::get().is_none() && is_strict(place)
 }
 
 /// What follows from a fault of ours while attaching: as if nobody had answered.
@@ -77,6 +88,7 @@ pub fn fault() -> bool {
         let pid = std::process::id();
         format!("process {pid} {consequence}: a fault in libweir.so. help: please report it")
     });
+    REFUSED.store(is_refused(&place), Ordering::Relaxed);
     DONE_BY.store(std::process::id(), Ordering::Release);
     !is_strict(&place)
 }

@@ -9,72 +9,123 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::ActivityPage;
 
-/// Pages of betters, as they were said to be. Never freed: another thread may be reading them.
-struct Pages(Vec<Arc<Mapped<ActivityPage>>>);
+use super::connection::File;
+
+/// A better's page.
+pub struct Better {
+    /// By this it is known. Not by its tenant's number: a manager that starts again gives that to the new page of a tenant
+    /// of which no process was left, and the tenant itself could write another one.
+    pub file: File,
+    /// The page.
+    pub page: Arc<Mapped<ActivityPage>>,
+}
+
+/// Betters, as they were said to be. Never freed: another thread may be reading them.
+struct List {
+    betters: Vec<Better>,
+    calm: AtomicU64, // the sum of their counters when all were found quiet
+}
 
 /// No sum of counters: they are 32 bits wide, and few.
 const STIRRED: u64 = u64::MAX;
 
 /// The betters on one GPU.
-pub struct Betters {
-    pages: AtomicPtr<Pages>,
-    calm: AtomicU64, // the sum of their counters when all were found quiet
-}
-
-impl Default for Betters {
-    fn default() -> Self {
-        Self { pages: AtomicPtr::default(), calm: AtomicU64::new(STIRRED) }
-    }
-}
+#[derive(Default)]
+pub struct Betters(AtomicPtr<List>);
 
 impl Betters {
     /// They are these from now on.
-    pub fn replace(&self, pages: Vec<Arc<Mapped<ActivityPage>>>) {
-        let same = |old: &Pages| {
-            old.0.len() == pages.len()
-                && old.0.iter().zip(&pages).all(|(a, b)| a.turn.tenant() == b.turn.tenant())
-        };
-        if self.pages().map_or(pages.is_empty(), same) {
+    pub fn replace(&self, betters: Vec<Better>) {
+        let files = |betters: &[Better]| betters.iter().map(|better| better.file).collect::<Vec<_>>();
+        if self.list().map_or(betters.is_empty(), |old| files(&old.betters) == files(&betters)) {
             return; // tenants come and go; betters seldom do
         }
-        self.calm.store(STIRRED, Ordering::Relaxed);
-        let pages =
-            if pages.is_empty() { std::ptr::null_mut() } else { Box::into_raw(Box::new(Pages(pages))) };
+        let list = match betters.is_empty() {
+            true => std::ptr::null_mut(),
+            false => Box::into_raw(Box::new(List { betters, calm: AtomicU64::new(STIRRED) })),
+        };
         // Release: whoever finds the list finds what is in it. The old one stays: a launch may be looking at it.
-        self.pages.store(pages, Ordering::Release);
+        self.0.store(list, Ordering::Release);
     }
 
     #[inline]
-    fn pages(&self) -> Option<&Pages> {
+    fn list(&self) -> Option<&List> {
         // SAFETY: null, or a list that `replace` has made and that is never freed.
-        unsafe { self.pages.load(Ordering::Acquire).as_ref() }
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// Whether none of them has begun anything since they were last found quiet. For the launch path.
     #[inline]
     pub fn are_calm(&self) -> bool {
-        self.pages().is_none_or(|pages| pages.edges() == self.calm.load(Ordering::Relaxed))
+        self.list().is_none_or(|list| list.edges() == list.calm.load(Ordering::Relaxed))
     }
 
     /// Looks whether all are quiet; else says who is not, and where its counter stands.
     pub fn look(&self) -> Result<(), (Arc<Mapped<ActivityPage>>, u32)> {
-        let Some(pages) = self.pages() else { return Ok(()) };
-        let edges = pages.edges(); // first: whoever begins after this moves it on
-        for page in &pages.0 {
+        let Some(list) = self.list() else { return Ok(()) };
+        let edges = list.edges(); // first: whoever begins after this moves it on
+        for Better { page, .. } in &list.betters {
             let before = page.edges();
             if page.quiet(None).is_none() {
-                self.calm.store(STIRRED, Ordering::Relaxed);
+                list.calm.store(STIRRED, Ordering::Relaxed);
                 return Err((page.clone(), before));
             }
         }
-        self.calm.store(edges, Ordering::Relaxed);
+        list.calm.store(edges, Ordering::Relaxed);
         Ok(())
     }
 }
 
-impl Pages {
+impl List {
     #[inline]
     fn edges(&self) -> u64 {
-        self.0.iter().map(|page| u64::from(page.edges())).sum()
+        self.betters.iter().map(|better| u64::from(better.page.edges())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use weir_protocol::units::Nanos;
+
+    use super::*;
+    use crate::link::connection::file_of;
+
+    /// A page of the tenant with this number.
+    fn better(tenant: u64) -> Better {
+        let (file, page) = Mapped::<ActivityPage>::create("test").unwrap();
+        page.init(tenant);
+        Better { file: file_of(file.as_fd()).unwrap(), page: Arc::new(page) }
+    }
+
+    #[test]
+    fn a_better_that_begins_is_seen_until_it_is_found_quiet_again() {
+        let (betters, one) = (Betters::default(), better(1));
+        assert!(betters.are_calm() && betters.look().is_ok(), "there is none");
+        let page = one.page.clone();
+        betters.replace(vec![one, better(2)]);
+        assert!(!betters.are_calm(), "nobody has looked yet");
+        assert!(betters.look().is_ok() && betters.are_calm());
+        page.begin(0, || Nanos(1));
+        assert!(
+            !betters.are_calm()
+                && betters
+                    .look()
+                    .is_err_and(|(who, edges)| { Arc::ptr_eq(&who, &page) && edges == page.edges() })
+        );
+        page.end(0);
+        assert!(!betters.are_calm() && betters.look().is_ok() && betters.are_calm());
+    }
+
+    #[test]
+    fn a_new_page_of_the_same_tenant_takes_the_old_ones_place() {
+        let (betters, before, after) = (Betters::default(), better(1), better(1));
+        betters.replace(vec![before]);
+        assert!(betters.look().is_ok() && betters.are_calm());
+        let page = after.page.clone();
+        betters.replace(vec![after]);
+        page.begin(0, || Nanos(1));
+        assert!(!betters.are_calm() && betters.look().is_err());
     }
 }

@@ -21,7 +21,7 @@ pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
 /// Held while a capture begins, and while marks are put into streams of other threads.
 pub static CAPTURE_TURN: Lock<()> = Lock::new(());
 
-/// The client; null before it attached, and in a forked child for ever.
+/// The client; null before it attached, and in a forked child until that has attached for itself.
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Device handles that are small numbers, as the driver's are, find their GPU without asking the driver.

@@ -39,7 +39,7 @@ enum Stand {
 /// The connection.
 pub struct Connection {
     socket: ManuallyDrop<OwnedFd>, // its number may be another file's by now: see `close`
-    identity: Option<(u64, u64)>,
+    file: Option<File>,
     place: PathBuf,
     slot: u32,
     stand: Stand,
@@ -51,9 +51,9 @@ impl Connection {
     /// Over a socket that was just made, to the manager behind `place`, which has given us `slot`.
     pub fn new(socket: impl Into<OwnedFd>, place: PathBuf, slot: u32) -> Self {
         let socket = ManuallyDrop::new(socket.into());
-        let identity = identity(socket.as_fd());
+        let file = file_of(socket.as_fd());
         let (stand, again_at, pause) = (Stand::Member, Nanos(0), PAUSES.0);
-        Self { socket, identity, place, slot, stand, again_at, pause }
+        Self { socket, file, place, slot, stand, again_at, pause }
     }
 
     /// The next notice, if one has come.
@@ -113,7 +113,7 @@ impl Connection {
         let Ok(socket) = self.connect() else { return };
         if transport::send_now(&socket, &hello, &[]).is_ok() {
             self.close();
-            (self.identity, self.stand) = (identity(socket.as_fd()), Stand::Asked);
+            (self.file, self.stand) = (file_of(socket.as_fd()), Stand::Asked);
             self.socket = ManuallyDrop::new(socket);
         }
     }
@@ -128,7 +128,7 @@ impl Connection {
 
     /// A program may have closed every descriptor and use our number for a file of its own.
     fn is_ours(&self) -> bool {
-        self.identity.is_some() && identity(self.socket.as_fd()) == self.identity
+        self.file.is_some() && file_of(self.socket.as_fd()) == self.file
     }
 
     /// Closes the socket, unless it is not ours any more.
@@ -140,8 +140,11 @@ impl Connection {
     }
 }
 
-/// Device and inode.
-fn identity(fd: BorrowedFd<'_>) -> Option<(u64, u64)> {
+/// What a file is known by, whatever its number: device and inode.
+pub(super) type File = (u64, u64);
+
+/// The file behind a descriptor.
+pub(super) fn file_of(fd: BorrowedFd<'_>) -> Option<File> {
     rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 

@@ -3,8 +3,10 @@
 mod attach;
 mod betters;
 mod board;
+mod busy;
 mod client;
 mod connection;
+mod context;
 mod gpu;
 mod overlap;
 mod run;
@@ -13,5 +15,8 @@ mod words;
 
 pub use attach::{attach, fault};
 pub use client::{CAPTURE_TURN, CAPTURES, Client};
-pub use gpu::{Context, Gpu, SHARED_LANE};
+pub use context::Context;
+#[cfg(test)]
+pub use gpu::a_gpu;
+pub use gpu::{Gpu, SHARED_LANE};
 pub use turns::Watched;

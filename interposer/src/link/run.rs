@@ -1,13 +1,14 @@
 //! Runs: which stream each thread launches to, and what of its launches is booked as in flight.
 //!
 //! The launch path adds its price to the thread's own counter lane and no more. What stands there beyond `booked` has
-//! gone to the stream of the thread's run; whoever needs the books to be whole, on whatever thread, books it.
+//! gone to the stream of the thread's run; whoever needs the books to be whole, on whatever thread, books it. So a launch to
+//! another stream opens a run there first, and is counted then.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use weir_protocol::pages::{Lane, ProcessSlot};
 
-use super::gpu::Context;
+use super::Context;
 
 /// One lane's run. The key is written by the lane's thread alone, `booked` by anybody.
 #[derive(Default)]
@@ -39,7 +40,8 @@ impl Run {
     pub fn book(&self, lane: &Lane, slot: &ProcessSlot) {
         let context = self.context.load(Ordering::Acquire);
         let stream = self.stream.load(Ordering::Relaxed);
-        let charged = lane.charged_ns.load(Ordering::Relaxed);
+        // Acquire: what was charged to another run by now shows that run below.
+        let charged = lane.charged_ns.load(Ordering::Acquire);
         // SAFETY: null, or a context that `open` was given, which lives as long as the process.
         let Some(known) = (unsafe { context.as_ref() }) else { return };
         // The thread may have turned to another stream in between: then it has booked this itself.

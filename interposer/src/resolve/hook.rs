@@ -8,6 +8,7 @@ use weir_abi::{Stream, Symbol};
 
 use super::dlsym;
 use crate::hooks::TABLES;
+use crate::made::Made;
 
 /// The real function behind one hook; null until it was looked up.
 pub struct Real(AtomicPtr<c_void>);
@@ -121,22 +122,12 @@ pub fn by_base(base: &str, version: u32, flags: u64) -> Option<&'static Hook> {
 }
 
 fn sorted() -> &'static [&'static Hook] {
-    // Not `OnceLock`: a child that is forked while another thread sorts would wait for it for ever.
-    static SORTED: AtomicPtr<Vec<&'static Hook>> = AtomicPtr::new(std::ptr::null_mut());
-    // Acquire and Release pair with each other: whoever sees the list sees it sorted.
-    let mut known = SORTED.load(Ordering::Acquire);
-    if known.is_null() {
+    static SORTED: Made<Vec<&'static Hook>> = Made::new();
+    SORTED.get(|| {
         let mut hooks: Vec<_> = TABLES.iter().copied().flatten().collect();
         hooks.sort_by_key(|hook| hook.symbol);
-        let ours = Box::into_raw(Box::new(hooks));
-        known = match SORTED.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) => ours,
-            Err(first) => first, // lost a race: our few hundred bytes stay behind, once
-        };
-    }
-    // SAFETY: made by `Box::into_raw` above, never freed and never written again.
-    unsafe { &*known }
+        hooks
+    })
 }
 
 #[cfg(test)]

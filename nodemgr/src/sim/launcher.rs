@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_core::admission::{self, Asked, Held, Launching, Progress, Work};
-use weir_core::gate::{self, Gate, Patience, Request, in_flight};
+use weir_core::admission::{self, Asked, Held, Launching, Progress, Wanted, Work};
+use weir_core::gate::{self, Gate, Patience, in_flight};
 use weir_core::hold::{Holder, Terms};
 use weir_core::purse::Purse;
 use weir_core::turn::{self, Seen};
@@ -147,7 +147,7 @@ impl Launcher {
             self.pages.bucket.charge(Tokens(-self.purse.empty()));
         }
         let asking = self.again(now, grant.generation);
-        let wanted = self.wanted(price, &grant, asking.patience);
+        let wanted = self.wanted(price, &grant);
         match admission::ask(self, wanted, asking.patience, (asking.arrived, now)) {
             Asked::Goes(generation, drawn) => self.go(price, wanted.map(|_| drawn), generation),
             Asked::Waits(_) if self.stands_still(asking.arrived, now) => self.pass_as_debt(price, &grant),
@@ -181,15 +181,10 @@ impl Launcher {
     }
 
     /// What it asks of the bucket; nothing if the purse suffices. Behind a closed gate nobody draws ahead.
-    fn wanted(&self, price: i64, grant: &Grant, patience: Patience) -> Option<Request> {
+    fn wanted(&self, price: i64, grant: &Grant) -> Option<Wanted> {
         let lacks = self.purse.lacks(price);
         let tokens = Tokens(self.purse.ask(price, Gate::slice_ceiling(grant, 1)));
-        (lacks > 0 || self.closed_by.is_some()).then_some(Request {
-            price: Tokens(lacks),
-            tokens,
-            patience,
-            closed: false,
-        })
+        (lacks > 0 || self.closed_by.is_some()).then_some(Wanted { price: Tokens(lacks), tokens })
     }
 
     /// A launch goes; `drawn` for it, if it had not been paid.

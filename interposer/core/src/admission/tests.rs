@@ -112,12 +112,11 @@ fn process() -> Process {
     process
 }
 
-fn one() -> Request {
-    let (price, patience) = (Tokens(20_000), Patience::Fresh);
-    Request { price, tokens: Tokens(100_000), patience, closed: false }
+fn one() -> Wanted {
+    Wanted { price: Tokens(20_000), tokens: Tokens(100_000) }
 }
 
-fn asks(process: &mut Process, wanted: Option<Request>, at_ms: u64) -> Asked<&'static str> {
+fn asks(process: &mut Process, wanted: Option<Wanted>, at_ms: u64) -> Asked<&'static str> {
     let now = Nanos(1 + at_ms * 1_000_000);
     ask(process, wanted, Patience::Fresh, (now, now))
 }

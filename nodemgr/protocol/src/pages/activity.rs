@@ -206,6 +206,37 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
+    use crate::sync::fence;
+
+    /// As the interposer begins and ends work (`link::Gpu`).
+    #[test]
+    fn a_launch_that_was_counted_shows_whoever_found_nothing_in_flight_meanwhile() {
+        loom::model(|| {
+            let page = loom::sync::Arc::new(ActivityPage::default());
+            let counted = loom::sync::Arc::new(AtomicU64::new(0));
+            page.begin(0, Nanos::default); // work that is done by now
+            let launches = {
+                let (page, counted) = (page.clone(), counted.clone());
+                loom::thread::spawn(move || {
+                    page.begin(0, Nanos::default);
+                    counted.store(1, Ordering::Relaxed);
+                    fence(Ordering::SeqCst);
+                    if !page.is_busy(0) {
+                        page.begin(0, Nanos::default);
+                    }
+                })
+            };
+            if counted.load(Ordering::Relaxed) == 0 {
+                page.end(0);
+                fence(Ordering::SeqCst);
+                if counted.load(Ordering::Relaxed) != 0 {
+                    page.begin(0, Nanos::default);
+                }
+            }
+            launches.join().unwrap();
+            assert!(page.is_busy(0), "the launch is under way, and nobody knows");
+        });
+    }
 
     #[test]
     fn whoever_finds_the_same_quiet_twice_missed_no_work_in_between() {

@@ -5,7 +5,7 @@
 //!   current  generation of the grant that holds; slot = generation % 2; the futex word that waiters sleep on
 //!   board    number of the last change of who else is on the GPU
 //!   slots    [ even generations ][ odd generations ]
-//!   bell     whether the tenant rings when it begins work
+//!   bell     what the tenant does for the manager when it begins work, or waits
 //! ```
 //!
 //! The manager fills the slot that does not hold and then moves `current`: killed between the two it has changed
@@ -184,7 +184,7 @@ pub struct GrantPage {
     current: AtomicU32,
     board: AtomicU32,
     slots: [GrantSlot; 2],
-    /// Whether the tenant rings when it begins work.
+    /// What the tenant does for the manager when it begins work, or waits.
     pub bell: Bell,
 }
 

@@ -1,0 +1,234 @@
+//! The long way of a launch: everything that it can need besides tokens in the purse.
+
+use std::sync::atomic::Ordering;
+
+use weir_abi::CUresult;
+use weir_abi::types::CUDA_SUCCESS;
+use weir_core::admission::Wanted;
+use weir_core::flight::Due;
+use weir_core::gate::Gate;
+use weir_core::price::{Estimate, Hit, Signature};
+use weir_core::purse::Purse;
+use weir_core::turn::MEASURING;
+use weir_protocol::pages::{Grant, Rate};
+use weir_protocol::units::{Nanos, Tokens};
+
+use super::super::capture;
+use super::super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
+use super::{Work, take_back};
+use crate::driver::Stream;
+use crate::guard::caught;
+use crate::link::{CAPTURES, Client};
+use crate::thread::{self, Current, Inside, Thread};
+use crate::{clock, gang, joins, wait};
+
+/// A launch on its long way.
+pub(super) struct Entered {
+    _inside: Inside,
+    client: &'static Client,
+    admission: Option<Admission>,
+}
+
+impl Entered {
+    /// Before the driver is called; `None`: the launch is none of ours.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit(counted: usize, stream: Stream, work: &Work) -> Option<Self> {
+        let inside = Inside::enter()?;
+        let client = Client::get()?;
+        client.knock();
+        let admit = || thread::with(|thread| admit(client, thread, counted, stream, work));
+        Some(Self { _inside: inside, client, admission: caught(client, admit).flatten() })
+    }
+
+    /// The driver has answered.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle(self, stream: Stream, result: CUresult) {
+        if let Some(admission) = self.admission {
+            caught(self.client, || thread::with(|thread| admission.settle(thread, stream, result)));
+        }
+    }
+}
+
+/// A launch that may go.
+pub struct Admission {
+    current: Current,
+    price: i64,
+    bracketed: bool, // a mark stands before it, one shall stand behind it
+    collective: bool,
+}
+
+/// The stream's GPU, the capture rules, the price, the gate. `None`: the launch passes without charge (no granted GPU; or
+/// captured, and paid by the graph's launch).
+fn admit(
+    client: &'static Client,
+    thread: &Thread,
+    counted: usize,
+    stream: Stream,
+    work: &Work,
+) -> Option<Admission> {
+    let current = thread.find_for(client, stream)?;
+    if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
+        current.counters.launched(counted, 0);
+        current.counters.add(&current.counters.lane().captured, 1);
+        return None;
+    }
+    let signature = work.signature();
+    if thread.cache.get(signature).is_none() {
+        thread.cache.put(signature, work.look_up(client));
+    }
+    let known = thread.cache.get(signature)?;
+    let price = known.estimate.price();
+    draw(client, thread, &current, stream, known.estimate, price);
+    let bracketed = begin(thread, &current, stream, &known);
+    thread.add_wherever(&current, stream, price.unsigned_abs());
+    current.counters.launched(counted, price.unsigned_abs());
+    current.gpu.has_begun();
+    let collective = known.estimate.is_collective();
+    if collective {
+        current.context.flight.communicates(stream.key(), price.unsigned_abs());
+    }
+    Some(Admission { current, price, bracketed, collective })
+}
+
+/// A paid launch is about to go out: counts it for the meter, puts a mark before it where one is due.
+fn begin(thread: &Thread, current: &Current, stream: Stream, known: &Hit<'_>) -> bool {
+    current.gpu.begin();
+    if !known.estimate.is_learnt() {
+        thread.note_guess();
+        current.gpu.activity.turn.ask_for(MEASURING);
+    }
+    let bracketed = start_stretch(thread, current, stream, known.estimate);
+    known.count();
+    bracketed || !joins::is_apart(stream)
+}
+
+/// Work of the driver's own on the SMs: a memset, a copy within the device. It is charged as a launch is, but nothing waits
+/// for it: what the purse lacks is a debt that the next launch pays.
+pub fn owe(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    signature: Signature,
+) -> Admission {
+    if thread.cache.get(&signature).is_none() {
+        thread.cache.put(&signature, client.book.fill(&signature));
+    }
+    let Some(known) = thread.cache.get(&signature) else {
+        // Cannot be: it was just put there.
+        return Admission { current: *current, price: 0, bracketed: false, collective: false };
+    };
+    let price = known.estimate.price();
+    if let Some(purse) = thread.purse(current.gpu) {
+        let grant = current.gpu.grant.read();
+        if !purse.pay(price, grant.generation) {
+            go_into_debt(current, purse, price, &grant);
+        }
+    }
+    let bracketed = begin(thread, current, stream, &known);
+    thread.add_wherever(current, stream, price.unsigned_abs());
+    current.counters.add(&current.counters.lane().charged_ns, price.unsigned_abs());
+    current.gpu.has_begun();
+    Admission { current: *current, price, bracketed, collective: false }
+}
+
+/// Pays for what may not wait.
+fn go_into_debt(current: &Current, purse: &Purse, price: i64, grant: &Grant) {
+    if purse.generation() != grant.generation {
+        current.gpu.bucket.charge(Tokens(-purse.empty()));
+    }
+    let lacks = purse.lacks(price);
+    if grant.rate != Rate::FULL {
+        current.gpu.bucket.charge(Tokens(lacks));
+    }
+    purse.fill(lacks, price, grant.generation);
+}
+
+/// Puts a mark before a launch of which nothing is known, or before the first one on an idle stream if a stretch is due.
+/// Says whether one belongs behind it, too: if nothing is known, or if no later call may put it.
+fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
+    let flight = &current.context.flight;
+    thread.book_run();
+    let idle = !flight.is_busy(stream.key());
+    let bracketed = wants_bracket(current.context, estimate, idle);
+    let due = if bracketed { BRACKET } else { Due { work: Nanos(0), ..STRETCH } };
+    if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
+        return false;
+    }
+    if idle {
+        flight.launches(stream.key(), clock::now());
+        if current.gpu.overlaps() {
+            current.gpu.look_around();
+        }
+    }
+    current.counters.add(&current.counters.lane().bracketed, u64::from(bracketed));
+    bracketed
+}
+
+/// Pays for one launch, from the purse if it suffices, else at the gate.
+fn draw(
+    client: &Client,
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    estimate: &Estimate,
+    price: i64,
+) {
+    let Some(purse) = thread.purse(current.gpu) else { return };
+    let gpu = current.gpu;
+    let captures = capture::by_this_thread();
+    if estimate.runs_ahead() && !captures && !estimate.is_collective() {
+        wait::for_news(thread, current, stream, estimate);
+    }
+    if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
+        gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
+    }
+    if purse.pay(price, gpu.grant.generation()) {
+        if !captures && !gpu.has_turn() {
+            wait::at_gate(client, thread, current, stream, None);
+        }
+        return;
+    }
+    let grant = gpu.grant.read();
+    if purse.generation() != grant.generation {
+        gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
+    }
+    if captures {
+        return go_into_debt(current, purse, price, &grant);
+    }
+    if thread.take_debt() {
+        wait::for_copies(thread, current, stream); // of a call that could not
+    }
+    // A price that is still a guess buys one launch at a time.
+    let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };
+    let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
+    let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
+    purse.fill(drawn.0, price, generation);
+    current.counters.add(&current.counters.lane().slices, 1);
+    gpu.acknowledge(generation);
+}
+
+impl Admission {
+    /// What it was charged.
+    pub fn price(&self) -> i64 {
+        self.price
+    }
+
+    /// Puts a mark behind the launch if one is due; takes everything back if the driver refused.
+    pub fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
+        if result != CUDA_SUCCESS {
+            return take_back(thread, &self.current, self.price);
+        }
+        if self.collective {
+            gang::launched(self.current.gpu);
+        }
+        let mut hands = Hands::new(thread, &self.current, stream);
+        let cap = self.current.gpu.grant.read().in_flight_cap;
+        let marked = if self.bracketed { hands.put(Due { spare: 0, ..BRACKET }) } else { hands.keep_up(cap) };
+        if marked {
+            hands.look();
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The contexts that the process has on a GPU, green ones among them: events belong to a context, so marks do too.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use weir_abi::types::*;
+use weir_core::flight::Flight;
+use weir_core::lock::Lock;
+use weir_protocol::pages::ProcessSlot;
+use weir_protocol::units::Nanos;
+
+use super::{Gpu, words};
+use crate::driver;
+
+/// Events of a context for marks: with one in a millisecond a program may run ahead so many milliseconds.
+const MARK_EVENTS: usize = 128;
+
+/// Of a queue this short events alone would tell too late that it is empty.
+const SHORT: Nanos = Nanos::from_millis(1);
+
+/// All contexts of the process on one GPU.
+#[derive(Default)]
+pub struct Contexts {
+    known: Lock<Vec<&'static Context>>,
+    greens: Lock<Vec<(u64, u64)>>, // the handle, and that of the context that stands for it
+}
+
+/// One of them.
+pub struct Context {
+    /// The driver's handle.
+    pub handle: u64,
+    /// That of the primary context that a green one is a part of; else its own. Memory is that one's.
+    pub root: u64,
+    /// What is in flight in its streams.
+    pub flight: Flight,
+    /// When the next launch of a signature that was never measured may be bounded.
+    pub bound_at_ns: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl Gpu {
+    /// The context with this handle; made known on first sight. Its handle is current on the calling thread.
+    pub fn context(&self, handle: u64) -> &'static Context {
+        let mut contexts = self.contexts.known.lock();
+        if let Some(known) = contexts.iter().find(|context| context.handle == handle) {
+            return known;
+        }
+        self.ask_mode();
+        // Leaked on purpose: threads keep it at hand. A program makes a handful of contexts in its life.
+        let green = self.contexts.greens.lock().iter().any(|(_, context)| *context == handle);
+        let root = if green { self.primary.load(Ordering::Relaxed) } else { handle };
+        let context: &'static Context = Box::leak(Box::new(Context::with_events(handle, root)));
+        if self.grant.read().in_flight_cap <= SHORT {
+            words::give(&context.flight);
+        }
+        contexts.push(context);
+        context
+    }
+
+    /// The context with this handle, if it is known.
+    pub fn find_context(&self, handle: u64) -> Option<&'static Context> {
+        self.contexts.known.lock().iter().find(|context| context.handle == handle).copied()
+    }
+
+    /// A green context is there; `context` stands for it.
+    pub fn add_green(&self, green: u64, context: u64) {
+        self.contexts.greens.lock().push((green, context));
+    }
+
+    /// A green context is gone; says whether it was one of this GPU.
+    pub fn forget_green(&self, green: u64) -> bool {
+        let mut greens = self.contexts.greens.lock();
+        let Some(at) = greens.iter().position(|(known, _)| *known == green) else { return false };
+        let (_, context) = greens.swap_remove(at);
+        drop(greens);
+        self.forget_context(context);
+        true
+    }
+
+    /// The green contexts that are parts of the context with this handle.
+    pub fn parts_of(&self, handle: u64) -> Vec<&'static Context> {
+        let part = |context: &&'static Context| context.root == handle && context.handle != handle;
+        self.contexts.known.lock().iter().copied().filter(part).collect()
+    }
+
+    /// Every context that the process has here.
+    pub fn for_each_context(&self, visit: impl FnMut(&&'static Context)) {
+        self.contexts.known.lock().iter().for_each(visit);
+    }
+
+    /// Forgets a context that is gone: nothing of it is in flight any more, whichever thread had launched it.
+    pub fn forget_context(&self, handle: u64) {
+        self.book_runs();
+        let mut contexts = self.contexts.known.lock();
+        if let Some(at) = contexts.iter().position(|context| context.handle == handle) {
+            let context = contexts.swap_remove(at);
+            context.close(self.slot());
+        }
+    }
+}
+
+impl Context {
+    /// Lets go of events that died with the driver's context. Other threads may still hold the context at hand; they
+    /// find nothing in it that they could use.
+    fn close(&self, slot: &ProcessSlot) {
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // either we find what another thread books, or it finds this
+        self.flight.reset(slot);
+    }
+
+    /// Counts `ns` of predicted work on `stream`. If the context is gone by now, nobody will see its end.
+    pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
+        self.flight.submitted(stream, ns, slot);
+        fence(Ordering::SeqCst); // as above
+        if self.closed.load(Ordering::Relaxed) {
+            self.flight.reset(slot);
+        }
+    }
+
+    fn with_events(handle: u64, root: u64) -> Self {
+        let context = Self {
+            handle,
+            root,
+            flight: Flight::default(),
+            bound_at_ns: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        };
+        let _relaxed = driver::Relaxed::enter();
+        let create = || {
+            let mut event: CUevent = std::ptr::null_mut();
+            (driver::event_create(&raw mut event, 0) == CUDA_SUCCESS).then_some(event)
+        };
+        let marks = (0..MARK_EVENTS).map_while(|_| create());
+        context.flight.add_events(marks.map(|event| event.addr() as u64));
+        context
+    }
+}

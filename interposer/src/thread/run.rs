@@ -1,0 +1,148 @@
+//! What a thread launches to: its run, and its launches since its last mark (`link::run`).
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use weir_core::price::Parts;
+
+use super::{Current, Thread};
+use crate::driver::Stream;
+use crate::link::SHARED_LANE;
+
+/// No stream has this key: it would be an address beyond user space.
+pub(super) const NO_RUN: u64 = u64::MAX;
+
+/// Launches went to several streams.
+const MIXED: u64 = u64::MAX - 1;
+
+/// A stream's key, [`NO_RUN`] at first. Kept inverted: a thread's storage is all zeroes until it is used, or every program
+/// that starts would pay for a copy of it.
+pub(super) struct Kept(Cell<u64>);
+
+impl Kept {
+    pub(super) const fn new() -> Self {
+        Self(Cell::new(!NO_RUN))
+    }
+
+    fn get(&self) -> u64 {
+        !self.0.get()
+    }
+
+    pub(super) fn set(&self, key: u64) {
+        self.0.set(!key);
+    }
+
+    fn replace(&self, key: u64) -> u64 {
+        !self.0.replace(!key)
+    }
+}
+
+impl Thread {
+    /// Whether this thread's last launch went to this stream and stands booked as its run: one more needs no booking.
+    #[inline]
+    pub fn runs_on(&self, stream: Stream) -> bool {
+        self.run.get() == stream.key_on(self)
+    }
+
+    /// The stream of the last launch.
+    pub fn last_stream(&self) -> Stream {
+        self.last.get()
+    }
+
+    /// A launch at `ns` goes to this stream, and is counted next: whoever books what has been counted shall find it on no
+    /// other stream. The first one on another stream than the last books what went there.
+    #[inline]
+    pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
+        let key = stream.key();
+        if current.counters.is_shared() {
+            current.context.flight.opens(key, stream.place(), || current.gpu.launched());
+            let run = &current.gpu.runs[SHARED_LANE];
+            run.book_shared(current.context, key, ns, current.gpu.slot());
+            self.run.set(NO_RUN); // on a shared lane each launch is booked by itself
+            self.last.set(stream);
+        } else if self.run.get() != key {
+            self.open_run(current, stream);
+        }
+    }
+
+    /// As [`Self::add_to_run`], for a launch that may go to another GPU than the thread's: such launches are booked one by
+    /// one, so that none of them takes the launch path's short way.
+    pub fn add_wherever(&self, current: &Current, stream: Stream, ns: u64) {
+        if self.current.get().is_some_and(|own| own.gpu.index == current.gpu.index) {
+            return self.add_to_run(current, stream, ns);
+        }
+        let (gpu, context, key) = (current.gpu, current.context, stream.key());
+        context.flight.opens(key, stream.place(), || gpu.launched());
+        if let Some(run) = gpu.runs.get(current.counters.index()) {
+            run.book_shared(context, key, ns, gpu.slot());
+        }
+        self.run.set(NO_RUN);
+        self.window.set(MIXED);
+        self.last.set(stream);
+    }
+
+    fn open_run(&self, current: &Current, stream: Stream) {
+        let (gpu, counters) = (current.gpu, current.counters);
+        let Some(run) = gpu.runs.get(counters.index()) else { return };
+        run.book_up_to(counters.lane().charged_ns.load(Ordering::Relaxed), gpu.slot());
+        current.context.flight.opens(stream.key(), stream.place(), || gpu.launched());
+        run.open(current.context, stream.key());
+        self.run.set(stream.key());
+        self.last.set(stream);
+        let window = self.window.get();
+        self.window.set(if window == NO_RUN || window == stream.key() { stream.key() } else { MIXED });
+    }
+
+    /// Books this thread's launches as in flight.
+    pub fn book_run(&self) {
+        if let Some(Current { gpu, counters, .. }) = self.current.get()
+            && let Some(run) = gpu.runs.get(counters.index())
+        {
+            run.book(counters.lane(), gpu.slot());
+        }
+        self.run.set(NO_RUN);
+    }
+
+    /// The launches since this thread's last mark; mixed, unless they are all that was charged on `stream` since its own last
+    /// mark.
+    pub fn take_launches(&self, stream: u64, charged: u64, parts: &mut Parts) {
+        self.cache.take(parts);
+        let counters = self.current.get().map(|current| current.counters);
+        let total = counters.map_or(0, |counters| counters.lane().charged_ns.load(Ordering::Relaxed));
+        let mine = total.wrapping_sub(self.marked_at.replace(total));
+        if self.window.replace(NO_RUN) != stream || mine != charged {
+            parts.mix(); // other threads launched there, or this one elsewhere
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver;
+    use crate::link::a_gpu;
+    use crate::thread;
+
+    #[test]
+    fn what_goes_to_another_stream_is_booked_there_and_nowhere_else_whoever_books_it_when() {
+        let gpu = a_gpu();
+        let (context, [first, second]) =
+            (gpu.context(1), [0x10, 0x20].map(|n| Stream::legacy(driver::handle(n))));
+        let busy = || [first, second].map(|stream| context.flight.is_busy(stream.key()));
+        thread::with(|thread| {
+            let counters = thread.counters(gpu).unwrap();
+            let current = Current { gpu, context, counters };
+            thread.add_to_run(&current, first, 100);
+            counters.launched(0, 100);
+            gpu.book_runs();
+            assert_eq!(busy(), [true, false]);
+            context.flight.drained(&context.flight.snapshot(None), gpu.slot());
+            thread.add_to_run(&current, second, 50);
+            gpu.book_runs(); // another thread's look
+            counters.launched(0, 50);
+            gpu.book_runs();
+            assert_eq!(busy(), [false, true]);
+            assert_eq!(weir_core::gate::in_flight(gpu.slot()).0, 50);
+        });
+    }
+}
