@@ -53,8 +53,11 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.relative-dir", "dir = \"run/weir\"\n"),
 ];
 
-/// Other files, with what makes them.
-pub const FILES: &[(&str, fn(&Path))] = &[
+/// What makes a file, with its row.
+pub type Made = (&'static str, fn(&Path));
+
+/// Other files.
+pub const FILES: &[Made] = &[
     ("config.missing", |_| {}),
     ("config.directory", |path| std::fs::create_dir(path).unwrap()),
     ("config.not-utf8", |path| std::fs::write(path, b"\xff\xfe").unwrap()),
@@ -62,7 +65,7 @@ pub const FILES: &[(&str, fn(&Path))] = &[
 ];
 
 /// A file of another user than root and oneself; only root can make one.
-pub const STRANGERS: (&str, fn(&Path)) = ("config.strangers", |path| {
+pub const STRANGERS: Made = ("config.strangers", |path| {
     std::fs::write(path, "policy = \"static\"\n").unwrap();
     std::os::unix::fs::chown(path, Some(65_534), None).unwrap();
 });

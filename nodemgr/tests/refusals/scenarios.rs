@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::config::Made;
+
 /// What is made of [`GOOD`], with their rows in `docs/FAULTS.md`: what stands there, and what stands in its place.
 pub const CHANGES: &[(&str, &str, &str)] = &[
     ("sim.unknown-key", "bubble_ms", "buble_ms"),
@@ -26,8 +28,8 @@ pub const CHANGES: &[(&str, &str, &str)] = &[
     ("sim.trace-below-nothing", "per_s = 6", "trace_per_s = [5, -1]"),
 ];
 
-/// Other files, with what makes them.
-pub const FILES: &[(&str, fn(&Path))] = &[
+/// Other files.
+pub const FILES: &[Made] = &[
     ("sim.missing", |_| {}),
     ("sim.empty", |path| std::fs::write(path, "").unwrap()),
     ("sim.directory", |path| std::fs::create_dir(path).unwrap()),
