@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::Options;
+use crate::DriverOptions;
 use crate::launch::Parts;
 use crate::report::{Bar, Report};
 use crate::worker::Task;
@@ -11,7 +11,7 @@ use crate::worker::Task;
 const ROUNDS: usize = 15;
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
+pub fn run(options: &DriverOptions) -> Result<ExitCode, std::io::Error> {
     let parts = Parts::build(options)?;
     let mut report = Report::new("alloc", true);
     let host = parts.host(5.0)?;
@@ -22,5 +22,5 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
         report.figure(name, measured);
     }
     report.bar(Bar::at_most("alloc.added_ns", worst, "ns", 200.0));
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.preloads.common.json))
 }

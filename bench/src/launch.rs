@@ -16,7 +16,7 @@ use crate::report::{Bar, Report};
 use crate::rig::{Control, Cost, Rig};
 use crate::sample::Spread;
 use crate::worker::Task;
-use crate::{Options, count, instructions, stage};
+use crate::{DriverOptions, count, instructions, stage};
 
 /// The floor driver's one device.
 const FLOOR_UUID: [u8; 16] = *b"weir-floor-uuid!";
@@ -25,7 +25,7 @@ const FLOOR_UUID: [u8; 16] = *b"weir-floor-uuid!";
 const ROUNDS: usize = 15;
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
+pub fn run(options: &DriverOptions) -> Result<ExitCode, std::io::Error> {
     let parts = Parts::build(options)?;
     let mut report = Report::new("launch", true);
     let mut worst = f64::NEG_INFINITY;
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
         "launch.instructions",
         instructions::of_a_launch(&parts.bare(), &parts.with(&host), other.as_ref()),
     );
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.preloads.common.json))
 }
 
 /// The same on the simulated driver, whose own cost a launch then includes. Kernels are so short that its queue
@@ -84,6 +84,8 @@ pub struct Measured {
     weir_ns: Spread,
     /// Medians apart.
     pub added_ns: f64,
+    /// By how much longer it is than without: medians by each other.
+    ratio: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     other_ns: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,11 +94,11 @@ pub struct Measured {
 
 impl Parts {
     /// Builds what the options do not name.
-    pub fn build(options: &Options) -> Result<Self, std::io::Error> {
+    pub fn build(options: &DriverOptions) -> Result<Self, std::io::Error> {
         let dist = stage::dist()?;
         let driver = options.driver.clone().unwrap_or_else(|| dist.join("floor/libcuda.so.1"));
         let preload = dist.join("lib/weir/libweir.so").canonicalize()?;
-        let other = options.preload.as_ref().map(|other| other.canonicalize()).transpose()?;
+        let other = options.preloads.preload.as_ref().map(|other| other.canonicalize()).transpose()?;
         Ok(Self { driver: stage::as_driver(&driver)?, preload, other })
     }
 
@@ -123,7 +125,8 @@ impl Parts {
         let other_ns = other.map(|other| Spread::of(&other));
         let added = |spread: &Spread| spread.median - bare_ns.median;
         let (added_ns, other_added_ns) = (added(&weir_ns), other_ns.as_ref().map(added));
-        Ok(Measured { bare_ns, weir_ns, added_ns, other_ns, other_added_ns })
+        let ratio = weir_ns.median / bare_ns.median;
+        Ok(Measured { bare_ns, weir_ns, added_ns, ratio, other_ns, other_added_ns })
     }
 
     /// A tenant whose launches cost `price_us` and whose grant is never empty: all but the whole GPU, so that every

@@ -4,7 +4,8 @@
 //! weir-bench launch [--json] [--preload PATH] [--driver PATH]
 //! ```
 //!
-//! `--preload` takes any interposer, which is then measured beside ours in the same run, and `--driver` any `libcuda.so.1`.
+//! `--preload` takes any interposer, which is then measured beside ours in the same run, and `--driver` any `libcuda.so.1`
+//! (`launch`, `alloc` and, without a driver, `spawn`).
 //! Instructions are counted where `valgrind` is installed.
 
 mod agree;
@@ -56,10 +57,34 @@ pub struct Options {
     /// Print one JSON document on stdout instead of lines.
     #[arg(long)]
     json: bool,
-    /// Another interposer, to be measured beside libweir.so in the same run (launch, alloc, spawn)
+}
+
+/// What those take that can draw.
+#[derive(Args, Clone)]
+pub struct PlotOptions {
+    #[command(flatten)]
+    common: Options,
+    /// Draw pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+}
+
+/// What those take that measure a program with libweir.so and without.
+#[derive(Args, Clone)]
+pub struct PreloadOptions {
+    #[command(flatten)]
+    common: Options,
+    /// Another interposer, to be measured beside libweir.so in the same run
     #[arg(long, value_name = "PATH")]
     preload: Option<PathBuf>,
-    /// The driver to measure on [default: the floor driver or the simulated one, built now]
+}
+
+/// What those take of them whose program calls the driver.
+#[derive(Args, Clone)]
+pub struct DriverOptions {
+    #[command(flatten)]
+    preloads: PreloadOptions,
+    /// The driver to measure on [default: the floor driver, whose every call returns at once]
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
 }
@@ -67,11 +92,11 @@ pub struct Options {
 #[derive(Subcommand)]
 enum Bench {
     /// Added cost of a granted launch; locks, allocations and system calls counted
-    Launch(Options),
+    Launch(DriverOptions),
     /// Added cost of an allocation and its free
-    Alloc(Options),
+    Alloc(DriverOptions),
     /// Added cost of starting a program without CUDA
-    Spawn(Options),
+    Spawn(PreloadOptions),
     /// Achieved share against request, by the simulated GPU's books
     Share(Options),
     /// Charged against true use, by the simulated GPU's books
@@ -83,9 +108,9 @@ enum Bench {
     /// Whether the simulator and real processes come to the same
     Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
-    Policy(policy::Options),
+    Policy(PlotOptions),
     /// Published comparisons, beside the same rivals simulated
-    Shapes(shapes::Options),
+    Shapes(PlotOptions),
     /// A thousand processes register at once
     Register(Options),
     /// The node manager is killed under busy clients and starts again

@@ -199,16 +199,26 @@ impl Rig {
         serde_json::from_slice(&output.stdout).map_err(io::Error::other)
     }
 
-    /// Asks `ready` until it has an answer.
-    pub fn wait_for<T>(&self, what: &str, mut ready: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+    /// Asks `ready` until it has an answer, which should be soon.
+    pub fn wait_for<T>(&self, what: &str, ready: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+        self.wait_within(DEADLINE, what, ready)
+    }
+
+    /// The same for what may take so long.
+    pub fn wait_within<T>(
+        &self,
+        patience: Duration,
+        what: &str,
+        mut ready: impl FnMut() -> io::Result<Option<T>>,
+    ) -> io::Result<T> {
         let start = Instant::now();
         loop {
             if let Some(answer) = ready()? {
                 return Ok(answer);
             }
-            if start.elapsed() > DEADLINE {
+            if start.elapsed() > patience {
                 let logs = self.logs();
-                return Err(io::Error::other(format!("{what} did not come up within {DEADLINE:?}\n{logs}")));
+                return Err(io::Error::other(format!("{what} did not come up within {patience:?}\n{logs}")));
             }
             std::thread::sleep(Duration::from_millis(5)); // between two looks at real processes
         }

@@ -32,6 +32,16 @@ pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     sorted.get(rank.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
+/// The most of some figures. Of none, or where one is no number, it is no number either, so that no bar holds of nothing.
+pub fn most(figures: impl Iterator<Item = f64>) -> f64 {
+    figures.reduce(|most, next| if next.is_nan() || next > most { next } else { most }).unwrap_or(f64::NAN)
+}
+
+/// The least of them, in the same way.
+pub fn least(figures: impl Iterator<Item = f64>) -> f64 {
+    -most(figures.map(|figure| -figure))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +51,13 @@ mod tests {
         let spread = Spread::of(&[5.0, 1.0, 3.0, 2.0, 4.0]);
         assert_eq!((spread.min, spread.median, spread.p99, spread.max), (1.0, 3.0, 5.0, 5.0));
         assert!(Spread::of(&[]).median.is_nan());
+    }
+
+    #[test]
+    fn the_most_of_nothing_is_no_number_and_holds_no_bar() {
+        assert_eq!((most([1.0, 3.0, 2.0].into_iter()), least([2.0, 1.0, 3.0].into_iter())), (3.0, 1.0));
+        for figures in [vec![], vec![f64::NAN, 1.0], vec![1.0, -f64::NAN, 2.0]] {
+            assert!(most(figures.iter().copied()).is_nan() && least(figures.into_iter()).is_nan());
+        }
     }
 }

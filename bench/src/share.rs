@@ -12,6 +12,7 @@ use crate::Options;
 use crate::load::{self, Load};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, true_use};
+use crate::sample::most;
 
 /// The sweep: requests of tenants that share the GPU, in percent. Where they sum to the whole, switching takes its part:
 /// then a share is one of what all of them used.
@@ -49,16 +50,10 @@ struct Case {
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let mut report = Report::new("share", true);
-    let mut worst = 0.0f64;
-    let mut cases = Vec::new();
-    for requests in CASES {
-        let case = measure(requests)?;
-        let errors = case.tenants.iter().map(|tenant| tenant.worst_error_points);
-        worst = errors.fold(worst, f64::max);
-        cases.push(case);
-    }
-    report.bar(Bar::at_most("share.error_points", worst, "points", 1.0));
-    let lost = cases.iter().filter_map(|case: &Case| case.lost_percent).fold(0.0, f64::max);
+    let cases = CASES.into_iter().map(measure).collect::<Result<Vec<Case>, _>>()?;
+    let errors = cases.iter().flat_map(|case| &case.tenants).map(|tenant| tenant.worst_error_points);
+    report.bar(Bar::at_most("share.error_points", most(errors), "points", 1.0));
+    let lost = most(cases.iter().filter_map(|case| case.lost_percent));
     report.bar(Bar::at_most("share.overhead_percent", lost, "percent", 3.0));
     report.figure("cases", cases);
     Ok(report.finish(options.json))
@@ -117,7 +112,7 @@ fn judge(requests: &[u16], pids: &[i32], books: &[Books], charged_ns: &[u64]) ->
     let tenants = requests.iter().zip(pids).zip(charged_ns).map(|((&request, &pid), &charged_ns)| {
         let achieved: Vec<f64> = books.windows(2).map(|pair| share(pid, pair)).collect();
         let error = |achieved: &f64| (achieved - f64::from(request)).abs();
-        let worst = achieved.iter().map(error).fold(0.0, f64::max);
+        let worst = most(achieved.iter().map(error));
         let charged_of_used_percent = 100.0 * charged_ns as f64 / used(pid) as f64;
         Tenant {
             request_percent: request,

@@ -7,13 +7,13 @@ use serde_json::json;
 
 use crate::report::{Bar, Report};
 use crate::sample::Spread;
-use crate::{Options, instructions, stage};
+use crate::{PreloadOptions, instructions, stage};
 
 /// Starts of each setting, in turns.
 const STARTS: usize = 400;
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
+pub fn run(options: &PreloadOptions) -> Result<ExitCode, std::io::Error> {
     let preload = stage::dist()?.join("lib/weir/libweir.so").canonicalize()?;
     let other = options.preload.as_ref().map(|other| other.canonicalize()).transpose()?;
     let mut report = Report::new("spawn", true);
@@ -27,13 +27,14 @@ pub fn run(options: &Options) -> Result<ExitCode, std::io::Error> {
     }
     let (bare, with) = (Spread::of(&bare), Spread::of(&with));
     report.bar(Bar::at_most("spawn.added_us", with.median - bare.median, "us", 80.0));
-    report.figure("start_of_true", json!({"bare_us": bare, "weir_us": with}));
+    let ratio = with.median / bare.median;
+    report.figure("start_of_true", json!({"bare_us": bare, "weir_us": with, "ratio": ratio}));
     if let Some(other) = &other {
         let (others, instructions) = (Spread::of(&others), instructions::of_a_start(other.as_os_str()));
         report.figure("other", json!({"us": others, "instructions": instructions}));
     }
     report.figure("spawn.instructions", instructions::of_a_start(preload.as_os_str()));
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.common.json))
 }
 
 /// From `posix_spawn` to the end of the program, in microseconds.

@@ -129,6 +129,18 @@ impl<'a> Node<'a> {
         self.ask(arguments).unwrap_or_else(|why| panic!("weir {arguments:?}: {why}"))
     }
 
+    /// What a `weir` command says to people, on stdout and stderr.
+    ///
+    /// # Panics
+    /// If there is no `weir`.
+    pub fn says(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(self.gpu.dist().weir());
+        let output =
+            command.envs(self.gpu.environment()).arg("--dir").arg(self.dir()).args(arguments).output();
+        let output = output.expect("weir starts");
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
     /// `weir stats`.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_simgpu_link::books::{Books, Client};
@@ -94,6 +95,25 @@ impl SimGpu {
     /// The books of one process on the first GPU.
     pub fn client(&self, pid: i32) -> Option<Client> {
         self.books().gpus.swap_remove(0).clients.into_iter().find(|client| client.pid == pid)
+    }
+
+    /// The books' time, and what each of these processes has truly used of the first GPU until then, in nanoseconds.
+    pub fn true_use<const N: usize>(&self, pids: [i32; N]) -> (u64, [u64; N]) {
+        let books = self.books();
+        let of = |pid: i32| {
+            let clients = books.gpus[0].clients.iter().filter(|client| client.pid == pid);
+            clients.flat_map(|client| &client.contexts).map(|context| context.true_use_ns).sum()
+        };
+        (books.now_ns, pids.map(of))
+    }
+
+    /// Parts of the first GPU that these processes truly use, over a while, in percent.
+    pub fn shares<const N: usize>(&self, pids: [i32; N], window: Duration) -> [f64; N] {
+        let before = self.true_use(pids);
+        std::thread::park_timeout(window); // real processes take their shares in real time
+        let after = self.true_use(pids);
+        let wall = (after.0 - before.0) as f64;
+        std::array::from_fn(|at| (after.1[at] - before.1[at]) as f64 * 100.0 / wall)
     }
 
     /// Calls per driver function, of all processes that ever used this machine.

@@ -151,16 +151,17 @@ fn a_limit_can_be_set_and_taken_away_while_a_program_copies() {
         gpu.and_then(|gpu| gpu.total.copies.get("host_to_device")).map_or(0, |copied| copied.bytes)
     };
     weir_tests::wait::until("copies", || (copied() > 0).then_some(()));
+    let mib_per_s = || {
+        let (bytes, at_ns) = (copied(), gpu.books().now_ns);
+        std::thread::park_timeout(Duration::from_millis(500));
+        (copied() - bytes) as f64 / f64::from(1 << 20) * 1e9 / (gpu.books().now_ns - at_ns) as f64
+    };
     node.set("copier", &["--copy-limit", "64MiB/s"]);
-    let before = copied();
-    std::thread::park_timeout(Duration::from_millis(500));
-    let slow = copied() - before;
-    assert!(slow < 40 << 20, "{slow} bytes in half a second at 64 MiB/s");
+    let slow = mib_per_s();
+    assert!(slow < 80.0, "{slow} MiB/s at 64 MiB/s");
     node.set("copier", &["--copy-limit", "unlimited"]);
-    let before = copied();
-    std::thread::park_timeout(Duration::from_millis(500));
-    let fast = copied() - before;
-    assert!(fast > 2 * slow, "{fast} bytes without a limit, {slow} with one");
+    let fast = mib_per_s();
+    assert!(fast > 2.0 * slow, "{fast} MiB/s without a limit, {slow} with one");
     Run::of(&gpu, running.finish());
 }
 

@@ -315,9 +315,7 @@ fn a_graph_that_kernels_may_launch_is_reported() {
     assert_eq!(refused.values[2], made.values[0], "and the node says which");
     assert_eq!(counted(&story), Some(1), "what was refused is no graph");
     story.costs("launched from the host", exec, 50);
-    let mut ps = std::process::Command::new(gpu.dist().weir());
-    let ps = ps.arg("--dir").arg(node.dir()).arg("ps").output().expect("weir ps answers");
-    let ps = String::from_utf8_lossy(&ps.stdout).into_owned();
+    let ps = node.says(&["ps"]);
     let told = "graphs of whole on GPU 0: 1 can be launched by the tenant's own kernels, uncharged";
     assert!(ps.lines().any(|line| line == told), "{ps}");
     let stderr = story.client.finish().stderr;

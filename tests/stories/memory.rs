@@ -89,6 +89,22 @@ fn every_way_to_get_device_memory_is_charged_and_all_of_it_given_back() {
 }
 
 #[test]
+fn every_way_to_get_device_memory_is_refused_beyond_the_limit_before_the_card_is_asked() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    // A context, and half of the least that is asked for.
+    let tight = Budget { memory: "404MiB", ..SMALL };
+    let run = Program::under_weir(&gpu, None, tight, SWEEP).run().well();
+    let seen = figures(&run);
+    let ways = seen["took_bytes"].as_object().expect("bytes by function").keys();
+    let ways: Vec<&String> = ways.filter(|way| *way != "cuMemRelease").collect();
+    assert!(ways.len() >= 11, "{ways:?}");
+    assert_eq!(seen["refused"], serde_json::json!(ways));
+    assert!(run.summary()["refused"].as_u64() >= Some(ways.len() as u64), "{}", run.stderr);
+    let peak = gpu.books().gpus[0].clients.iter().map(|client| client.memory_peak_bytes).max();
+    assert!(peak <= Some(404 << 20), "{peak:?}");
+}
+
+#[test]
 fn freed_memory_can_be_had_again() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");

@@ -55,6 +55,32 @@ fn physical_memory_is_charged_on_the_device_of_its_properties_and_host_memory_no
 }
 
 #[test]
+fn memory_that_another_gpu_may_use_is_charged_where_it_lies_and_only_there() {
+    let gpu = SimGpu::new(&format!("gpus = 2\n{EVERY_KERNEL_20_US}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let program = Program::under_weir_with(&gpu, Some(&node), BOTH, &["--gpu", "0,1"], MEMORY);
+    let mut client = Memory::start(program);
+    let peer = client.does("peer 1"); // a context there, which costs what contexts cost
+    let before = held(&node);
+    client.does(&format!("peer_enable {peer}"));
+    let plain = client.does(&format!("allocate {}", GIB / 4));
+    let physical = client.does(&format!("create {}", GIB / 4));
+    let mapped = client.does(&format!("map {physical} {}", GIB / 4));
+    client.does(&format!("access {mapped} {} 1", GIB / 4));
+    let pool = client.does("pool_create");
+    client.does(&format!("pool_access {pool} 1"));
+    let piece = client.does(&format!("pool_allocate {} {pool}", GIB / 4));
+    assert_eq!(held(&node), [before[0] + 3 * GIB / 4, before[1]]);
+    client.does(&format!("free {plain}"));
+    client.does(&format!("release {physical}"));
+    client.does(&format!("unmap {mapped} {}", GIB / 4));
+    client.does(&format!("pool_destroy {pool}"));
+    client.does(&format!("pool_free {piece}"));
+    client.does("wait");
+    assert_eq!(held(&node), before);
+}
+
+#[test]
 fn an_unmapping_that_the_driver_refuses_changes_nothing() {
     let gpu = SimGpu::new(&format!("gpus = 2\n{EVERY_KERNEL_20_US}"));
     let node = Node::start(&gpu, "policy = \"static\"\n");

@@ -40,16 +40,36 @@ fn every_route_to_the_driver_is_caught_or_missed_as_promised() {
 #[test]
 fn weir_doctor_prints_the_same_table_and_names_the_simulated_gpu() {
     #[derive(Deserialize)]
+    struct Promise {
+        preload: bool,
+        proxy: bool,
+        ld_so_preload: bool,
+    }
+    #[derive(Deserialize)]
+    struct Row {
+        #[serde(flatten)]
+        route: Route,
+        caught_by_proxy: Option<bool>,
+        promise: Promise,
+    }
+    #[derive(Deserialize)]
     struct Doctor {
         simulated: bool,
-        routes: Vec<Route>,
+        routes: Vec<Row>,
     }
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let run = Program::bare(&gpu, gpu.dist().weir()).args(["--json", "doctor"]).run();
     let doctor: Doctor = serde_json::from_str(&run.stdout.concat()).expect("one JSON document");
     let probed = probe(&gpu).env("LD_PRELOAD", gpu.dist().preload()).run();
-    let table = |routes: &[Route]| routes.iter().map(|r| (r.route.clone(), r.caught)).collect::<Vec<_>>();
-    assert_eq!(table(&doctor.routes), table(&routes(&probed.stdout)));
+    let row = |route: &Route| (route.route.clone(), route.caught);
+    let probed: Vec<_> = routes(&probed.stdout).iter().map(row).collect();
+    assert_eq!(doctor.routes.iter().map(|shown| row(&shown.route)).collect::<Vec<_>>(), probed);
+    for Row { route, caught_by_proxy, promise } in &doctor.routes {
+        let tried = (route.caught, *caught_by_proxy);
+        assert_eq!(tried, (Some(promise.preload), Some(promise.proxy)), "{route:?}");
+    }
+    // It cannot be tried without a mount; the story `proxy` does that.
+    assert_eq!(doctor.routes.iter().filter(|shown| shown.promise.ld_so_preload).count(), 14);
     assert!(doctor.simulated);
 }
 
@@ -88,4 +108,8 @@ fn functions_of_the_driver_that_our_list_lacks_are_named() {
     weir_tests::compile::c(&["-shared", "-fPIC"], &source, &younger.path().join("libcuda.so.1"));
     let probe = probe(&gpu).env("LD_LIBRARY_PATH", younger.path());
     assert_eq!(unlisted(probe), Some(vec!["cuOfTomorrow_v2".to_owned()]));
+    let doctor =
+        Program::bare(&gpu, gpu.dist().weir()).arg("doctor").env("LD_LIBRARY_PATH", younger.path()).run();
+    let told = "1 functions of the driver are not on our list: cuOfTomorrow_v2";
+    assert!(doctor.stdout.iter().any(|line| line.starts_with("warn") && line.ends_with(told)), "{doctor:?}");
 }

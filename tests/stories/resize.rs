@@ -25,21 +25,7 @@ const TOLERANCE: f64 = 5.0;
 /// True use of each process's contexts over a window, in percent of the window.
 fn shares(gpu: &SimGpu, pids: [i32; 2]) -> [f64; 2] {
     std::thread::park_timeout(SETTLE);
-    let before = used(gpu, pids);
-    std::thread::park_timeout(WINDOW);
-    let after = used(gpu, pids);
-    let window = (after.0 - before.0) as f64;
-    [0, 1].map(|tenant| (after.1[tenant] - before.1[tenant]) as f64 * 100.0 / window)
-}
-
-/// The books' time, and each process's true use until then, in nanoseconds.
-fn used(gpu: &SimGpu, pids: [i32; 2]) -> (u64, [u64; 2]) {
-    let books = gpu.books();
-    let of = |pid| {
-        let clients = books.gpus[0].clients.iter().filter(|client| client.pid == pid);
-        clients.flat_map(|client| &client.contexts).map(|context| context.true_use_ns).sum()
-    };
-    (books.now_ns, pids.map(of))
+    gpu.shares(pids, WINDOW)
 }
 
 #[track_caller]

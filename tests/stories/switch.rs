@@ -20,27 +20,13 @@ fn start(gpu: &SimGpu, node: &Node<'_>) -> Looping {
     Looping::start(Program::under_weir(gpu, Some(node), budget, LOOP))
 }
 
-/// Part of the GPU that the process truly uses, in percent.
-fn share(gpu: &SimGpu, pid: i32) -> f64 {
-    let used = || {
-        let books = gpu.books();
-        let of_it = books.gpus[0].clients.iter().filter(|client| client.pid == pid);
-        let ns: u64 = of_it.flat_map(|client| &client.contexts).map(|context| context.true_use_ns).sum();
-        (books.now_ns, ns)
-    };
-    let before = used();
-    std::thread::park_timeout(WINDOW);
-    let after = used();
-    (after.1 - before.1) as f64 * 100.0 / (after.0 - before.0) as f64
-}
-
 #[test]
 fn off_lets_a_limited_program_run_free_and_says_so_and_on_holds_it_again() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, PRICED);
     let looping = start(&gpu, &node);
     let under = |most: f64| move |share: &f64| *share < most;
-    let measured = || Some(share(&gpu, looping.pid));
+    let measured = || Some(gpu.shares([looping.pid], WINDOW)[0]);
     wait::until("the limit of 20 %", || measured().filter(under(30.0)));
     node.weir(&["off"]);
     // No bar: other programs run on the machine's processors. Three times its limit is no accident.

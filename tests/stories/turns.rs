@@ -108,6 +108,13 @@ fn a_filler_queues_little_beside_others_and_the_gpu_itself_writes_how_far_it_has
     let mut filler = Looping::start(Program::under_weir_with(&gpu, Some(&node), budget, &flags, LOOP));
     filler.goes_on(2_000);
     better.goes_on(2_000);
+    let cap = |name| node.tenant(name).expect("it runs").gpus[0].in_flight_cap_ns;
+    assert!(
+        cap("filler") == 300_000 && cap("better") > 10_000_000,
+        "{} and {} ns",
+        cap("filler"),
+        cap("better")
+    );
     let words = gpu.calls().get("cuStreamWriteValue64_v2").copied().unwrap_or(0);
     // 2,000 launches of 20 us are 40 ms of work: 400 words of 100 us each, less those that a mark stood for.
     assert!(words > 100, "{words} words were written");

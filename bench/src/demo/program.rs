@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::process::Child;
+use std::time::Duration;
 
 use crate::rig::Rig;
 use crate::stage;
@@ -26,6 +27,9 @@ pub const PROGRAMS: [Row; 2] = [
     Row { name: "train", what: "tinygrad", script: "train_tinygrad.py", percent: 60, memory: "8GiB" },
     Row { name: "loop", what: "numba-cuda", script: "loop_numba.py", percent: 30, memory: "2GiB" },
 ];
+
+/// Longest that a framework may take for a step: at its first start it is read from disk and compiles its kernels.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// More than the second program may have, less than the card has.
 const TOO_MUCH: u64 = 4 << 30;
@@ -83,7 +87,7 @@ impl Program {
         let log = rig.log(self.row.name);
         let what = format!("`{}` saying `{}`", self.row.name, start.trim());
         let child = &mut self.child;
-        rig.wait_for(&what, || {
+        rig.wait_within(PATIENCE, &what, || {
             if let Some(status) = child.try_wait()? {
                 let log = fs::read_to_string(&log)?;
                 return Err(io::Error::other(format!("it ended with {status}:\n{log}")));
@@ -96,7 +100,11 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // By a signal that `weir run` passes on: killed, it would leave its program behind.
+        if let (Ok(None), Ok(pid)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
+            // SAFETY: takes numbers only; the child is ours and not reaped.
+            unsafe { libc::kill(pid, libc::SIGTERM) };
+        }
         let _ = self.child.wait();
     }
 }

@@ -8,6 +8,7 @@ use weir_nodemgr::sim::Scenario;
 
 use super::{BUBBLES, Frontier, OURS, Row, Runs, better, scenario};
 use crate::report::{Bar, Report};
+use crate::sample::{least, most};
 
 /// Bubbles, ms.
 const BUBBLES_MS: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
@@ -50,9 +51,9 @@ pub fn measure(report: &mut Report, runs: &mut Runs, frontier: &mut Frontier) ->
     let cases =
         BUBBLES_MS.into_iter().map(|bubble| case(runs, &base, bubble)).collect::<Result<Vec<Case>, _>>()?;
     let ours = || cases.iter().flat_map(|case| &case.outcomes).filter(|filled| filled.row.policy == OURS);
-    let loss = ours().map(|filled| filled.primary_loss_percent).fold(0.0, f64::max);
+    let loss = most(ours().map(|filled| filled.primary_loss_percent));
     report.bar(Bar::at_most("policy.primary_loss_percent", loss, "percent", MOST_LOSS));
-    let filled = ours().filter_map(|filled| filled.fillable_filled_percent).fold(100.0, f64::min);
+    let filled = least(ours().filter_map(|filled| filled.fillable_filled_percent));
     report.bar(Bar::at_least("policy.idle_filled_percent", filled, "percent of fillable", 90.0));
     for case in &cases {
         let rows = case.outcomes.iter().map(|filled| (&filled.row, filled.primary_loss_percent <= MOST_LOSS));

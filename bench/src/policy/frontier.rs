@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{OURS, Row};
 use crate::report::{Bar, Report};
+use crate::sample::most;
 
 /// What a case comes to.
 #[derive(Debug, Serialize)]
@@ -38,7 +39,7 @@ impl Frontier {
     /// Adds the bar: by how much the best of the others is ahead at worst, in percent of the GPU.
     pub fn judge(self, report: &mut Report) {
         let ahead = |best: &Best| best.best_other_filler_work_percent - best.filler_work_percent;
-        let worst = self.0.iter().map(ahead).fold(0.0, f64::max);
+        let worst = most(self.0.iter().map(ahead));
         report.bar(Bar::at_most("policy.frontier_points", worst, "percent of the GPU", 1.0));
         report.figure("frontier", self.0);
     }

@@ -7,6 +7,7 @@ use weir_nodemgr::sim::{self, Scenario};
 
 use super::{Frontier, INFERENCE, LLM, OURS, Row, Runs, better, filler_work, scenario};
 use crate::report::{Bar, Report};
+use crate::sample::least;
 
 /// Simulated seconds of each case.
 const SECONDS: f64 = 200.0;
@@ -46,12 +47,7 @@ pub fn measure(report: &mut Report, runs: &mut Runs, frontier: &mut Frontier) ->
     let ours = cases.iter().flat_map(|case| &case.outcomes).filter(|goodput| goodput.row.policy == OURS);
     let counted =
         ours.map(|goodput| if goodput.slo_kept == Some(true) { goodput.of_oracle_percent } else { 0.0 });
-    report.bar(Bar::at_least(
-        "policy.slo_goodput_percent",
-        counted.fold(f64::MAX, f64::min),
-        "percent of oracle",
-        90.0,
-    ));
+    report.bar(Bar::at_least("policy.slo_goodput_percent", least(counted), "percent of oracle", 90.0));
     for case in &cases {
         let rows = case.outcomes.iter().map(|goodput| (&goodput.row, goodput.slo_kept == Some(true)));
         frontier.note(format!("{}, seed {}", case.scenario, case.seed), rows);

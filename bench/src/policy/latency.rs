@@ -54,9 +54,9 @@ pub fn measure(report: &mut Report, runs: &mut Runs, frontier: &mut Frontier) ->
         }
     }
     let ours = cases.iter().flat_map(|case| &case.latencies).filter(|latency| latency.policy == OURS);
-    if let Some(worst) = ours.max_by(|a, b| (a.ratio / a.limit).total_cmp(&(b.ratio / b.limit))) {
-        report.bar(Bar::at_most("policy.latency_ratio", worst.ratio, "of alone", worst.limit));
-    }
+    let worst = ours.max_by(|a, b| (a.ratio / a.limit).total_cmp(&(b.ratio / b.limit)));
+    let worst = worst.ok_or_else(|| io::Error::other("a bar without a case"))?;
+    report.bar(Bar::at_most("policy.latency_ratio", worst.ratio, "of alone", worst.limit));
     for case in &cases {
         let kept = |policy| case.latencies.iter().filter(|l| l.policy == policy).all(|l| l.ratio <= l.limit);
         let rows = case.rows.iter().map(|row| (row, kept(row.policy)));

@@ -18,21 +18,11 @@ use weir_nodemgr::Fault;
 use weir_nodemgr::sim::{self, Comparison, Outcome, Ruler, Scenario, TenantOutcome};
 
 use self::frontier::Frontier;
+use crate::PlotOptions;
 use crate::report::Report;
 
 /// The policy whose bars these are.
 const OURS: &str = "weir";
-
-/// Options of the benchmark.
-#[derive(clap::Args, Clone)]
-pub struct Options {
-    /// Print one JSON document on stdout instead of lines.
-    #[arg(long)]
-    json: bool,
-    /// Draw pictures of each scenario into this directory
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
-}
 
 /// The scenarios as they come with Weir.
 const INFERENCE: (&str, &str) =
@@ -42,7 +32,7 @@ const BUBBLES: (&str, &str) =
     ("data-parallel-fillers.toml", include_str!("../../scenarios/data-parallel-fillers.toml"));
 
 /// Measures and prints.
-pub fn run(options: &Options) -> io::Result<ExitCode> {
+pub fn run(options: &PlotOptions) -> io::Result<ExitCode> {
     let began = Instant::now();
     let mut report = Report::new("policy", true);
     let mut runs = Runs { plot: options.plot.clone(), simulated_seconds: 0.0 };
@@ -54,7 +44,7 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let speed = runs.simulated_seconds / began.elapsed().as_secs_f64();
     report.figure("simulated_seconds", runs.simulated_seconds);
     report.figure("simulated_seconds_per_second", speed);
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.common.json))
 }
 
 /// Runs scenarios, and counts how much was simulated.

@@ -19,7 +19,7 @@ mod verdict;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -28,21 +28,11 @@ use weir_nodemgr::sim::{self, Comparison, Ruler, Scenario};
 
 use self::statements::{CASES, Case, STATEMENTS, Statement};
 use self::verdict::Verdict;
+use crate::PlotOptions;
 use crate::report::Report;
 
 /// The policy that this project would have run in the place of a paper's.
 const OURS: &str = "weir";
-
-/// Options of the benchmark.
-#[derive(clap::Args, Clone)]
-pub struct Options {
-    /// Print one JSON document on stdout instead of the table.
-    #[arg(long)]
-    json: bool,
-    /// Draw the pictures into this directory
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
-}
 
 /// A statement with what was simulated for it.
 #[derive(Debug, Serialize)]
@@ -93,14 +83,14 @@ struct Got<'a> {
 type Runs = BTreeMap<&'static str, Comparison>;
 
 /// Simulates, judges and prints.
-pub fn run(options: &Options) -> io::Result<ExitCode> {
+pub fn run(options: &PlotOptions) -> io::Result<ExitCode> {
     let runs = CASES.iter().map(|case| Ok((case.name, simulate(case)?))).collect::<io::Result<Runs>>()?;
     let rows = STATEMENTS.iter().map(|statement| row(statement, &runs)).collect::<io::Result<Vec<Row>>>()?;
     let shares = shares::measure()?;
     if let Some(dir) = &options.plot {
         draw(dir, &rows, &runs)?;
     }
-    if !options.json {
+    if !options.common.json {
         io::Write::write_all(&mut io::stdout(), table::markdown(&rows, &shares).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -80,12 +80,14 @@ mod tests {
 
     #[test]
     fn request_equal_to_limit_means_exactly_that_rate() {
+        // design 2: a request is guaranteed, a limit never exceeded.
         assert_eq!(rates(&[tenant(60, 60, 0), tenant(30, 30, 0)]), [60, 30]);
         assert_eq!(rates(&[tenant(60, 60, 0), tenant(30, 30, 900)]), [60, 30]);
     }
 
     #[test]
     fn an_idle_tenants_share_is_lent_and_taken_back_in_the_tick_in_which_it_stirs() {
+        // design 8: each tick unused share is lent.
         let mut tenants = [tenant(60, 100, 900), tenant(40, 100, 0)];
         assert_eq!(rates(&tenants), [60, 100]);
         tenants[0].idle_for = Nanos(0);
@@ -94,12 +96,14 @@ mod tests {
 
     #[test]
     fn unused_share_goes_out_in_proportion_to_requests_up_to_the_limits() {
+        // design 8: in proportion to requests, up to the limits.
         assert_eq!(rates(&[tenant(30, 100, 0), tenant(10, 100, 0)]), [75, 25]);
         assert_eq!(rates(&[tenant(30, 40, 0), tenant(10, 100, 0)]), [40, 60]);
     }
 
     #[test]
     fn a_filler_without_a_request_lives_on_what_is_left_and_never_starves_when_the_manager_dies() {
+        // design 5 and 7: a floor of 1 %, and a fallback rate of no less.
         let tenants = [tenant(100, 100, 0), tenant(0, 100, 0)];
         assert_eq!(rates(&tenants), [100, 1]);
         let mut policy = StaticShares::default();
@@ -109,6 +113,7 @@ mod tests {
 
     #[test]
     fn a_tenant_alone_without_a_limit_is_not_held_back_at_all() {
+        // design 8: up to the limit, and that is the whole GPU.
         let mut policy = StaticShares::default();
         let samples = [tenant(30, 100, 0)];
         assert_eq!(policy.decide(&seen(&samples))[0].grant.rate, Rate::FULL);
@@ -116,6 +121,7 @@ mod tests {
 
     #[test]
     fn a_filler_queues_little_where_somebody_may_wake() {
+        // design 5: 300 us of predicted work when a primary may wake, else 5 to 20 ms.
         let filler = Sample { class: Class::Filler, ..tenant(0, 100, 0) };
         let caps = |samples: &[Sample]| {
             let mut policy = StaticShares::default();

@@ -103,6 +103,8 @@ enum Command {
     /// Simulate a scenario: which services fit together, and under which policy
     Sim(sim::Args),
     /// Run the node manager
+    ///
+    /// It stays in the foreground and logs to stderr, as much as $WEIR_LOG says (error, warn, info, debug) [default: info].
     Node(node::Args),
 }
 

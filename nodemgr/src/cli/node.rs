@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Configuration file [default: /etc/weir/weir.toml if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Policy: static
+    /// Policy for all GPUs; `weir policy` lists them [default: the configuration's, else weir]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
 }

@@ -61,7 +61,7 @@ pub(super) struct Args {
     /// `hint` the program tells each request by that name (weir.h, weir.py).
     #[arg(long, num_args = 2, value_names = ["URL", "METRIC"])]
     latency_from: Option<Vec<String>>,
-    /// The library that enforces the budget [default: libweir.so beside this program]
+    /// The library that enforces the budget [default: $WEIR_PRELOAD, else libweir.so beside this program]
     #[arg(long, value_name = "PATH")]
     preload: Option<PathBuf>,
     /// The program and its arguments

@@ -3,14 +3,18 @@
 use std::path::PathBuf;
 
 use super::{Context, printer};
+use crate::codes;
 use crate::fault::Fault;
-use crate::sim::{self, Comparison, Ruler, Scenario};
+use crate::sim::{self, Ruler, Scenario};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The scenario, a TOML file; bench/scenarios has examples
     scenario: PathBuf,
-    /// Policies to compare on the same seed, by comma; also `alone`, `slicing`, `mps`, `mps-request` and `mps-limit`, which are none [default: all]
+    /// Policies to compare on the same seed, by comma [default: all, and all rules that are none]
+    ///
+    /// The rules that are none: `alone` (each tenant by itself), `slicing` (the driver's time slices), `mps` (all kernels at
+    /// once), `mps-request` and `mps-limit` (the same, in partitions that large).
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     policy: Vec<String>,
     /// Another seed than the scenario's
@@ -25,9 +29,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
+    #[cfg(not(feature = "plot"))]
+    if args.plot.is_some() {
+        let help = "build it with `cargo build --features plot`, or draw from --json";
+        return Err(Fault::new(&codes::USAGE, "this `weir` was built without pictures", help));
+    }
     let mut scenario = Scenario::read(&args.scenario)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
-    scenario.seconds = args.seconds.unwrap_or(scenario.seconds);
+    if let Some(seconds) = args.seconds {
+        let wrong = |(what, help)| Fault::new(&codes::USAGE, format!("the command line has {what}"), help);
+        sim::scenario::check_seconds(seconds).map_err(wrong)?;
+        scenario.seconds = seconds;
+    }
     let rulers = rulers(&args.policy)?;
     let began = std::time::Instant::now();
     let comparison = sim::compare(&scenario, &rulers)?;
@@ -42,6 +55,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
             simulated / took
         ));
     }
+    #[cfg(feature = "plot")]
     args.plot.as_deref().map_or(Ok(()), |dir| draw(dir, &comparison))?;
     Ok(0)
 }
@@ -56,15 +70,9 @@ fn rulers(names: &[String]) -> Result<Vec<Ruler>, Fault> {
 }
 
 #[cfg(feature = "plot")]
-fn draw(dir: &std::path::Path, comparison: &Comparison) -> Result<(), Fault> {
+fn draw(dir: &std::path::Path, comparison: &sim::Comparison) -> Result<(), Fault> {
     for path in sim::draw(dir, comparison)? {
         printer::talk(format_args!("drawn: {}", path.display()));
     }
     Ok(())
-}
-
-#[cfg(not(feature = "plot"))]
-fn draw(_: &std::path::Path, _: &Comparison) -> Result<(), Fault> {
-    let help = "build it with `cargo build --features plot`, or draw from --json";
-    Err(Fault::new(&crate::codes::USAGE, "this `weir` was built without pictures", help))
 }

@@ -9,6 +9,7 @@ use super::scenario::{Metric, Scenario, Sharing, Tenant};
 use crate::codes;
 use crate::control::schema::ClassName;
 use crate::fault::Fault;
+use crate::nearest::nearest;
 
 /// What is queued in front of a better one that wakes, at most, besides a unit: the cap where somebody may wake (gpu-truths,
 /// rule 10).
@@ -40,7 +41,7 @@ pub const RULES: [(&str, &str); 5] = [
 /// The ruler called `name`: a policy, or one of [`RULES`].
 ///
 /// # Errors
-/// [`codes::USAGE`], with the names that there are.
+/// [`codes::POLICY_UNKNOWN`], with the nearest name or all that there are.
 pub fn ruler(name: &str) -> Result<Ruler, Fault> {
     let policy = weir_policy::find(name).map(|row| (row.name, Kind::Run(Rule::Policy(row))));
     let found = policy.or(match name {
@@ -55,7 +56,10 @@ pub fn ruler(name: &str) -> Result<Ruler, Fault> {
         let rules = RULES.iter().map(|(name, _)| *name);
         let names: Vec<_> = weir_policy::POLICIES.iter().map(|row| row.name).chain(rules).collect();
         let message = format!("there is no policy `{}`", name.escape_debug());
-        Fault::new(&codes::USAGE, message, format!("choose from: {}", names.join(", ")))
+        let all = || format!("choose from: {}", names.join(", "));
+        let help =
+            nearest(name, names.iter().copied()).map_or_else(all, |near| format!("did you mean `{near}`?"));
+        Fault::new(&codes::POLICY_UNKNOWN, message, help)
     })
 }
 

@@ -1,11 +1,13 @@
 //! Scenarios: who shares the GPU, what each runs, and for how long. One TOML file each; times are in the names.
 
+mod check;
 mod read;
 mod values;
 
 use serde::{Deserialize, Serialize};
 use weir_simgpu_model::Mode;
 
+pub use self::check::seconds as check_seconds;
 pub use self::values::{Promise, nanos};
 use crate::control::schema::ClassName;
 

@@ -82,8 +82,7 @@ fn a_manager_notices_that_its_control_socket_or_its_lock_was_stolen_and_leaves_t
 #[test]
 fn a_tenant_has_as_many_processes_as_its_page_has_slots_and_no_more() {
     let stage = Stage::new();
-    let created = stage.client();
-    let mut run = created;
+    let mut run = stage.client();
     let created = run.create(wish("train", 60)).unwrap();
     let processes: Vec<_> =
         (0..weir_protocol::pages::PROCESS_SLOTS).map(|_| Actor::ready(&created)).collect();

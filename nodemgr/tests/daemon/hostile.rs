@@ -132,21 +132,30 @@ fn nonsense_on_the_control_socket_is_answered_and_changes_nothing() {
     let stage = Stage::new();
     let mut honest = stage.client();
     honest.create(wish("train", 60)).unwrap();
-    for line in [
-        "{}",
-        "null",
-        "[",
-        "{\"do\":\"fly\"}",
-        "{\"do\":\"set\",\"tenant\":\"train\",\"nonsense\":1}",
-        "\u{0}\u{0}",
+    let before = stage.tenant("train").unwrap().budget;
+    let change = |what: &str| format!("{{\"do\":\"set\",\"tenant\":\"train\",{what}}}");
+    for (line, code) in [
+        ("{}".into(), "W0132"),
+        ("null".into(), "W0132"),
+        ("[".into(), "W0132"),
+        ("{\"do\":\"fly\"}".into(), "W0132"),
+        (change("\"nonsense\":1"), "W0132"),
+        (change("\"request_permille\":-1"), "W0132"),
+        (change("\"request_permille\":300.5"), "W0132"),
+        (change("\"request_permille\":65536"), "W0132"),
+        (change("\"request_permille\":1001"), "W0101"),
+        (change("\"memory_bytes\":-1"), "W0132"),
+        (change("\"memory_bytes\":0"), "W0107"),
+        ("\u{0}\u{0}".into(), "W0132"),
     ] {
         let mut socket = connect(&stage.place.control());
         writeln!(socket, "{line}").unwrap();
         let mut answer = [0; 4096];
         let length = socket.read(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-        assert!(answer.contains("\"is\":\"error\"") && answer.contains("W0132"), "{line}: {answer}");
+        assert!(answer.contains("\"is\":\"error\"") && answer.contains(code), "{line}: {answer}");
     }
+    assert_eq!(stage.tenant("train").unwrap().budget, before);
     assert_eq!(stage.stats().tenants.len(), 1);
 }
 

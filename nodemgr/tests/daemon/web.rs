@@ -1,5 +1,6 @@
 //! `weir web`: what it shows to whom, and that Prometheus itself can read it.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
+use weir_nodemgr::control::Stats;
 use weir_nodemgr::control::schema::CreateTenant;
+use weir_nodemgr::latency::{HINT, Promise, Source};
+use weir_nodemgr::registry::Latency;
+use weir_nodemgr::signals::SignalStats;
 
 use crate::stage::{Actor, DEADLINE, Stage, wish};
 
@@ -118,6 +123,57 @@ fn metrics_are_for_everybody_and_all_else_is_for_whoever_has_the_token() {
     assert_eq!(web.get("/v1/events", TOKEN).0, 200);
     assert_eq!(web.get("/v1/why/ghost", TOKEN).0, 404);
     assert_eq!(web.get("/elsewhere", "").0, 404);
+}
+
+/// The table of metrics in the document of the API: the rows' first cells.
+fn documented() -> Vec<&'static str> {
+    let document = include_str!("../../../docs/api.md").split_once("\n## Metrics\n").unwrap().1;
+    document.lines().filter(|row| row.starts_with("| `")).map(|row| row.split('|').nth(1).unwrap()).collect()
+}
+
+/// With what only a real GPU, a promise or a signal brings: a metric without a row is not on the page.
+fn with_all_that_there_can_be(mut stats: Stats) -> Stats {
+    stats.gpus[0].memory_used_bytes = Some(0);
+    let tenant = &mut stats.tenants[0];
+    tenant.gpus[0].memory_drift_bytes = Some(0);
+    tenant.gpus[0].total.copies.entry("peer".into()).or_default();
+    tenant.budget.slo = Some(Promise { quantile_permille: 950, target_ns: 1 });
+    let source = Source { url: HINT.into(), metric: "request".into() };
+    tenant.latency = Some(Latency { recent_ns: Some(1), ..Latency::of(source) });
+    let signal = SignalStats { name: "price".into(), value: None, best_effort_permille: 1000, failing: None };
+    stats.signals.push(signal);
+    stats
+}
+
+#[test]
+fn the_document_has_every_metric_and_the_page_has_every_metric_of_the_document() {
+    let stage = Stage::new();
+    let _busy = busy(&stage);
+    let page = weir_nodemgr::web::metrics::page(&with_all_that_there_can_be(stage.stats())).unwrap();
+    // OpenMetrics: the samples of a counter end in `_total`, its name does not.
+    let of_type = |line: &str| match line.strip_prefix("# TYPE ")?.split_once(' ')? {
+        (name, "counter") => Some(format!("{name}_total")),
+        (name, _) => Some(name.to_owned()),
+    };
+    let shown: BTreeSet<String> = page.lines().filter_map(of_type).collect();
+    let quoted = documented().into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let written: BTreeSet<String> = quoted.map(|name| name.split('{').next().unwrap().to_owned()).collect();
+    assert_eq!(shown, written);
+    // The names that others build upon (faults C.2).
+    for name in [
+        "weir_build_info",
+        "weir_gpu_time_seconds_total",
+        "weir_ledger_drift_bytes",
+        "weir_memory_limit_bytes",
+        "weir_memory_used_bytes",
+        "weir_resize_latency_seconds",
+        "weir_tenant_state",
+        "weir_throttled_launches_total",
+        "weir_unmanaged_processes",
+        "weir_wait_seconds_total",
+    ] {
+        assert!(shown.contains(name), "{name}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.tick-out-of-range", "tick_us = 1\n"),
     ("config.park-idle-out-of-range", "park_idle_s = 0\n"),
     ("config.reserve-no-size", "memory_reserve = \"2Q\"\n"),
+    ("config.context-memory-no-size", "context_memory = \"400\"\n"),
+    ("config.mps-relative", "[mps]\npipe_directory = \"pipes\"\n"),
     ("config.mode-standalone", "mode = \"standalone\"\n"),
     ("config.unknown-mode", "mode = \"lax\"\n"),
     ("config.unknown-unmanaged", "unmanaged = \"freeze\"\n"),
@@ -51,23 +53,41 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.relative-dir", "dir = \"run/weir\"\n"),
 ];
 
+/// What makes a file, with its row.
+pub type Made = (&'static str, fn(&Path));
+
+/// Other files.
+pub const FILES: &[Made] = &[
+    ("config.missing", |_| {}),
+    ("config.directory", |path| std::fs::create_dir(path).unwrap()),
+    ("config.not-utf8", |path| std::fs::write(path, b"\xff\xfe").unwrap()),
+    ("config.world-writable", world_writable),
+];
+
+/// A file of another user than root and oneself; only root can make one.
+pub const STRANGERS: Made = ("config.strangers", |path| {
+    std::fs::write(path, "policy = \"static\"\n").unwrap();
+    std::os::unix::fs::chown(path, Some(65_534), None).unwrap();
+});
+
 /// What `weir check` says of a file with this text.
 pub fn told(text: &str) -> String {
-    told_of("a.toml", |path| std::fs::write(path, text).unwrap())
+    told_of(|path| std::fs::write(path, text).unwrap())
 }
 
-/// What it says of the file that `make` leaves under `name`.
-pub fn told_of(name: &str, make: impl Fn(&Path)) -> String {
+/// What it says of the file that `make` leaves.
+pub fn told_of(make: impl Fn(&Path)) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(name);
+    let path = dir.path().join("a.toml");
     make(&path);
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("check").arg(&path).output().unwrap();
     assert!(output.stdout.is_empty(), "refusals are no data");
     let stderr = String::from_utf8_lossy(&output.stderr).replace(&dir.path().display().to_string(), "[DIR]");
+    assert!(stderr.contains("\nhelp: "), "{stderr}");
     format!("{stderr}exit code {}", output.status.code().unwrap())
 }
 
-pub fn world_writable(path: &Path) {
+fn world_writable(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, "policy = \"static\"\n").unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();

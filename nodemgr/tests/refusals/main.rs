@@ -6,12 +6,15 @@
 mod cases;
 mod config;
 mod node;
+mod scenarios;
 mod talk;
 
 use std::collections::BTreeSet;
 
 use cases::{COMMANDS, Case};
 use node::Node;
+
+const DOCUMENT: &str = include_str!("../../../docs/FAULTS.md");
 
 /// Runs the case and tells what a person sees.
 fn told(node: &Node, case: &Case) -> String {
@@ -42,16 +45,31 @@ fn every_bad_configuration_is_refused_with_its_line_and_a_way_out() {
     for (id, text) in config::TEXTS {
         insta::assert_snapshot!(*id, config::told(text));
     }
-    insta::assert_snapshot!("config.missing", config::told_of("absent.toml", |_| {}));
-    insta::assert_snapshot!(
-        "config.directory",
-        config::told_of("a.toml", |path| std::fs::create_dir(path).unwrap())
-    );
-    insta::assert_snapshot!(
-        "config.not-utf8",
-        config::told_of("a.toml", |path| std::fs::write(path, b"\xff\xfe").unwrap())
-    );
-    insta::assert_snapshot!("config.world-writable", config::told_of("a.toml", config::world_writable));
+    for (id, make) in config::FILES {
+        insta::assert_snapshot!(*id, config::told_of(make));
+    }
+}
+
+#[test]
+fn a_configuration_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: giving a file to another user needs root");
+    }
+    let (id, make) = config::STRANGERS;
+    insta::assert_snapshot!(id, config::told_of(make));
+}
+
+#[test]
+fn every_bad_scenario_is_refused_with_a_way_out() {
+    for (id, from, to) in scenarios::CHANGES {
+        insta::assert_snapshot!(*id, scenarios::told_of_change(from, to));
+    }
+    for (id, make) in scenarios::FILES {
+        insta::assert_snapshot!(*id, scenarios::told(make, &[]));
+    }
+    for (id, flags) in scenarios::FLAGS {
+        insta::assert_snapshot!(*id, scenarios::told_of_flags(flags));
+    }
 }
 
 #[test]
@@ -84,20 +102,26 @@ fn a_directory_in_which_others_could_replace_our_sockets_is_refused() {
 
 #[test]
 fn the_document_has_a_row_for_every_case_and_a_case_for_every_row() {
-    let document =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FAULTS.md")).unwrap();
-    let files = ["config.missing", "config.directory", "config.not-utf8", "config.world-writable"];
     let places = ["gpu.renumbered", "gpu.hidden", "path.world-writable", "path.not-a-directory"];
     let tested: BTreeSet<_> = COMMANDS
         .iter()
         .map(|case| case.id)
         .chain(config::TEXTS.iter().map(|(id, _)| *id))
-        .chain(files)
+        .chain(config::FILES.iter().chain([&config::STRANGERS]).map(|(id, _)| *id))
+        .chain(scenarios::CHANGES.iter().map(|(id, ..)| *id))
+        .chain(scenarios::FILES.iter().map(|(id, _)| *id))
+        .chain(scenarios::FLAGS.iter().map(|(id, _)| *id))
         .chain(places)
         .collect();
-    let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let written: BTreeSet<_> = rows.map(|(id, _)| id).filter(|id| id.contains('.')).collect();
     assert_eq!(tested, written);
+}
+
+#[test]
+fn the_document_has_every_code() {
+    let missing = weir_nodemgr::codes::TABLE.iter().filter(|row| !DOCUMENT.contains(row.code));
+    assert_eq!(missing.map(|row| row.code).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

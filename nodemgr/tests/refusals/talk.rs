@@ -1,5 +1,6 @@
 //! What `weir` says where nothing is refused and something is to be known.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
 
@@ -70,6 +71,14 @@ fn a_node_manager_warns_of_the_tenants_that_an_earlier_one_left() {
 }
 
 #[test]
+fn a_node_manager_on_a_machine_without_a_gpu_says_so_and_does_not_start() {
+    let dir = tempfile::Builder::new().prefix("weir").tempdir_in("/tmp").unwrap();
+    let output = weir().arg("--dir").arg(dir.path()).arg("node").output().unwrap();
+    assert!(stderr(&output).contains("error[W0160]") && stderr(&output).contains("\nhelp: "), "{output:?}");
+    assert_eq!(output.status.code(), Some(69));
+}
+
+#[test]
 fn without_tenants_ps_has_no_data_and_says_how_to_start_one() {
     let mut node = Node::start();
     node.leave();
@@ -78,6 +87,23 @@ fn without_tenants_ps_has_no_data_and_says_how_to_start_one() {
     assert!(stderr(&output).starts_with("no tenants; start one with: weir run "), "{output:?}");
     let document: serde_json::Value = serde_json::from_str(&stdout(&node.weir(&["--json", "ps"]))).unwrap();
     assert_eq!(document["tenants"], serde_json::json!([]));
+}
+
+#[test]
+fn whoever_follows_events_is_told_of_each_as_it_comes() {
+    let node = Node::start();
+    let mut follow = node.command(&["--json", "events", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut is_told = |event: &str, tenant: &str| {
+        let (event, tenant) = (format!("\"event\":\"{event}\""), format!("\"tenant\":\"{tenant}\""));
+        lines.any(|line| line.contains(&event) && line.contains(&tenant))
+    };
+    assert!(is_told("tenant_made", "held"), "what was before");
+    let run = node.command(&BUDGET).args(["--name", "brief", "--", "true"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    assert!(is_told("tenant_made", "brief") && is_told("tenant_ended", "brief"));
+    follow.kill().unwrap();
+    follow.wait().unwrap();
 }
 
 #[test]

@@ -106,7 +106,9 @@ fn touch_everything(gpu: &SimGpu, node: &Node<'_>, places: &str) -> Touched {
 }
 
 fn assert_every_call_reached_the_driver(ended: &Finished) {
-    for (line, symbol) in ended.stdout.iter().zip(hooked()) {
+    let (hooked, lines) = (hooked(), ended.stdout.len());
+    assert_eq!(lines, hooked.len() + 1, "a line for each, and one at the end");
+    for (line, symbol) in ended.stdout.iter().zip(hooked) {
         if symbol == HIDDEN.0 {
             let either = HIDDEN.1.map(|code| format!("{symbol} {code}"));
             assert!(either.contains(line), "{line}");

@@ -59,6 +59,7 @@ fn four_times_as_long_is_another_workload_and_what_is_short_says_nothing() {
 
 #[test]
 fn fillers_get_their_limits_once_all_betters_were_silent_for_600_ms() {
+    // papers 1.5: low tasks get their limits when all high ones have been silent for more than 120 samples.
     let mut story = beside_a_filler(latency(40));
     story.run(580, &[FILLER]); // and 20 ms before
     assert_eq!(level(&story), 60_000);
@@ -171,6 +172,7 @@ fn waiting_at_our_gate_or_behind_a_neighbour_is_not_interference() {
 
 #[test]
 fn a_primary_with_all_of_the_gpu_leaves_the_filler_its_floor() {
+    // design 5: a closed filler keeps a floor of 1 %.
     let mut story = Story::new("dilu", &[primary(100), filler()]);
     story.run(10, &[0, 1]);
     assert_eq!((story.percent(0), story.percent(1)), (100, 1));

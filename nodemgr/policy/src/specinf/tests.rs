@@ -76,6 +76,7 @@ fn bubbles_from_ten_to_two_hundred_milliseconds_are_mostly_filled() {
 
 #[test]
 fn a_bubble_that_lasts_longer_than_foretold_is_filled_on() {
+    // papers 2: filling stops before the predicted end; what follows a wrong prediction is ours.
     let mut story = Story::new("specinf", &[primary(60), filler()]);
     iterate(&mut story, 1_000, 20_000, 20_000);
     story.run(20, &[TRAINING, FILLER]);
@@ -102,6 +103,7 @@ fn an_online_filler_has_a_reserved_share_outside_of_bubbles_and_an_offline_one_h
 
 #[test]
 fn the_last_of_several_betters_makes_the_bubble() {
+    // gpu-truths, rule 1: a bubble is a context that is drained, here of all who are not fillers.
     let mut story = Story::new("specinf", &[primary(40), filler(), latency(40)]);
     story.run(50, &[2, FILLER]);
     assert_eq!(story.state(FILLER), "BUSY");

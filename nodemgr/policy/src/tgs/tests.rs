@@ -97,6 +97,7 @@ fn bubbles_of_some_milliseconds_are_too_short_for_it() {
 
 #[test]
 fn fillers_among_themselves_have_the_gpu() {
+    // papers 4: opportunistic jobs are held back for production, which there is none of.
     let mut story = Story::new("tgs", &[filler(), filler()]);
     story.run(10, &[0, 1]);
     assert_eq!((story.percent(0), story.percent(1), story.state(0)), (50, 50, "OPEN"));

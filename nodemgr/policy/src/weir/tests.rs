@@ -77,6 +77,7 @@ fn fillers_are_closed_in_the_tick_of_a_burst_that_is_already_over() {
 
 #[test]
 fn a_lull_is_suspect_until_a_whole_tick_was_still() {
+    // papers 2: BUSY, SUSPECT, FILL, OPEN; gpu-truths, rule 1: drained, and not only still.
     let mut story = Story::new("weir", &[primary(50), filler()]);
     story.run(20, &[BETTER, FILLER]);
     story.run(1, &[FILLER]);
@@ -191,6 +192,7 @@ fn what_a_promise_leaves_is_spent_step_by_step_and_taken_back_as_it_is_used_up()
 
 #[test]
 fn nobody_is_put_off_where_no_filler_would_use_the_time() {
+    // gpu-truths 2a: slack is spent on fillers, and for nothing else.
     let mut story = Story::new("weir", &[latency(50), filler()]);
     assert!(serve(&mut story, 100, 5) > 0);
     story.run(20, &[BETTER]);
@@ -199,6 +201,7 @@ fn nobody_is_put_off_where_no_filler_would_use_the_time() {
 
 #[test]
 fn slack_is_nobodys_beside_a_better_that_has_none() {
+    // gpu-truths 2a: what one tenant can spare is not another's to lose.
     let slack = Sample { slo: slo(200, Some(20)), ..latency(60) };
     for other in [primary(20), latency(20)] {
         let mut story = Story::new("weir", &[slack, filler(), other]);
@@ -259,6 +262,7 @@ fn outside_signals_scale_what_all_fillers_have_together() {
 
 #[test]
 fn without_betters_fillers_share_the_gpu_as_static_does() {
+    // design 8: unused share is lent in proportion to requests.
     let twenty = Sample { request: SmShare::percent(20), ..filler() };
     let mut story = Story::new("weir", &[twenty, filler()]);
     story.run(10, &[0, 1]);

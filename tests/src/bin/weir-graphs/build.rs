@@ -56,7 +56,6 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             (first_error(results), Vec::new())
         }
         "destroy" => (call!(client, cuGraphExecDestroy(handle(n(0)))), Vec::new()),
-        "destroy_graph" => (call!(client, cuGraphDestroy(handle(n(0)))), Vec::new()),
         _ => return None,
     })
 }

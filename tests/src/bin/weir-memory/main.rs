@@ -5,6 +5,7 @@ mod checkpoints;
 mod contexts;
 mod device;
 mod graphs;
+mod peers;
 mod pools;
 mod shares;
 mod tiles;
@@ -43,6 +44,7 @@ impl Obeys for Client {
             .or_else(|| pools::obey(self, command, n))
             .or_else(|| graphs::obey(self, command, n))
             .or_else(|| contexts::obey(self, command, n))
+            .or_else(|| peers::obey(self, command, n))
             .or_else(|| shares::obey(self, command, n))
             .or_else(|| checkpoints::obey(self, command, n))
             .or_else(|| tiles::obey(self, command, n))

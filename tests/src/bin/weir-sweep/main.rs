@@ -1,12 +1,12 @@
 //! Calls every function by which a program can launch, get device memory, or copy and set it, by its exported name, and prints how
-//! often it called each and how much memory each seemed to take: for stories that compare this with what Weir and
-//! the driver counted. What a call answers does not matter here, only that it was made.
+//! often it called each, how much memory each seemed to take and which were refused: for stories that compare this with what
+//! Weir and the driver counted.
 
 mod copies;
 mod launches;
 mod memory;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
 use std::ptr::null_mut;
@@ -32,6 +32,8 @@ struct Made {
     calls: BTreeMap<&'static str, u64>,
     /// By how much the free memory fell, in bytes, by the function that took it.
     took_bytes: BTreeMap<&'static str, u64>,
+    /// Those of them that were refused for want of memory.
+    refused: BTreeSet<&'static str>,
     /// Copies and memsets, by the way that they went.
     copied: BTreeMap<&'static str, Copied>,
     /// Free memory before the first and after the last of them, in bytes.

@@ -3,6 +3,7 @@
 
 use std::ptr::null_mut;
 
+use weir_abi::CUresult;
 use weir_abi::types::*;
 
 use crate::{Sweep, call};
@@ -36,13 +37,14 @@ fn free(sweep: &mut Sweep) -> u64 {
     free as u64
 }
 
-/// Notes by how much free memory falls in `take`.
-fn noting<T>(sweep: &mut Sweep, name: &'static str, take: impl FnOnce(&mut Sweep) -> T) -> T {
+/// Notes by how much free memory falls in `take`, or that it was refused.
+fn noting(sweep: &mut Sweep, name: &'static str, take: impl FnOnce(&mut Sweep) -> CUresult) {
     let before = free(sweep);
-    let taken = take(sweep);
+    if take(sweep) == CUDA_ERROR_OUT_OF_MEMORY {
+        sweep.made.refused.insert(name);
+    }
     let after = free(sweep);
     sweep.made.took_bytes.insert(name, before.saturating_sub(after));
-    taken
 }
 
 /// `cuMemAlloc` and its kin.
