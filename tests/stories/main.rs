@@ -39,11 +39,13 @@ mod proxy;
 mod refused_launches;
 mod resize;
 mod restart;
+mod room;
 mod small;
 mod stalls;
 mod standalone;
 mod switch;
 mod turns;
+mod upgrade;
 mod vllm_startup;
 
 use weir_tests::dist::{client, python};
