@@ -25,7 +25,10 @@ impl Registry {
         let mut pairs: Vec<_> = pairs.collect();
         pairs.sort_unstable();
         self.tell_neighbours(&pairs);
-        self.rulers.iter_mut().for_each(|ruler| ruler.seats.clear());
+        for ruler in &mut self.rulers {
+            ruler.seats.clear();
+            ruler.watched.clear();
+        }
         self.stirs = Stirs::of(&self.tenants);
         self.renewed.clear(); // all are looked at
         self.anew = true;
