@@ -101,12 +101,6 @@ impl Ruler {
         self.awake
     }
 
-    /// Touches the pages of all that will be looked at. One look waits for the page that it reads, and each is in another
-    /// place; of these nobody waits for any.
-    pub(super) fn touch(&self) -> u64 {
-        self.watched.iter().fold(0, |sum, at| sum.wrapping_add(self.seats[*at].touch()))
-    }
-
     fn observe_all(&mut self, tenants: &mut [Tenant], round: &Round) -> bool {
         self.samples.clear();
         self.samples.extend(self.seats.iter_mut().map(|seat| seat.observe(tenants, round)));

@@ -71,11 +71,6 @@ impl Seat {
         }
     }
 
-    /// Touches what the next look will read.
-    pub(super) fn touch(&self) -> u64 {
-        self.beat.as_ref().map_or(0, Beat::touch)
-    }
-
     /// Its turn, in which there is nothing to be granted.
     pub(super) fn tick(&self) {
         if let Some(beat) = &self.beat {

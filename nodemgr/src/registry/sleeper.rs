@@ -79,12 +79,6 @@ impl Beat {
         Self { pages, slots: Slots::of(slots), pulse, since }
     }
 
-    /// Touches what [`Self::look`] will read.
-    pub fn touch(&self) -> u64 {
-        let first = self.slots.iter().next().and_then(|slot| self.pages.usage.slots.get(slot));
-        first.map_or(0, |slot| slot.completed_ns.load(Ordering::Relaxed))
-    }
-
     /// Gives the sign of life of the tenant's turn.
     pub fn tick(&self) {
         self.pages.grant.tick();

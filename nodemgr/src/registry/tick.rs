@@ -15,7 +15,6 @@ impl Registry {
         let anew = std::mem::take(&mut self.anew);
         let Self { epoch, turns, off, outside: signals, .. } = *self;
         let mut awake = false;
-        std::hint::black_box(self.rulers.iter().fold(0, |sum, ruler| ruler.touch().wrapping_add(sum)));
         let (stirred, renewed) = (self.stirs.look(), std::mem::take(&mut self.renewed));
         for (gpu, ruler) in self.rulers.iter_mut().enumerate() {
             let mode = self.mps.mode(gpu);
