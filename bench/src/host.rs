@@ -24,7 +24,8 @@ pub struct Host {
     stop: Arc<AtomicBool>,
 }
 
-struct Pages {
+/// A tenant's pages on one GPU.
+pub struct Pages {
     fds: [OwnedFd; PAGES],
     _activity: Mapped<ActivityPage>,
     grant: Mapped<GrantPage>,
@@ -76,7 +77,8 @@ impl Drop for Host {
 }
 
 impl Pages {
-    fn new(first: &Grant) -> Result<Self, weir_protocol::mapping::MapError> {
+    /// New ones with this grant.
+    pub fn new(first: &Grant) -> Result<Self, weir_protocol::mapping::MapError> {
         let (grant_fd, grant) = Mapped::<GrantPage>::create("grant")?;
         let (bucket_fd, bucket) = Mapped::<BucketPage>::create("bucket")?;
         let (usage_fd, usage) = Mapped::<UsagePage>::create("usage")?;
@@ -88,6 +90,24 @@ impl Pages {
         let fds = [grant_fd, bucket_fd, usage_fd, activity_fd];
         Ok(Self { fds, grant, bucket, usage, _activity: activity })
     }
+
+    /// Answers whoever has said hello on `stream` with these pages, and lets him have `slot`.
+    pub fn hand_out(&self, stream: &UnixStream, slot: u32, uuid: [u8; 16], prices: &[PriceRow]) -> bool {
+        let welcome = Welcome {
+            protocol: PROTOCOL_VERSION,
+            tenant: "bench".into(),
+            class: Class::Primary,
+            mode: FailMode::Standalone,
+            slot,
+            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40), mps: false }],
+            prices: prices.to_vec(),
+            context_memory: Bytes(0),
+            oversubscribe: false,
+            latency_metric: None,
+        };
+        let fds: Vec<BorrowedFd<'_>> = self.fds.iter().map(AsFd::as_fd).collect();
+        transport::send(stream.as_fd(), &Reply::Welcome(welcome), &fds).is_ok()
+    }
 }
 
 fn serve(listener: &UnixListener, pages: &Pages, uuid: [u8; 16], prices: &[PriceRow]) {
@@ -97,20 +117,8 @@ fn serve(listener: &UnixListener, pages: &Pages, uuid: [u8; 16], prices: &[Price
         if transport::receive::<Hello>(stream.as_fd()).is_err() {
             continue;
         }
-        let welcome = Welcome {
-            protocol: PROTOCOL_VERSION,
-            tenant: "bench".into(),
-            class: Class::Primary,
-            mode: FailMode::Standalone,
-            slot: next_slot.fetch_add(1, Ordering::Relaxed) % 32,
-            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40), mps: false }],
-            prices: prices.to_vec(),
-            context_memory: Bytes(0),
-            oversubscribe: false,
-            latency_metric: None,
-        };
-        let fds: Vec<BorrowedFd<'_>> = pages.fds.iter().map(AsFd::as_fd).collect();
-        if transport::send(stream.as_fd(), &Reply::Welcome(welcome), &fds).is_ok() {
+        let slot = next_slot.fetch_add(1, Ordering::Relaxed) % 32;
+        if pages.hand_out(&stream, slot, uuid, prices) {
             connections.push(stream);
         }
     }

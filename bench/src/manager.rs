@@ -10,6 +10,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use serde_json::json;
+use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::Bytes;
 
 use crate::Options;
@@ -40,8 +41,33 @@ const SETTLING: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(5);
 const WINDOWS: usize = 5;
 
+/// What each requests where they are primaries, in percent.
+const REQUEST: u16 = 1;
+
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+    let fillers = taken(ClassName::Filler)?;
+    let (primaries, bare) = (taken(ClassName::Primary)?, bare_ticks()?);
+    let mut report = Report::new("manager", true);
+    report.bar(Bar::at_most("manager.core_percent", fillers.percent.max, "percent", 2.0));
+    let shape = json!({"tenants": TENANTS, "gpus": GPUS, "awake": AWAKE, "window_s": WINDOW.as_secs()});
+    report.figure(
+        "core_percent",
+        json!({"shape": shape, "windows": WINDOWS, "ticks": fillers.ticks, "spread": fillers.percent}),
+    );
+    report.figure("core_percent_of_primaries", primaries.percent); // whose policy is asked in each tick
+    report.figure("bare_ticks_percent", json!(bare));
+    Ok(report.finish(options.json))
+}
+
+/// What the manager takes.
+struct Taken {
+    percent: Spread, // of a processor, over the windows
+    ticks: u64,      // until their end
+}
+
+/// With tenants of this class.
+fn taken(class: ClassName) -> io::Result<Taken> {
     let rig = Rig::of_gpus(GPUS)?;
     let mut control = Control::of(&rig)?;
     let gpus: Vec<String> = (0..GPUS).map(|gpu| gpu.to_string()).collect();
@@ -50,33 +76,25 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let (mut heard, tell) = io::pipe()?;
     let mut processes = Vec::new();
     for tenant in 0..TENANTS {
-        let place = control.create_filler(&format!("tenant-{tenant}"), &gpus, MEMORY)?.dir;
+        let request = (class != ClassName::Filler).then_some(REQUEST);
+        let place = control.create_on(&gpus, &format!("tenant-{tenant}"), class, request, MEMORY)?.dir;
         let life = if tenant < AWAKE { Life::Works } else { Life::Sleeps };
         processes.push(registrant::start(&place, life, gate.try_clone()?.into(), tell.try_clone()?.into())?);
     }
     drop((gate, tell));
     open.write_all(&[0; TENANTS])?;
-    heard.read_exact(&mut [0; TENANTS])?;
+    heard.read_exact(&mut [0; 2 * TENANTS])?; // that they are there, and that they are registered
     std::thread::sleep(SETTLING); // real processes fall asleep in real time
     let mut percent = Vec::new();
     for _ in 0..WINDOWS {
         percent.push(window(&rig)?);
     }
-    let (ticks, bare) = (control.stats()?.node.epoch, bare_ticks()?);
+    let ticks = control.stats()?.node.epoch;
     drop(open);
     for mut process in processes {
         process.wait()?;
     }
-    let spread = Spread::of(&percent);
-    let mut report = Report::new("manager", true);
-    report.bar(Bar::at_most("manager.core_percent", spread.max, "percent", 2.0));
-    let shape = json!({"tenants": TENANTS, "gpus": GPUS, "awake": AWAKE, "window_s": WINDOW.as_secs()});
-    report.figure(
-        "core_percent",
-        json!({"shape": shape, "windows": WINDOWS, "ticks": ticks, "spread": spread}),
-    );
-    report.figure("bare_ticks_percent", json!(bare));
-    Ok(report.finish(options.json))
+    Ok(Taken { percent: Spread::of(&percent), ticks })
 }
 
 /// The manager's part of one processor during a window.

@@ -31,8 +31,8 @@ pub enum Life {
     Works,
 }
 
-/// Starts one of the tenant whose directory is `place`: it begins with a byte from `gate`, says so with a byte to `tell`
-/// when it is registered, and ends with the end of `gate`.
+/// Starts one of the tenant whose directory is `place`: it says that it is there with a byte to `tell`, registers with a byte
+/// from `gate`, says that with another byte, and ends with the end of `gate`.
 pub fn start(place: &Path, life: Life, gate: OwnedFd, tell: OwnedFd) -> io::Result<Child> {
     let life = match life {
         Life::Sleeps => "sleeps",
@@ -59,11 +59,11 @@ fn live(life: Life) -> io::Result<()> {
     // Not through the library's buffer, which would take the others' bytes too.
     let mut gate = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut byte = [0];
+    say(byte)?;
     gate.read_exact(&mut byte)?;
     let (_socket, slot, pages) = register(Path::new(&place))?;
     let gpus = pages.chunks(PAGES).map(Gpu::of).collect::<io::Result<Vec<_>>>()?;
-    io::stdout().write_all(&byte)?;
-    io::stdout().flush()?;
+    say(byte)?;
     if life == Life::Works {
         std::thread::spawn(move || work(slot, &gpus));
     }
@@ -72,6 +72,11 @@ fn live(life: Life) -> io::Result<()> {
     // SAFETY: one descriptor of ours, which outlives the call.
     while unsafe { libc::poll(&raw mut end, 1, -1) } < 1 {}
     Ok(())
+}
+
+fn say(byte: [u8; 1]) -> io::Result<()> {
+    io::stdout().write_all(&byte)?;
+    io::stdout().flush()
 }
 
 /// Makes this process one of the tenant's: its connection, its slot, and the pages of each GPU.

@@ -102,7 +102,7 @@ impl Rig {
         write("simgpu.toml", toml::to_string(gpu))?;
         write("weir.toml", toml::to_string(&NodeConfig { price: prices }))?;
         let dist = stage::dist()?;
-        let node = node(directory.path(), dist, simulated)?;
+        let node = node(directory.path(), dist, simulated, None)?;
         let rig = Self { directory, dist, node, simulated };
         rig.wait_for("the node manager", || Ok(rig.control().is_ok().then_some(())))?;
         Ok(rig)
@@ -116,8 +116,26 @@ impl Rig {
 
     /// Starts another one in its place, and does not wait until it answers.
     pub fn start_node(&mut self) -> io::Result<()> {
-        self.node = node(self.directory.path(), self.dist, self.simulated)?;
+        self.node = node(self.directory.path(), self.dist, self.simulated, None)?;
         Ok(())
+    }
+
+    /// The same; the other one dies when it comes to this place (`weir_nodemgr::failpoint::PLACES`).
+    pub fn start_node_to_die_at(&mut self, place: &str) -> io::Result<()> {
+        self.node = node(self.directory.path(), self.dist, self.simulated, Some(place))?;
+        Ok(())
+    }
+
+    /// Waits until the node manager has died by itself.
+    pub fn wait_for_death(&mut self) -> io::Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < DEADLINE {
+            if self.node.try_wait()?.is_some() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1)); // between two looks at another process
+        }
+        Err(io::Error::other(format!("the node manager did not die within {DEADLINE:?}\n{}", self.logs())))
     }
 
     /// The most memory that the node manager has ever had, its tenants' pages included.
@@ -237,9 +255,13 @@ impl Rig {
     }
 }
 
-fn node(directory: &Path, dist: &Path, simulated: bool) -> io::Result<Child> {
+fn node(directory: &Path, dist: &Path, simulated: bool, dies_at: Option<&str>) -> io::Result<Child> {
     let log = fs::File::options().create(true).append(true).open(directory.join("node.log"))?;
-    let mut command = Command::new(dist.join("bin/weir"));
+    let mut command = match dies_at {
+        None => Command::new(dist.join("bin/weir")),
+        Some(_) => Command::new(dist.join("test/weir-failpoints")),
+    };
+    command.envs(dies_at.map(|place| ("WEIR_NODE_FAILPOINT", place)));
     command.arg("node").arg("--dir").arg(directory.join("node"));
     command.arg("--config").arg(directory.join("weir.toml"));
     environment(&mut command, directory, dist, simulated);
@@ -289,13 +311,21 @@ impl Control {
         self.0.create(wanted).map_err(fault)
     }
 
-    /// Makes a filler on these GPUs.
-    pub fn create_filler(&mut self, name: &str, gpus: &[&str], memory: Bytes) -> io::Result<Created> {
+    /// Makes a tenant of a class on these GPUs, with this request in percent.
+    pub fn create_on(
+        &mut self,
+        gpus: &[&str],
+        name: &str,
+        class: ClassName,
+        request: Option<u16>,
+        memory: Bytes,
+    ) -> io::Result<Created> {
         let wanted = CreateTenant {
             name: name.into(),
             gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
+            request_permille: request.map(|percent| percent * 10),
             memory_bytes: Some(memory.0),
-            class: ClassName::Filler,
+            class,
             ..CreateTenant::default()
         };
         self.0.create(wanted).map_err(fault)

@@ -232,6 +232,7 @@ mod tests {
             processes: Vec::new(),
             slots: Vec::new(),
             unreached: Vec::new(),
+            out_of_reach: Vec::new(),
             holders: Vec::new(),
             registered: 0,
             budget_at_start: budget(30),

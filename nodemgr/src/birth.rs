@@ -4,6 +4,7 @@
 //! the start time in `/proc` takes its place: it is counted in hundredths of a second, in which an id hardly comes round.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, PidfdFlags};
 
@@ -12,12 +13,18 @@ const PIDFS: u64 = 0x5049_4446;
 
 /// The number of a process's birth; `None` if it has gone.
 pub fn of(pidfd: impl AsFd, pid: i32) -> Option<u64> {
-    let kind = rustix::fs::fstatfs(&pidfd).ok()?.f_type;
-    if u64::try_from(kind) == Ok(PIDFS) {
-        Some(rustix::fs::fstat(&pidfd).ok()?.st_ino)
-    } else {
-        start_time(pid)
+    if has_own_inode(&pidfd)? { Some(rustix::fs::fstat(&pidfd).ok()?.st_ino) } else { start_time(pid) }
+}
+
+/// Whether a pidfd has an inode of its own. What holds for one holds for all of them on this kernel, and a thousand may come
+/// at once.
+fn has_own_inode(pidfd: impl AsFd) -> Option<bool> {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Some(*known);
     }
+    let kind = rustix::fs::fstatfs(&pidfd).ok()?.f_type;
+    Some(*KNOWN.get_or_init(|| u64::try_from(kind) == Ok(PIDFS)))
 }
 
 /// The process with this number and birth, if it lives.

@@ -34,6 +34,7 @@ pub mod control;
 pub mod events;
 pub mod failpoint;
 pub mod fault;
+mod footprint;
 pub mod gpus;
 pub mod guard;
 pub mod hello;

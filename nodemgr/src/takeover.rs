@@ -13,8 +13,9 @@
 //! ```
 //!
 //! What a supervisor has kept of them, as systemd does, need not be looked for. One process of a tenant suffices. Without the privilege to look into other users' processes (`CAP_SYS_PTRACE`), or
-//! where the kernel lets nobody look but a debugger's parent (Yama), the pages cannot be had: then the tenant's budget
-//! stays taken, and its processes are shown as unreached.
+//! where the kernel lets nobody look but a debugger's parent (Yama), the pages cannot be had; and pages of another version
+//! are not read. Then the tenant's budget stays taken, its processes are shown as unreached, and the journal keeps the pages'
+//! inodes, for the next one who starts here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +28,7 @@ use rustix::process::PidfdGetfdFlags;
 
 use crate::birth;
 use crate::journal::{ProcessRow, Remembered, TenantRow};
-use crate::registry::{Found, Holder, Pages};
+use crate::registry::{Found, Holder, Pages, Process};
 
 /// What the kernel calls our pages.
 const NAME: &[u8] = b"/memfd:weir-";
@@ -41,19 +42,18 @@ pub fn find(remembered: Remembered, kept: Vec<OwnedFd>) -> Vec<Found> {
     let mut kept: Pieces = kept.into_iter().map(|fd| (inode(&fd), fd)).collect();
     let Remembered { tenants, mut processes, holds, .. } = remembered;
     let find = |row: TenantRow| {
-        let (own, others) = processes.drain(..).partition(|process: &ProcessRow| process.tenant == row.id);
+        let (own, others): (Vec<ProcessRow>, _) =
+            processes.drain(..).partition(|process: &ProcessRow| process.tenant == row.id);
         processes = others;
-        let held = holds.iter().filter(|hold| hold.tenant == row.id);
-        let holders = held.filter(|hold| birth::find(hold.pid, hold.birth).is_some());
-        let holders =
-            holders.map(|hold| Holder { id: hold.holder, pid: hold.pid, birth: hold.birth }).collect();
-        find_tenant(row, own, holders, &mut kept)
+        let held = holds.iter().filter(|hold| hold.tenant == row.id).map(|hold| hold.holder);
+        let holders = held.filter(|holder| birth::find(holder.pid, holder.birth).is_some()).collect();
+        find_tenant(row, own.into_iter().map(|row| row.process).collect(), holders, &mut kept)
     };
     let found: Vec<Found> = tenants.into_iter().map(find).collect();
     found.into_iter().filter(|found| !found.living.is_empty() || !found.holders.is_empty()).collect()
 }
 
-fn find_tenant(row: TenantRow, processes: Vec<ProcessRow>, holders: Vec<Holder>, kept: &mut Pieces) -> Found {
+fn find_tenant(row: TenantRow, processes: Vec<Process>, holders: Vec<Holder>, kept: &mut Pieces) -> Found {
     let mut living = Vec::new();
     let mut dead = Vec::new();
     for process in processes {
@@ -65,34 +65,32 @@ fn find_tenant(row: TenantRow, processes: Vec<ProcessRow>, holders: Vec<Holder>,
     let mut search = Search::of(&row);
     search.take(kept);
     living.iter().for_each(|(process, pidfd)| search.look(process.pid, pidfd));
-    let barred = search
-        .barred
-        .take()
-        .or_else(|| search.is_partial().then(|| "some pages are nowhere to be found".into()));
-    let pages = match search.pages() {
-        Ok(pages) => pages,
-        Err(reason) => {
-            tracing::warn!(tenant = %row.name, %reason, "the pages of a tenant are not as they were made");
-            None
-        }
-    };
+    let lost = "some pages are nowhere to be found. help: start the programs again";
+    let mut barred = search.barred.take().or_else(|| search.is_partial().then(|| lost.into()));
+    let pages = search.pages().unwrap_or_else(|reason| {
+        // Of another version, for example: whoever made them can have them back.
+        let help = "start the node manager of before again, or the programs";
+        barred = Some(format!("{reason}. help: {help}"));
+        None
+    });
     let mut living: Vec<_> = living.into_iter().map(|(process, _)| process).collect();
     if pages.is_none() {
         match barred {
             // Nobody has any: they have called `exec` since, or died before they heard of their slots.
             None => living.clear(),
+            Some(_) if living.is_empty() => {}
             Some(reason) => warn_unreached(&row, &living, &reason),
         }
     }
     Found { row, pages, living, dead, holders }
 }
 
-fn warn_unreached(row: &TenantRow, living: &[ProcessRow], reason: &str) {
+fn warn_unreached(row: &TenantRow, living: &[Process], reason: &str) {
     let pids: Vec<_> = living.iter().map(|process| process.pid).collect();
     tracing::warn!(
-        tenant = %row.name, ?pids, %reason,
+        tenant = %row.name, ?pids,
         "running processes could not be taken over: they keep to their last limits, which nobody can change, and the tenant's \
-         budget stays taken until they end. help: run the node manager as root, or with CAP_SYS_PTRACE"
+         budget stays taken until they end: {reason}"
     );
 }
 
@@ -126,7 +124,8 @@ impl<'a> Search<'a> {
             looked = looked.and(self.look_at_mappings(pid));
         }
         if let Err(error) = looked {
-            self.barred = Some(format!("process {pid}: {error}"));
+            let help = "run the node manager as root, or with CAP_SYS_PTRACE";
+            self.barred = Some(format!("process {pid}: {error}. help: {help}"));
         }
     }
 

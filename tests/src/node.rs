@@ -57,7 +57,12 @@ impl<'a> Node<'a> {
         self.wait_for_an_answer();
     }
 
-    /// The same, under a supervisor that listens at `place` and waits so long for a sign of life.
+    /// The same, with another build of the same protocol.
+    pub fn restart_as_another_build(&mut self) {
+        self.start_again(&self.gpu.dist().failing_weir(), &[]);
+    }
+
+    /// The same as [`Self::restart`], under a supervisor that listens at `place` and waits so long for a sign of life.
     pub fn restart_under(&mut self, place: &Path, patience: Duration) {
         let patience = patience.as_micros().to_string();
         let variables = [("NOTIFY_SOCKET", place.as_os_str()), ("WATCHDOG_USEC", patience.as_ref())];
@@ -82,6 +87,16 @@ impl<'a> Node<'a> {
     pub fn wait_until_dead(&mut self) {
         let status = wait::until("the node manager's death", || self.process.try_wait().ok().flatten());
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{}", self.log());
+    }
+
+    /// Asks it to end, as a supervisor does, and waits until it has.
+    ///
+    /// # Panics
+    /// If it does not, or not well.
+    pub fn end(&mut self) {
+        crate::program::signal(self.pid(), libc::SIGTERM);
+        let status = wait::until("the node manager's end", || self.process.try_wait().ok().flatten());
+        assert!(status.success(), "{status}: {}", self.log());
     }
 
     /// What it, and those before it, have said.

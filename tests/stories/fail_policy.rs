@@ -2,14 +2,18 @@
 //! version, or one that falls silent (faults A.3; the table of FAULTS, section 1, names the story of each row).
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Instant;
 
 use weir_nodemgr::gpus::Health;
-use weir_protocol::message::{Hello, Reply};
-use weir_protocol::pages::ProcessState;
-use weir_protocol::transport;
+use weir_protocol::mapping::Mapped;
+use weir_protocol::message::{Class, FailMode, GpuGrant, Hello, Reply, Welcome};
+use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, ProcessState, UsagePage};
+use weir_protocol::units::Bytes;
+use weir_protocol::{PROTOCOL_VERSION, transport};
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{self, Budget, Finished, Program};
@@ -67,8 +71,8 @@ fn strict_a_program_that_finds_nobody_gets_no_gpu() {
     running.goes_on(1000); // whoever was there goes on, as in every mode
 }
 
-/// A manager that says no, and in strict mode leaves its mark.
-fn refuses(place: &Path, strict: bool, reason: &'static str) {
+/// A manager that answers the first who comes with this, and in strict mode leaves its mark.
+fn answers(place: &Path, strict: bool, reply: Reply, pages: Vec<OwnedFd>) {
     if strict {
         std::fs::write(place.join("strict"), "").expect("a file in it");
     }
@@ -76,7 +80,8 @@ fn refuses(place: &Path, strict: bool, reason: &'static str) {
     std::thread::spawn(move || {
         let (peer, _) = door.accept().expect("somebody comes");
         transport::receive::<Hello>(&peer).expect("a hello");
-        transport::send(&peer, &Reply::Refused { reason: reason.into() }, &[]).expect("he listens");
+        let pages: Vec<_> = pages.iter().map(AsFd::as_fd).collect();
+        transport::send(&peer, &reply, &pages).expect("he listens");
     });
 }
 
@@ -86,9 +91,62 @@ fn a_manager_of_another_version_leaves_a_managed_program_unlimited_aloud_and_a_s
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     for strict in [false, true] {
         let place = tempfile::tempdir().expect("a temporary directory");
-        refuses(place.path(), strict, REASON);
+        answers(place.path(), strict, Reply::Refused { reason: REASON.into() }, Vec::new());
         let ended = short(&gpu, place.path());
         if strict { got_no_gpu(&ended, REASON) } else { ran_and_said(&ended, REASON) }
+    }
+}
+
+/// A tenant's pages on one GPU, as a manager of this version makes them.
+fn pages_of(version: u32) -> Vec<OwnedFd> {
+    let (grant_fd, grant) = Mapped::<GrantPage>::create("weir-grant").expect("a page");
+    let (bucket_fd, bucket) = Mapped::<BucketPage>::create("weir-bucket").expect("a page");
+    let (usage_fd, usage) = Mapped::<UsagePage>::create("weir-usage").expect("a page");
+    let (activity_fd, activity) = Mapped::<ActivityPage>::create("weir-activity").expect("a page");
+    grant.init(&Grant::default());
+    bucket.init();
+    usage.init();
+    activity.init(1);
+    let dated = |fd: OwnedFd| {
+        let page = std::fs::File::from(fd);
+        page.write_all_at(&version.to_ne_bytes(), 0).expect("its first word");
+        OwnedFd::from(page)
+    };
+    [grant_fd, bucket_fd, usage_fd, activity_fd].into_iter().map(dated).collect()
+}
+
+fn welcome_of(protocol: u32) -> Reply {
+    Reply::Welcome(Welcome {
+        protocol,
+        tenant: "train".into(),
+        class: Class::Primary,
+        mode: FailMode::Managed,
+        slot: 0,
+        gpus: vec![GpuGrant { uuid: [0; 16], memory_total: Bytes::gib(1), mps: false }],
+        prices: Vec::new(),
+        context_memory: Bytes(0),
+        oversubscribe: false,
+        latency_metric: None,
+    })
+}
+
+#[test]
+fn a_welcome_or_pages_of_another_version_are_never_misread_and_both_versions_are_named() {
+    let (gpu, ours) = (SimGpu::new(EVERY_KERNEL_20_US), PROTOCOL_VERSION);
+    for theirs in [ours - 2, ours - 1, ours + 1, ours + 2] {
+        let said = format!("speaks protocol {theirs}, this");
+        for (protocol, pages, strict) in [(theirs, ours, false), (ours, theirs, false), (ours, theirs, true)]
+        {
+            let place = tempfile::tempdir().expect("a temporary directory");
+            answers(place.path(), strict, welcome_of(protocol), pages_of(pages));
+            let ended = short(&gpu, place.path());
+            if strict {
+                got_no_gpu(&ended, &said)
+            } else {
+                ran_and_said(&ended, &said)
+            }
+            assert!(ended.stderr.contains(&format!("speaks {ours}: update the older")), "{}", ended.stderr);
+        }
     }
 }
 

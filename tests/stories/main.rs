@@ -43,11 +43,13 @@ mod readme;
 mod refused_launches;
 mod resize;
 mod restart;
+mod room;
 mod small;
 mod stalls;
 mod standalone;
 mod switch;
 mod turns;
+mod upgrade;
 mod vllm_startup;
 
 use weir_tests::dist::{client, python};

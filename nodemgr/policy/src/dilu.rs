@@ -37,7 +37,7 @@ use crate::grants::{IN_FLIGHT_CAP, SHORT_CAP};
 use crate::lend::{FULL, ppm};
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
-use crate::pressure::{Level, Stretch, Stretched, Verdict};
+use crate::pressure::{EMERGENCY, Level, Stretch, Stretched, Verdict};
 use crate::promise::{self, Promise};
 use crate::{Decision, Observation, Policy, Sample};
 
@@ -55,9 +55,6 @@ const HEARD: Nanos = Nanos::from_millis(500);
 
 /// Where the level starts: a tenth, as Dilu's conservative start.
 const START: u32 = FULL / 10;
-
-/// Where a promise that is just kept stands on the scale of ratios, in thousandths of the ratio.
-const BOUND: u64 = 1_600;
 
 /// What is remembered of a better.
 #[derive(Default)]
@@ -127,7 +124,8 @@ impl Better {
             _ => None,
         };
         let reading = self.promise.read(now, sample);
-        let told = reading.map(|reading| Stretched::by(reading.permille().saturating_mul(BOUND) / 1_000));
+        // A promise that is just kept is a burst that is stretched as far as is borne.
+        let told = reading.map(|reading| Stretched::by(reading.permille().saturating_mul(EMERGENCY) / 1_000));
         if promise::is_told(sample) { told } else { burst }
     }
 }

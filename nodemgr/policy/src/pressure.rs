@@ -13,8 +13,8 @@ use weir_protocol::units::Nanos;
 use crate::history::History;
 use crate::lend::FULL;
 
-/// Ratios are in thousandths.
-const EMERGENCY: u64 = 1_600;
+/// From here on a burst is stretched beyond what is borne. Ratios are in thousandths.
+pub const EMERGENCY: u64 = 1_600;
 const ANOTHER_WORKLOAD: u64 = 4_000;
 const CALM: u64 = 1_200;
 

@@ -32,8 +32,8 @@ pub struct StaticShares {
     rates: Vec<u32>,
 }
 
-/// This policy's only state.
-const STEADY: &str = "STEADY";
+/// Nothing to tell: this policy's only state.
+pub const STEADY: &str = "STEADY";
 
 impl Policy for StaticShares {
     fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {

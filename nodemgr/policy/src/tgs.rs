@@ -21,6 +21,7 @@ use crate::grants::SHORT_CAP;
 use crate::lend::FULL;
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
+use crate::static_shares::STEADY;
 use crate::{Decision, Observation, Policy};
 
 /// How often the betters' work is looked at, and how many looks make the rate.
@@ -57,7 +58,7 @@ impl Phase {
     const fn name(self) -> &'static str {
         match self {
             Self::SlowStart => "SLOW_START",
-            Self::Steady => "STEADY",
+            Self::Steady => STEADY,
             Self::BackOff => "BACK_OFF",
             Self::Open => "OPEN",
         }

@@ -41,6 +41,7 @@ use crate::pressure::{Level, Stretch, Stretched, Verdict};
 use crate::promise::{self, Promise};
 use crate::purse::{PART, Purse};
 use crate::slack::Slack;
+use crate::static_shares::STEADY;
 use crate::{Class, Decision, Observation, Policy, Sample};
 
 /// A gap of so long ends a burst, as a whole tick saw nothing of the tenant.
@@ -128,9 +129,6 @@ impl Policy for Weir {
         decisions
     }
 }
-
-/// Nothing to tell.
-const STEADY: &str = "STEADY";
 
 impl Weir {
     /// Looks at each better, and moves the level and the slacks.

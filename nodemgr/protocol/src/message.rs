@@ -5,7 +5,7 @@
 //!   Hello { protocol, build }            --->
 //!                                        <---   Welcome { slot, gpus, .. } + 4 memfds for each GPU
 //!                                               or Refused { reason }
-//!                                        <---   Notice { gpu, board } + a memfd for each neighbour; at once, and
+//!                                        <---   Notice { gpu, board } + a memfd for each neighbour; soon after, and
 //!                                               whenever tenants come or go
 //!   RING, when it begins work            --->   where the manager wants to be told (pages, `bell`)
 //!   (the connection then stays open: its end means that the process is gone, or has called exec)

@@ -12,6 +12,7 @@ use super::{Context, printer};
 use crate::codes;
 use crate::config::Config;
 use crate::fault::Fault;
+use crate::footprint;
 use crate::gpus::{Device, Source};
 use crate::manager::{Manager, Options, raise_file_limit};
 use crate::notify::{self, Supervisor};
@@ -52,6 +53,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         tracing::warn!("{}", printer::SIMULATED);
     }
     tracing::info!(dir = %base.display(), policy, "the node manager is ready");
+    footprint::forget_start();
     supervisor.ready();
     let period = supervisor.period().map_or(WATCH, |period| period.min(WATCH));
     let mut epoch = 0;

@@ -17,6 +17,9 @@ use crate::shared::{Shared, now};
 /// Changes of budget carried out at the same time; each has a thread for as long as it waits.
 const MAX_SETTING: usize = 32;
 
+/// From so many processes on it is worth a thread to look at them.
+const MANY: usize = 256;
+
 /// How long a change waits for the first launch under it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -51,17 +54,32 @@ pub(crate) fn answer(shared: &Arc<Shared>, peer: &Peer, from: u64, line: &[u8]) 
 
 fn everything(shared: &Shared, peer: &Peer, asked: AskStats) -> Stats {
     // A thousand processes' states are not asked for while ticks wait for the registry.
-    let mut stats = stats::collect(&shared.registry(), shared.mode, shared.tick_us);
-    stats.tenants.iter_mut().for_each(TenantStats::look_at_processes);
+    let mut stats = stats::collect(&shared.registry(), shared.mode, shared.tick_us, asked.overview);
+    look_at_processes(&mut stats.tenants);
     let hidden = |tenant: &&mut TenantStats| !peer.admin && peer.uid != tenant.owner_uid;
     stats.tenants.iter_mut().filter(hidden).for_each(TenantStats::hide_processes);
-    if asked.overview {
-        let gpus = stats.tenants.iter_mut().flat_map(|tenant| &mut tenant.gpus);
-        gpus.for_each(|gpu| gpu.processes.clear());
-    }
     stats.unmanaged = stats.unmanaged.into_iter().map(|process| process.for_eyes_of(peer)).collect();
     stats.node.resize_latency = shared.resizes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     stats
+}
+
+/// Looks whether any process is stopped. That is three system calls for each: of many, a second thread takes half.
+fn look_at_processes(tenants: &mut [TenantStats]) {
+    let look = |tenants: &mut [TenantStats]| tenants.iter_mut().for_each(TenantStats::look_at_processes);
+    let processes: usize = tenants.iter().map(|tenant| tenant.pids.len()).sum();
+    if processes < MANY {
+        return look(tenants);
+    }
+    let (ours, theirs) = tenants.split_at_mut(tenants.len() / 2);
+    let is_shared = std::thread::scope(|scope| {
+        let helper = std::thread::Builder::new().name("weir-look".into());
+        let is_shared = helper.spawn_scoped(scope, || look(theirs)).is_ok();
+        look(ours);
+        is_shared
+    });
+    if !is_shared {
+        look(theirs); // no thread was to be had
+    }
 }
 
 fn create(shared: &Shared, peer: &Peer, from: u64, wanted: &CreateTenant) -> Result<Outcome, Fault> {

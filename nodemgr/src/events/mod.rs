@@ -6,6 +6,7 @@
 //! launches) is looked at ten times a second and told with a count.
 
 mod told;
+mod what;
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,11 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use told::clock;
-
-use crate::control::schema::{Budget, ClassName};
-use crate::gpus::Health;
-use crate::latency::Promise;
-use crate::registry::By;
+pub use what::What;
 
 /// Events kept. A node that does nothing unusual fills this in days, a policy that changes its mind all the time in
 /// minutes; it is about a mebibyte.
@@ -42,193 +39,6 @@ pub struct Event {
     /// The tenant's owner, who may see it; absent: everybody may.
     #[serde(skip)]
     pub owner: Option<u32>,
-}
-
-/// What can happen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum What {
-    /// The node manager has started.
-    ManagerStarted {
-        /// Its version.
-        version: String,
-        /// The policy that each GPU starts with.
-        policy: String,
-        /// How many GPUs it has.
-        gpus: usize,
-    },
-    /// A tenant was made.
-    TenantMade {
-        /// Its class.
-        class: ClassName,
-        /// Its budget.
-        budget: Budget,
-    },
-    /// A tenant has ended; its budget is free.
-    TenantEnded,
-    /// A process has registered.
-    ProcessJoined {
-        /// Its number.
-        pid: i32,
-    },
-    /// A process has gone, or has called `exec`.
-    ProcessEnded {
-        /// Its number.
-        pid: i32,
-    },
-    /// A budget was set.
-    BudgetSet {
-        /// Before.
-        old: Budget,
-        /// Now.
-        new: Budget,
-    },
-    /// A GPU has another policy.
-    PolicySwitched {
-        /// Before.
-        old: String,
-        /// Now.
-        new: String,
-    },
-    /// The policy has another state for a tenant.
-    StateChanged {
-        /// When it was last looked at.
-        old: String,
-        /// Now.
-        new: String,
-        /// Changes in between: more than one if it went back and forth.
-        changes: u32,
-    },
-    /// Launches went through a gate that would have held them, so that nothing stands still for ever.
-    GateForced {
-        /// How many.
-        launches: u64,
-    },
-    /// Allocations were refused for the memory limit.
-    MemoryRefused {
-        /// How many.
-        allocations: u64,
-    },
-    /// Not all of a tenant's budget is enforced.
-    NotEnforced {
-        /// How it stands instead: `stale`, `degraded`.
-        state: String,
-    },
-    /// All of a tenant's budget is enforced again.
-    EnforcedAgain,
-    /// Latencies can be read again, or cannot any more.
-    LatencySource {
-        /// Why they cannot.
-        failing: Option<String>,
-    },
-    /// A promise is not kept any more.
-    SloMissed {
-        /// The promise.
-        slo: Promise,
-        /// Its quantile of late, in nanoseconds.
-        recent_ns: u64,
-    },
-    /// A promise is kept again.
-    SloKept {
-        /// The promise.
-        slo: Promise,
-    },
-    /// Signals from outside leave another part to best effort.
-    SignalsChanged {
-        /// That part, in thousandths of a GPU.
-        best_effort_permille: u16,
-    },
-    /// A signal from outside cannot be read.
-    SignalFailing {
-        /// Its name.
-        name: String,
-        /// Why.
-        why: String,
-    },
-    /// The operator has switched everything off but the memory limits.
-    SwitchedOff {
-        /// The user.
-        uid: u32,
-    },
-    /// Budgets are enforced again.
-    SwitchedOn {
-        /// The user.
-        uid: u32,
-    },
-    /// A tenant's memory went to the host.
-    Parked {
-        /// Who wanted it so.
-        by: By,
-        /// How much, on all its GPUs.
-        memory_bytes: u64,
-        /// What that took.
-        took_ms: u64,
-    },
-    /// It is back, and the tenant goes on.
-    Unparked {
-        /// Who wanted it so.
-        by: By,
-        /// What that took.
-        took_ms: u64,
-    },
-    /// A tenant could not be parked, or not be had back yet.
-    ParkFailed {
-        /// Whether it is parked now.
-        parked: bool,
-        /// Why.
-        why: String,
-    },
-    /// Somebody else has locked a process of it, or taken a checkpoint: it stands still.
-    Checkpointed,
-    /// A parked tenant has called, and others have its memory.
-    UnparkWaits {
-        /// Who has it.
-        why: String,
-    },
-    /// More memory is held than the limit allows, because it could not be refused.
-    Overcommitted {
-        /// By how much.
-        over_bytes: u64,
-    },
-    /// A process is on a GPU and has no budget.
-    UnmanagedProcess {
-        /// Its number.
-        pid: i32,
-        /// Its user.
-        uid: u32,
-        /// Its program.
-        program: String,
-        /// What it holds there, by NVML's account.
-        memory_bytes: Option<u64>,
-        /// Whether it keeps to limits of an earlier node manager.
-        keeps_limits: bool,
-    },
-    /// It has gone, or has a budget now.
-    UnmanagedGone {
-        /// Its number.
-        pid: i32,
-    },
-    /// It was killed, as the configuration wants it.
-    UnmanagedKilled {
-        /// Its number.
-        pid: i32,
-    },
-    /// It was not killed although the configuration wants it.
-    UnmanagedSpared {
-        /// Its number.
-        pid: i32,
-        /// Why.
-        why: String,
-    },
-    /// NVML does not say what it should.
-    NvmlUnsure {
-        /// How it stands: `stale`, `partial`.
-        state: Health,
-        /// What is known of the reason.
-        why: Option<String>,
-    },
-    /// It does again.
-    NvmlAnswers,
 }
 
 /// The last events.

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-pub use record::{CellRow, ProcessRow, Record, Remembered, TenantRow};
+pub use record::{CellRow, Hold, ProcessRow, Record, Remembered, TenantRow};
 
 use crate::codes;
 use crate::fault::Fault;
@@ -115,6 +115,9 @@ impl Journal {
 
     /// Replaces it by `records`, if that can be done now.
     pub fn renew(&mut self, records: &[Record]) {
+        if self.state == State::Off {
+            return;
+        }
         match self.replace(records) {
             Ok(()) if self.state == State::Degraded => {
                 self.state = State::Kept;

@@ -10,7 +10,7 @@ use crate::control::schema::{Budget, ClassName};
 use crate::gpus::{Device, parse_uuid};
 use crate::latency::Source;
 use crate::place::check_name;
-use crate::registry::{Counters, Park};
+use crate::registry::{Counters, Holder, Park, Process};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,16 +42,7 @@ pub enum Record {
         park: Park,
     },
     /// A process keeps a tenant, by a control connection.
-    Hold {
-        /// Which tenant.
-        tenant: u64,
-        /// The connection's number.
-        holder: u64,
-        /// The process.
-        pid: i32,
-        /// Its birth.
-        birth: u64,
-    },
+    Hold(Hold),
     /// A control connection is gone.
     Release {
         /// Its number.
@@ -131,31 +122,19 @@ pub struct CellRow {
 pub struct ProcessRow {
     /// Whose.
     pub tenant: u64,
-    /// The registration's number.
-    pub id: u64,
     /// The process.
-    pub pid: i32,
-    /// Its birth.
-    pub birth: u64,
-    /// Its slot on each usage page.
-    pub slot: usize,
-    /// Version of its `libweir.so`.
-    pub build: String,
-    /// Its driver library.
-    pub driver: String,
+    #[serde(flatten)]
+    pub process: Process,
 }
 
 /// A connection that keeps a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// Which tenant.
     pub tenant: u64,
-    /// The connection's number.
-    pub holder: u64,
-    /// The process.
-    pub pid: i32,
-    /// Its birth.
-    pub birth: u64,
+    /// Who is at its other end.
+    #[serde(flatten)]
+    pub holder: Holder,
 }
 
 /// What an earlier manager knew when it died.
@@ -214,12 +193,12 @@ impl Remembered {
             Record::Tenant(row) => self.add_tenant(row)?,
             Record::Budget { tenant, budget } => self.tenant(tenant)?.budget = checked(budget)?,
             Record::Park { tenant, park } => self.tenant(tenant)?.park = park,
-            Record::Hold { tenant, holder, pid, birth } => {
-                self.tenant(tenant)?;
-                self.given_out(holder);
-                self.holds.push(Hold { tenant, holder, pid, birth });
+            Record::Hold(hold) => {
+                self.tenant(hold.tenant)?;
+                self.given_out(hold.holder.id);
+                self.holds.push(hold);
             }
-            Record::Release { holder } => self.holds.retain(|hold| hold.holder != holder),
+            Record::Release { holder } => self.holds.retain(|hold| hold.holder.id != holder),
             Record::Process(row) => self.add_process(row)?,
             Record::Buried { process, dead } => self.bury(process, dead)?,
             Record::Ended { tenant } => {
@@ -248,17 +227,18 @@ impl Remembered {
 
     fn add_process(&mut self, row: ProcessRow) -> Result<(), String> {
         self.tenant(row.tenant)?.registered += 1;
-        let taken = |other: &ProcessRow| other.id == row.id;
-        if row.slot >= PROCESS_SLOTS || row.pid <= 0 || self.processes.iter().any(taken) {
-            return Err(format!("process {} in slot {} cannot be", row.pid, row.slot));
+        let Process { id, pid, slot, .. } = row.process;
+        let taken = self.processes.iter().any(|other| other.process.id == id);
+        if slot >= PROCESS_SLOTS || pid <= 0 || taken {
+            return Err(format!("process {pid} in slot {slot} cannot be"));
         }
-        self.given_out(row.id);
+        self.given_out(id);
         self.processes.push(row);
         Ok(())
     }
 
     fn bury(&mut self, process: u64, dead: Vec<Counters>) -> Result<(), String> {
-        let Some(at) = self.processes.iter().position(|row| row.id == process) else {
+        let Some(at) = self.processes.iter().position(|row| row.process.id == process) else {
             return Err(format!("process {process} dies and never lived"));
         };
         let tenant = self.processes.swap_remove(at).tenant;
@@ -293,107 +273,4 @@ fn checked(budget: Budget) -> Result<Budget, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::registry::{Calls, Stand};
-    use weir_protocol::units::{Bandwidth, SmShare};
-
-    fn gpu() -> Device {
-        Device { uuid: [7; 16], name: "GPU".into(), memory_total: Bytes::gib(8) }
-    }
-
-    fn budget(percent: u16) -> Budget {
-        Budget {
-            request: SmShare::percent(percent),
-            limit: SmShare::FULL,
-            memory: Bytes::gib(1),
-            copy_limit: Bandwidth::UNLIMITED,
-            slo: None,
-        }
-    }
-
-    fn tenant(id: u64, name: &str) -> Record {
-        Record::Tenant(TenantRow {
-            id,
-            name: name.into(),
-            owner: 0,
-            class: ClassName::Primary,
-            oversubscribe: false,
-            budget: budget(30),
-            budget_at_start: budget(30),
-            latency_from: None,
-            park: Park::default(),
-            made_at_ns: 1,
-            registered: 0,
-            cells: vec![CellRow { gpu: gpu().uuid_text(), pages: [1, 2, 3, 4], dead: Counters::default() }],
-        })
-    }
-
-    fn process(tenant: u64, id: u64, slot: usize) -> Record {
-        let (build, driver) = (String::new(), String::new());
-        Record::Process(ProcessRow { tenant, id, pid: 9, birth: 5, slot, build, driver })
-    }
-
-    fn of(records: &[Record]) -> Result<Remembered, String> {
-        let all = [&[Record::begin(&[gpu()])], records].concat();
-        Remembered::of(all, &super::super::boot()).map(Option::unwrap)
-    }
-
-    #[test]
-    fn what_ended_is_forgotten_and_what_changed_is_as_it_was_last() {
-        let dead = Counters { launches: 3, ..Counters::default() };
-        let mut parked = Park::default();
-        (parked.stand, parked.calls) = (Stand::Parked, vec![Calls { process: 4, knocks: 1, calls: 17 }]);
-        let records = [
-            tenant(1, "a"),
-            tenant(2, "b"),
-            process(1, 3, 0),
-            process(1, 4, 1),
-            process(2, 5, 0),
-            Record::Hold { tenant: 2, holder: 9, pid: 8, birth: 4 },
-            Record::Budget { tenant: 1, budget: budget(20) },
-            Record::Park { tenant: 1, park: parked.clone() },
-            Record::Buried { process: 3, dead: vec![dead.clone()] },
-            Record::Ended { tenant: 2 },
-        ];
-        let all = of(&records).unwrap();
-        assert_eq!(all.tenants.iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
-        assert_eq!((all.tenants[0].budget, all.tenants[0].budget_at_start), (budget(20), budget(30)));
-        assert_eq!(all.tenants[0].park, parked);
-        assert_eq!((all.tenants[0].registered, &all.tenants[0].cells[0].dead), (2, &dead));
-        assert_eq!(all.processes.iter().map(|row| row.id).collect::<Vec<_>>(), [4]);
-        assert_eq!((all.holds.len(), all.last_id), (0, 9));
-    }
-
-    #[test]
-    fn a_journal_of_another_boot_says_nothing_and_one_of_another_version_is_refused() {
-        let begin =
-            |version, boot: &str| vec![Record::Begin { version, boot: boot.into(), devices: Vec::new() }];
-        assert_eq!(Remembered::of(begin(VERSION, "yesterday"), "today"), Ok(None));
-        let refused = Remembered::of(begin(VERSION + 1, "today"), "today").unwrap_err();
-        assert!(refused.contains(&(VERSION + 1).to_string()), "{refused}");
-        assert!(Remembered::of(Vec::new(), "today").is_err());
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused() {
-        let elsewhere = match tenant(1, "a") {
-            Record::Tenant(row) => Record::Tenant(TenantRow { cells: Vec::new(), ..row }),
-            other => other,
-        };
-        let cases: [&[Record]; 9] = [
-            &[tenant(1, "../x")],
-            &[tenant(1, "a"), tenant(1, "b")],
-            &[tenant(1, "a"), tenant(2, "a")],
-            &[process(1, 2, 0)],
-            &[tenant(1, "a"), process(1, 2, PROCESS_SLOTS)],
-            &[tenant(1, "a"), process(1, 2, 0), process(1, 2, 1)],
-            &[tenant(1, "a"), Record::Buried { process: 2, dead: Vec::new() }],
-            &[Record::begin(&[])],
-            &[elsewhere],
-        ];
-        for records in cases {
-            assert!(of(records).is_err(), "{records:?}");
-        }
-    }
-}
+mod tests;

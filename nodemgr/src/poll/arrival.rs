@@ -137,7 +137,7 @@ impl Poll {
         let sent = transport::send(&socket, &Reply::Welcome(welcome), &fds);
         failpoint::at("register.welcomed");
         match sent.ok().and_then(|()| self.watch((socket, pidfd), &peer, tenant, &process)) {
-            Some(member) => self.tell_board(member),
+            Some(member) => self.note_newcomer(member),
             None => self.shared.registry().bury(process.id),
         }
     }

@@ -14,6 +14,13 @@ use weir_protocol::transport::{self, MAX_FDS, TransportError};
 use super::{Poll, Source};
 use crate::registry::Pages;
 
+/// A newcomer is told of its neighbours when nobody else has to be heard, and after so long at the latest: it registers at
+/// its first call of the driver, and has no context until long after that.
+const TOLD_WITHIN: Duration = Duration::from_millis(50);
+
+/// Newcomers told before others have their turn.
+const NEWCOMERS: usize = 16;
+
 /// What a member's socket has brought.
 enum Heard {
     /// Nothing after all.
@@ -87,6 +94,23 @@ impl Poll {
         if let Some(source) = self.sources.get(&token) {
             // Fails for no descriptor that is open and was added.
             let _ = epoll::modify(&self.epoll, self.fd_of(source), EventData::new_u64(token), flags);
+        }
+    }
+
+    /// The member will be told who else is on its GPUs.
+    pub(super) fn note_newcomer(&mut self, token: u64) {
+        self.newcomers.push_back((Instant::now(), token));
+    }
+
+    /// Tells some of those who do not know yet, if nobody else has to be heard or they have waited for long.
+    pub(super) fn tell_newcomers(&mut self, is_quiet: bool) {
+        for _ in 0..NEWCOMERS {
+            let Some((since, token)) = self.newcomers.front().copied() else { return };
+            if !is_quiet && since.elapsed() < TOLD_WITHIN {
+                return;
+            }
+            self.newcomers.pop_front();
+            self.tell_board(token);
         }
     }
 

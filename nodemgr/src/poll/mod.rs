@@ -20,7 +20,7 @@ mod listener;
 mod member;
 mod taken;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -63,9 +63,10 @@ pub struct Poll {
     epoll: OwnedFd,
     sources: HashMap<u64, Source>,
     deadlines: BTreeSet<(Instant, u64)>,
-    doors: HashMap<u64, u64>,         // tenant -> source
-    lines_of: HashMap<u32, usize>,    // user -> control connections
-    arrivals_at: HashMap<u64, usize>, // tenant -> processes that have not said hello
+    doors: HashMap<u64, u64>,            // tenant -> source
+    lines_of: HashMap<u32, usize>,       // user -> control connections
+    arrivals_at: HashMap<u64, usize>,    // tenant -> processes that have not said hello
+    newcomers: VecDeque<(Instant, u64)>, // members that do not know their neighbours, and since when
     reserve: Reserve,
 }
 
@@ -84,6 +85,7 @@ impl Poll {
             doors: HashMap::new(),
             lines_of: HashMap::new(),
             arrivals_at: HashMap::new(),
+            newcomers: VecDeque::new(),
             reserve: Reserve::new(),
         };
         let control = Listener::bind(&poll.shared.place.control())?;
@@ -115,14 +117,19 @@ impl Poll {
                 Err(Errno::INTR) => continue,
                 Err(error) => return tracing::error!(%error, "the poll loop failed"),
             };
+            let is_quiet = ready.is_empty();
             ready.into_iter().for_each(|token| self.serve(token));
             self.expire();
             self.sweep();
             self.tell_boards();
+            self.tell_newcomers(is_quiet);
         }
     }
 
     fn timeout(&self) -> Option<Timespec> {
+        if !self.newcomers.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         let (at, _) = self.deadlines.first()?;
         let left = at.saturating_duration_since(Instant::now());
         Some(Timespec {

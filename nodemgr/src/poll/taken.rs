@@ -116,7 +116,7 @@ impl Poll {
         }
         let member = Source::Member(Member::new(socket, life, tenant));
         if let Ok(member) = self.add(member, EventFlags::IN | EventFlags::RDHUP) {
-            self.tell_board(member);
+            self.note_newcomer(member);
         }
     }
 

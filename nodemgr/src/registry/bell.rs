@@ -47,10 +47,11 @@ impl Ruler {
     /// Closes the fillers' gates; nobody has to ring until they are open again.
     fn close_gates(&mut self, tenants: &mut [Tenant]) {
         self.armed = false;
-        for seat in &self.seats {
+        for seat in &mut self.seats {
             let cell = seat.cell(tenants);
             if seat.gives_way {
                 cell.close_gate();
+                seat.granted = false; // open again when that is decided
             } else {
                 cell.arm_bell(false);
             }

@@ -1,83 +1,22 @@
 //! One tenant on one GPU: its pages, what was seen of it last, and the grant that holds.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+mod granting;
+mod remains;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_policy::{Beside, Work};
-use weir_protocol::mapping::{MapError, Mapped};
-use weir_protocol::message::PAGES;
-use weir_protocol::pages::{
-    ActivityPage, BucketPage, Gate, Grant, GrantPage, NO_BOARD, ProcessSlot, ProcessState, Rate, UsagePage,
-};
-use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
+use weir_protocol::mapping::MapError;
+use weir_protocol::pages::{Gate, Grant, ProcessSlot, ProcessState, Rate};
+use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
-use super::heirs::{self, Orphan};
+use super::pages::Pages;
 use super::sleeper::{ASLEEP, Beat, Pulse};
 use super::watch::History;
 use super::window::Window;
 use crate::control::schema::Budget;
-
-/// The pages of one tenant on one GPU, as the manager made them.
-pub struct Pages {
-    /// What is granted; the manager writes.
-    pub grant: Mapped<GrantPage>,
-    /// The tenant's bucket.
-    pub bucket: Mapped<BucketPage>,
-    /// What its processes hold and do.
-    pub usage: Mapped<UsagePage>,
-    /// Which of its processes have work now.
-    pub activity: Mapped<ActivityPage>,
-    fds: [OwnedFd; PAGES],
-    activity_for_neighbours: OwnedFd,
-}
-
-impl Pages {
-    fn create(first: &Grant, tenant: u64) -> Result<Self, MapError> {
-        let (grant_fd, grant) = Mapped::<GrantPage>::create("weir-grant")?;
-        let (bucket_fd, bucket) = Mapped::<BucketPage>::create("weir-bucket")?;
-        let (usage_fd, usage) = Mapped::<UsagePage>::create("weir-usage")?;
-        let (activity_fd, activity) = Mapped::<ActivityPage>::create("weir-activity")?;
-        let activity_for_neighbours = Mapped::<ActivityPage>::read_only(&activity_fd)?;
-        bucket.init();
-        usage.init();
-        activity.init(tenant);
-        grant.init(first);
-        grant.tick(); // an epoch of zero could be taken for one that stands still
-        let fds = [grant_fd, bucket_fd, usage_fd, activity_fd];
-        Ok(Self { grant, bucket, usage, activity, fds, activity_for_neighbours })
-    }
-
-    /// The pages that an earlier manager made, in the order of a welcome.
-    pub fn take_over(fds: [OwnedFd; PAGES]) -> Result<Self, MapError> {
-        let [grant, bucket, usage, activity] = fds.each_ref();
-        Ok(Self {
-            grant: Mapped::take_over(grant)?,
-            bucket: Mapped::take_over(bucket)?,
-            usage: Mapped::take_over(usage)?,
-            activity_for_neighbours: Mapped::<ActivityPage>::read_only(activity)?,
-            activity: Mapped::take_over(activity)?,
-            fds,
-        })
-    }
-
-    /// Their inodes, by which they can be found in the processes that have them.
-    pub fn inodes(&self) -> [u64; PAGES] {
-        // An open descriptor can always be asked; 0 is no inode.
-        self.fds.each_ref().map(|fd| rustix::fs::fstat(fd).map_or(0, |stat| stat.st_ino))
-    }
-
-    /// The descriptors, in the order of a welcome.
-    pub fn fds(&self) -> [BorrowedFd<'_>; PAGES] {
-        self.fds.each_ref().map(AsFd::as_fd)
-    }
-
-    /// The activity page, for reading.
-    pub fn activity_for_neighbours(&self) -> BorrowedFd<'_> {
-        self.activity_for_neighbours.as_fd()
-    }
-}
 
 /// Adds what one process has done.
 fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
@@ -89,12 +28,6 @@ fn add_work(mut sum: Work, slot: &ProcessSlot) -> Work {
         *sum = Nanos(sum.0.saturating_add(ns(part)));
     }
     sum
-}
-
-/// The same grant without an end to the time on the GPU, also should the manager go; a filler gives way to nobody.
-fn unlimited(grant: Grant) -> Grant {
-    let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
-    Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
 }
 
 /// One tenant on one GPU.
@@ -255,69 +188,6 @@ impl Cell {
         asleep && self.pages.activity.quiet(None).is_some() && !beat.has_moved()
     }
 
-    /// Publishes what the policy `decided` if it differs from what holds. Copies are limited by the budget alone: no policy
-    /// lends them. `off`: nothing is to be enforced but memory.
-    pub fn actuate(&mut self, decided: &Grant, budget: &Budget, off: bool) {
-        let mut grant = match off {
-            true => unlimited(*decided),
-            false => Grant { copy_limit: budget.copy_limit, ..*decided },
-        };
-        if self.parked {
-            grant.gate = Gate::Parked;
-        }
-        if off != self.off {
-            self.off = off;
-            self.show_board();
-        }
-        self.publish(grant);
-    }
-
-    /// Says on its page that the tenant is parked, or about to be; or that it goes on, at the gate as the next tick has it.
-    pub fn park(&mut self, parked: bool) {
-        self.parked = parked;
-        let gate = if parked { Gate::Parked } else { Gate::Open };
-        self.publish(Grant { gate, ..self.granted });
-    }
-
-    fn publish(&mut self, grant: Grant) {
-        if grant == self.granted {
-            return;
-        }
-        self.granted = grant;
-        self.pages.grant.publish(&grant);
-        let word = self.pages.grant.futex_word();
-        // Everybody who waits has to reckon again. Nobody waiting is no failure.
-        let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
-    }
-
-    /// Whether it may use more than its request, as long as nobody to whom it gives way works.
-    pub fn is_open(&self) -> bool {
-        self.granted.gate == Gate::Open
-    }
-
-    /// Closes an open gate until the next tick decides.
-    pub fn close_gate(&mut self) {
-        if self.is_open() {
-            self.publish(Grant { gate: Gate::Closed, ..self.granted });
-        }
-    }
-
-    /// Lets the tenant ring from now on, or no longer. Says whether it has begun work unheard.
-    pub fn arm_bell(&mut self, armed: bool) -> bool {
-        if std::mem::replace(&mut self.bell_armed, armed) == armed {
-            return false;
-        }
-        self.pages.grant.bell.arm(armed);
-        armed && self.take_ring()
-    }
-
-    /// Whether the board shows that it has begun work since it was last asked, and works.
-    pub fn take_ring(&mut self) -> bool {
-        let activity = &self.pages.activity;
-        let edges = activity.edges(); // first: whoever begins after this moves it on
-        std::mem::replace(&mut self.began, edges) != edges && activity.quiet(None).is_none()
-    }
-
     /// Notes the policy's state for it.
     pub fn note_state(&mut self, state: &'static str) {
         self.changes = self.changes.saturating_add(u32::from(self.state != state));
@@ -367,53 +237,6 @@ impl Cell {
         Bytes(self.held().0.saturating_sub(self.granted.memory_limit.0))
     }
 
-    /// The tenants on its GPU have changed.
-    pub fn neighbours_changed(&mut self) {
-        self.board = (self.board + 1) % NO_BOARD;
-        self.show_board();
-    }
-
-    fn show_board(&self) {
-        self.pages.grant.set_board(if self.off { NO_BOARD } else { self.board });
-    }
-
-    /// Keeps what a dead process did. Says what it was charged for and others may still have open.
-    pub fn bury(&mut self, slot: usize) -> Vec<Orphan> {
-        self.pages.activity.end(slot);
-        self.pages.activity.turn.reset();
-        let Some(slot) = self.pages.usage.slots.get(slot) else { return Vec::new() };
-        let counters = Counters::of(slot);
-        self.dead_charged_ns = self.dead_charged_ns.saturating_add(counters.charged_ns);
-        self.dead.add(&counters);
-        self.dead_work = add_work(self.dead_work, slot);
-        heirs::orphans(self.gpu, slot)
-    }
-
-    /// Frees the slot of a process that was buried.
-    pub fn clear(&self, slot: usize) {
-        if let Some(slot) = self.pages.usage.slots.get(slot) {
-            slot.clear();
-        }
-    }
-
-    /// What stands in a slot that is nobody's: an earlier manager died before it had cleared it. Says what others may still
-    /// have open of it.
-    pub fn remains(&self, slot: usize) -> Option<Vec<Orphan>> {
-        let page = self.pages.usage.slots.get(slot)?;
-        let words = [&page.held_bytes, &page.tentative_bytes];
-        let left = words.iter().any(|word| word.load(Ordering::SeqCst) != 0)
-            || page.pid.load(Ordering::Relaxed) != 0;
-        left.then(|| heirs::orphans(self.gpu, page))
-    }
-
-    /// What its living processes have left since the last call to whoever else has it open; nothing if they have neither
-    /// left nor opened any memory.
-    pub fn take_left(&mut self) -> Option<Vec<Orphan>> {
-        let now = self.pages.usage.left.load(Ordering::Acquire); // behind the entries that it counts
-        let before = std::mem::replace(&mut self.left, now);
-        (before != now).then(|| heirs::left(self.gpu, &self.pages.usage))
-    }
-
     /// Whether a process in one of these slots is no client of MPS.
     pub fn has_one_beside_mps(&self, slots: &[usize]) -> bool {
         let states =
@@ -437,20 +260,5 @@ impl Cell {
     /// Memory held by all processes.
     pub fn held(&self) -> Bytes {
         self.pages.usage.held()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unlimited_grant_keeps_the_memory_limit_and_nothing_else_that_holds_a_launch() {
-        let (rate, memory) = (Rate::ppm(100_000), Bytes::gib(2));
-        let closed = weir_policy::grant(rate, SmShare::percent(10), memory, Beside::default());
-        let free = unlimited(Grant { gate: Gate::Closed, copy_limit: Bandwidth(7), ..closed });
-        assert_eq!((free.rate, free.fallback_rate, free.gate), (Rate::FULL, Rate::FULL, Gate::Lent));
-        assert_eq!((free.in_flight_cap, free.copy_limit), (Nanos(0), Bandwidth::UNLIMITED));
-        assert_eq!(free.memory_limit, memory);
     }
 }

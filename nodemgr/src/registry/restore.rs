@@ -5,7 +5,7 @@ use weir_protocol::pages::PROCESS_SLOTS;
 
 use super::{Cell, Holder, Latency, Pages, Process, Registry, Store, Tenant};
 use crate::gpus::parse_uuid;
-use crate::journal::{CellRow, Journal, ProcessRow, Record, State, TenantRow};
+use crate::journal::{CellRow, Hold, Journal, ProcessRow, Record, State, TenantRow};
 use weir_protocol::units::Nanos;
 
 /// A tenant of an earlier manager, as far as it was found.
@@ -15,9 +15,9 @@ pub struct Found {
     /// Its pages on each GPU; absent where no living process has them, or they cannot be had.
     pub pages: Option<Vec<Pages>>,
     /// Its living processes: with the pages, or those that have pages that cannot be had.
-    pub living: Vec<ProcessRow>,
+    pub living: Vec<Process>,
     /// Its dead ones.
-    pub dead: Vec<ProcessRow>,
+    pub dead: Vec<Process>,
     /// Living processes that keep it.
     pub holders: Vec<Holder>,
 }
@@ -54,9 +54,9 @@ impl Registry {
     pub(super) fn tenant_row(&self, tenant: &Tenant) -> TenantRow {
         let uuid =
             |gpu: usize| self.gpus.devices.get(gpu).map(crate::gpus::Device::uuid_text).unwrap_or_default();
-        let cell = |cell: &Cell| CellRow {
+        let cell = |(at, cell): (usize, &Cell)| CellRow {
             gpu: uuid(cell.gpu),
-            pages: cell.pages.inodes(),
+            pages: tenant.out_of_reach.get(at).copied().unwrap_or_else(|| cell.pages.inodes()),
             dead: cell.dead.clone(),
         };
         let there = (tenant.processes.len() + tenant.unreached.len()) as u64;
@@ -72,7 +72,7 @@ impl Registry {
             park: tenant.park.clone(),
             made_at_ns: tenant.made_at.0,
             registered: tenant.registered.saturating_sub(there), // they have lines of their own
-            cells: tenant.cells.iter().map(cell).collect(),
+            cells: tenant.cells.iter().enumerate().map(cell).collect(),
         }
     }
 
@@ -85,15 +85,16 @@ impl Registry {
         let mut failed = Vec::new();
         let mut dead = Vec::new();
         for mut found in found {
-            dead.append(&mut found.dead);
+            let id = found.row.id;
+            dead.extend(found.dead.drain(..).map(|process| (id, process)));
             let name = found.row.name.clone();
             match self.tenant_of(found) {
                 Ok(tenant) => self.tenants.push(tenant),
                 Err(error) => failed.push((name, error)),
             }
         }
-        for row in dead {
-            self.bury_dead(row);
+        for (tenant, process) in dead {
+            self.bury_dead(tenant, process);
         }
         self.clear_remains();
         self.take_over_parks();
@@ -135,31 +136,35 @@ impl Registry {
             processes: Vec::new(),
             slots: Vec::with_capacity(PROCESS_SLOTS),
             unreached: Vec::new(),
+            out_of_reach: Vec::new(),
             holders,
             registered: row.registered.saturating_sub(living.len() as u64), // counted again as they are added
             budget_at_start: row.budget_at_start,
             made_at: Nanos(row.made_at_ns),
             latency: row.latency_from.map(Latency::of),
         };
-        let living = living.into_iter().map(process);
         if is_taken {
-            living.for_each(|process| tenant.add_again(process));
+            living.into_iter().for_each(|process| tenant.add_again(process));
         } else {
-            tenant.unreached = living.collect();
+            tenant.out_of_reach = match living.is_empty() {
+                true => Vec::new(), // nobody has them
+                false => row.cells.iter().map(|cell| cell.pages).collect(),
+            };
+            tenant.unreached = living;
             tenant.registered = row.registered;
         }
         Ok(tenant)
     }
 
     /// Buries a process that died while no manager was there, if its tenant's pages were found.
-    fn bury_dead(&mut self, row: ProcessRow) {
-        let id = row.id;
-        let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == row.tenant) else { return };
-        if tenant.slots.contains(&row.slot) {
+    fn bury_dead(&mut self, tenant: u64, process: Process) {
+        let id = process.id;
+        let Some(tenant) = self.tenants.iter_mut().find(|known| known.id == tenant) else { return };
+        if tenant.slots.contains(&process.slot) {
             return;
         }
-        tenant.slots.push(row.slot);
-        tenant.processes.push(process(row));
+        tenant.slots.push(process.slot);
+        tenant.processes.push(process);
         self.bury(id);
     }
 
@@ -186,6 +191,18 @@ impl Registry {
         }
     }
 
+    /// The pages of processes that could not be reached are nobody's once the last of those has gone. From then on the journal
+    /// must say which pages the next ones get.
+    pub(super) fn forget_out_of_reach(&mut self) {
+        let over = |tenant: &&mut Tenant| tenant.unreached.is_empty() && !tenant.out_of_reach.is_empty();
+        let forgotten =
+            self.tenants.iter_mut().filter(over).map(|tenant| tenant.out_of_reach.clear()).count();
+        if forgotten > 0 {
+            let records = self.records();
+            self.journal.renew(&records);
+        }
+    }
+
     /// A process came back whose slot is not known here: it cannot be counted, and that is to be seen.
     pub fn strand(&mut self, tenant: u64, process: Process) {
         if let Some(tenant) = self.tenants.iter_mut().find(|known| known.id == tenant) {
@@ -198,17 +215,10 @@ impl Registry {
 
 /// The line of a control connection that keeps a tenant.
 pub(super) fn hold(tenant: u64, holder: &Holder) -> Record {
-    let Holder { id, pid, birth } = *holder;
-    Record::Hold { tenant, holder: id, pid, birth }
+    Record::Hold(Hold { tenant, holder: *holder })
 }
 
 /// A process's line.
 pub(super) fn process_row(tenant: u64, process: &Process) -> Record {
-    let Process { id, pid, birth, slot, build, driver } = process.clone();
-    Record::Process(ProcessRow { tenant, id, pid, birth, slot, build, driver })
-}
-
-fn process(row: ProcessRow) -> Process {
-    let ProcessRow { id, pid, birth, slot, build, driver, .. } = row;
-    Process { id, pid, birth, slot, build, driver }
+    Record::Process(ProcessRow { tenant, process: process.clone() })
 }

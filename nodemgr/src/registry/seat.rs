@@ -33,14 +33,27 @@ pub(super) struct Seat {
     pub(super) sleep: Sleep,
     /// Whether it was busy when it was last looked at in full.
     pub(super) busy: bool,
-    beat: Option<Beat>,  // none before the first look
+    beat: Option<Beat>, // none before the first look
+    renewed: bool,      // the processes that it follows are not the tenant's any more
+    /// Whether what was decided last has been granted.
+    pub(super) granted: bool,
     state: &'static str, // as its cell knows it
 }
 
 impl Seat {
     /// That of a tenant's cell.
     pub(super) fn of(tenant: usize, cell: usize, gives_way: bool) -> Self {
-        Self { tenant, cell, gives_way, sleep: Sleep::Awake, busy: false, beat: None, state: "" }
+        Self {
+            tenant,
+            cell,
+            gives_way,
+            sleep: Sleep::Awake,
+            busy: false,
+            beat: None,
+            renewed: false,
+            granted: false,
+            state: "",
+        }
     }
 
     /// The cell.
@@ -50,11 +63,18 @@ impl Seat {
 
     /// Whether it has to be looked at in full. `rests`: its policy looks at nothing but who is busy.
     pub(super) fn has_news(&mut self, now: Nanos, rests: bool) -> bool {
-        let Some(beat) = &mut self.beat else { return true };
+        let Some(beat) = self.beat.as_mut().filter(|_| !self.renewed) else { return true };
         match self.sleep {
             Sleep::Sound => false,
             Sleep::Watched => beat.has_moved(),
             Sleep::Awake => !(rests && self.busy && beat.look(now) < STILL),
+        }
+    }
+
+    /// Its turn, in which there is nothing to be granted.
+    pub(super) fn tick(&self) {
+        if let Some(beat) = &self.beat {
+            beat.tick();
         }
     }
 
@@ -63,6 +83,12 @@ impl Seat {
         if self.sleep == Sleep::Sound {
             self.sleep = Sleep::Watched;
         }
+    }
+
+    /// Its tenant has other processes than before.
+    pub(super) fn renew(&mut self) {
+        self.disturb();
+        self.renewed = true;
     }
 
     /// Whether a sound sleeper has moved and has not said so.
@@ -96,7 +122,7 @@ impl Seat {
             false if is_asleep => Sleep::Watched,
             false => Sleep::Awake,
         };
-        self.beat = Some(beat);
+        (self.beat, self.renewed) = (Some(beat), false);
         sample
     }
 

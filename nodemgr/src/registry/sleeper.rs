@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::Nanos;
 
-use super::cell::Pages;
+use super::pages::Pages;
 
 /// A tenant that has stood still for so long is asleep: nothing that it may be excused for takes longer.
 pub const ASLEEP: Nanos = Nanos::from_secs(1);
@@ -77,6 +77,11 @@ impl Beat {
     /// Of the processes in these slots; last seen to move at `since`.
     pub fn new(pages: Arc<Pages>, slots: &[usize], pulse: Pulse, since: Nanos) -> Self {
         Self { pages, slots: Slots::of(slots), pulse, since }
+    }
+
+    /// Gives the sign of life of the tenant's turn.
+    pub fn tick(&self) {
+        self.pages.grant.tick();
     }
 
     /// Whether it has moved since it was seen last.

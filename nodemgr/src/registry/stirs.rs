@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::cell::Pages;
+use super::pages::Pages;
 use super::tenant::Tenant;
 
 /// The words.

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use serde::{Deserialize, Serialize};
 use weir_policy::{Mode, Sample};
+use weir_protocol::message::PAGES;
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
@@ -13,7 +15,7 @@ use super::park::Park;
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// The manager's number for this registration; never used twice.
     pub id: u64,
@@ -30,9 +32,10 @@ pub struct Process {
 }
 
 /// A control connection that keeps a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Its number.
+    #[serde(rename = "holder")]
     pub id: u64,
     /// The process at its other end.
     pub pid: i32,
@@ -67,6 +70,8 @@ pub struct Tenant {
     /// Processes that an earlier manager registered and whose pages could not be taken over: they keep to their last
     /// limits, and nobody can change those.
     pub unreached: Vec<Process>,
+    /// While there are any: the inodes of the pages that they have, on each GPU. The next manager looks for those.
+    pub out_of_reach: Vec<[u64; PAGES]>,
     /// Who keeps it.
     pub holders: Vec<Holder>,
     /// Processes that ever registered.

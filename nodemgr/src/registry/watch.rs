@@ -172,7 +172,7 @@ fn tell_standing(cell: &mut Cell, slots: &[usize], about: About<'_>, events: &mu
     let unsound = unsound(cell, slots);
     if unsound != cell.history.told_unsound {
         let what = match unsound {
-            Some(state) => What::NotEnforced { state: state_name(state).to_owned() },
+            Some(state) => What::NotEnforced { state: state.name().to_owned() },
             None => What::EnforcedAgain,
         };
         events.push(about, what);
@@ -186,16 +186,6 @@ fn unsound(cell: &Cell, slots: &[usize]) -> Option<ProcessState> {
     let slots = slots.iter().filter_map(|slot| cell.pages.usage.slots.get(*slot));
     let states = slots.map(|slot| ProcessState::from_word(slot.state.load(Relaxed)));
     states.filter(|state| *state as u32 > ProcessState::Enforced as u32).max_by_key(|state| *state as u32)
-}
-
-const fn state_name(state: ProcessState) -> &'static str {
-    match state {
-        ProcessState::Starting => "starting",
-        ProcessState::Enforced => "enforced",
-        ProcessState::Stale => "stale",
-        ProcessState::Degraded => "degraded",
-        ProcessState::BesideMps => "beside_mps",
-    }
 }
 
 /// Ends a moment; one in which nothing moved is not worth a row.

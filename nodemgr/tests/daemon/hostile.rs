@@ -200,3 +200,29 @@ fn a_tenant_that_fills_its_pages_with_nonsense_harms_only_its_own_figures() {
     assert_eq!((liar.state.as_str(), liar.gpus[0].memory_held_bytes), ("degraded", u64::MAX));
     assert_eq!(stage.tenant("honest").unwrap().gpus[0].memory_held_bytes, 777);
 }
+
+/// Connections of a flood, as in faults A.5, F28, and how many of them are open at a time.
+const FLOOD: usize = 10_000;
+const OPEN: usize = 200;
+
+#[test]
+fn a_flood_of_half_open_connections_at_one_door_keeps_nobody_out_at_another() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    let flooded = one.create(wish("flooded", 40)).unwrap().dir.join("tenant.sock");
+    let honest = two.create(wish("honest", 40)).unwrap();
+    let flood = std::thread::spawn(move || {
+        let mut open = std::collections::VecDeque::new();
+        for _ in 0..FLOOD {
+            open.push_back(connect(&flooded));
+            if open.len() > OPEN {
+                open.pop_front();
+            }
+        }
+    });
+    let actors: Vec<_> = (0..16).map(|_| Actor::ready(&honest)).collect();
+    flood.join().unwrap();
+    let pids: Vec<_> = actors.iter().map(Actor::pid).collect();
+    assert_eq!(stage.tenant("honest").unwrap().pids, pids);
+    assert!(stage.tenant("flooded").unwrap().pids.is_empty());
+}

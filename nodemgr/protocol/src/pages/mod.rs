@@ -13,28 +13,31 @@
 mod activity;
 mod bell;
 mod bucket;
+mod calls;
 mod copy;
 mod grant;
 mod graphs;
 mod header;
 mod share;
+mod slot;
 mod stall;
 mod told;
 mod turn;
 mod usage;
+mod words;
 
 pub use activity::{ActivityPage, Held, Occupancy};
 pub use bell::{Bell, Wants};
 pub use bucket::BucketPage;
+pub use calls::{COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS};
 pub use copy::{Copied, Copies, CopyWay};
 pub use grant::{Accrual, Gate, Grant, GrantPage, NO_BOARD, Rate};
 pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
+pub use slot::{LANES, Lane, ProcessSlot};
 pub use stall::{Stall, Stalls};
 pub use told::{TOLD_BUCKETS, Told};
 pub use turn::{Precedence, Stand, Turn};
-pub use usage::{
-    COUNTED_LAUNCHES, COUNTED_MEMORY_CALLS, ContextSource, LANES, Lane, MemoryKind, PROCESS_SLOTS,
-    ProcessSlot, ProcessState, UsagePage,
-};
+pub use usage::{PROCESS_SLOTS, UsagePage};
+pub use words::{ContextSource, MemoryKind, ProcessState};
