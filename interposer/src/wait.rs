@@ -66,6 +66,9 @@ pub fn at_gate(
         }
         gpu.show_state();
         sleep(&held, gpu);
+        if held.cause == Cause::InFlight {
+            Hands::new(thread, current, stream).look(); // it slept until that should be done
+        }
         patience = held.patience_then(patience, gpu.grant.generation());
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
