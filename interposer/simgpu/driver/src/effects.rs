@@ -4,14 +4,20 @@
 //! A stream that has such work gets a thread of its own, once. The stream holds (`Work::Host` in the ring); the
 //! thread waits for what comes before, does it, and lets the stream go on. A blocked host function or a wait
 //! that nobody ends holds up its own stream only, as on a GPU.
+//!
+//! Words of host memory are written without holding the stream: a GPU writes them in passing, and a stream that held
+//! for a thread of ours would idle for as long as the thread takes to wake. The thread writes as soon as the stream has
+//! come there, or whoever else sees before it that the stream has ([`catch_up`]).
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use weir_abi::types::*;
 
 use crate::edge::Answer;
+use crate::session::Session;
 use crate::stream::Stream;
 use crate::work::{MemoryOperation, Work};
 use crate::{locked, memory, session};
@@ -24,25 +30,73 @@ const COMPARE: u32 = 0b11;
 /// Work for a stream's thread: what to do, and the place at which the stream holds for it.
 pub struct Effect {
     place: u64,
-    work: Work,
+    work: Option<Work>, // `None`: a write in passing, which is listed
 }
+
+/// A write that its stream does not hold for.
+struct Write {
+    stream: &'static Stream,
+    place: u64,
+    operation: MemoryOperation,
+}
+
+/// Such writes to which the streams had not come, in the order of the calls, and how many there are.
+static WRITES: Mutex<Vec<Write>> = Mutex::new(Vec::new());
+static LISTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives such work to a stream.
 pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
     let session = session::current()?;
+    let passing = in_passing(work);
     // The lock keeps the thread's order that of the ring.
     let mut thread = locked(&stream.effects);
     let sender = match thread.take() {
         Some(sender) => sender,
         None => start(stream)?,
     };
-    let place = match work {
-        Work::Spin(launch, _) => session.launch(stream, launch)?,
+    let place = match (work, passing) {
+        (_, Some(_)) => session.pass(stream)?,
+        (Work::Spin(launch, _), _) => session.launch(stream, launch)?,
         _ => session.hold(stream)?,
     };
-    let sent = sender.send(Effect { place, work: work.clone() });
+    if let Some(operation) = passing {
+        let mut writes = locked(&WRITES);
+        writes.push(Write { stream, place, operation });
+        LISTED.store(writes.len(), Ordering::Release);
+    }
+    let sent = sender.send(Effect { place, work: passing.is_none().then(|| work.clone()) });
     *thread = Some(sender);
     sent.map_err(|_| CUDA_ERROR_UNKNOWN)
+}
+
+/// The one write of host memory that this work is, if it is.
+fn in_passing(work: &Work) -> Option<MemoryOperation> {
+    match work {
+        Work::Memory(operations) => match operations.as_slice() {
+            [operation @ MemoryOperation::Write { address, .. }] if memory::is_host(*address) => Some(*operation),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Does the writes to which streams have come by now: whoever has seen that one has come further sees what it wrote.
+pub fn catch_up(session: &Session) {
+    // Acquire: with the list as it was when it was counted.
+    if LISTED.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let mut writes = locked(&WRITES);
+    writes.retain(|write| {
+        // With its context everything that a stream was to do is gone.
+        let gone = write.stream.context.check_alive().is_err();
+        let due = gone || session.has_come_to(write.stream.slot, write.place);
+        if due && !gone {
+            on_word(&write.operation, &|| true);
+        }
+        !due
+    });
+    LISTED.store(writes.len(), Ordering::Release);
 }
 
 fn start(stream: &'static Stream) -> Answer<Sender<Effect>> {
@@ -75,6 +129,7 @@ fn serve(stream: &Stream, effects: &Receiver<Effect>) {
     let alive = || stream.context.check_alive().is_ok();
     for Effect { place, work } in effects {
         let done = session::current().and_then(|session| {
+            let Some(work) = work else { return session.wait(stream.slot, place) };
             session.wait(stream.slot, place - 1)?;
             stream.context.check_alive()?;
             perform(&work, alive);

@@ -102,6 +102,11 @@ pub fn find(address: u64) -> Option<Allocation> {
     (address - allocation.address < (allocation.bytes as u64).max(1)).then_some(*allocation)
 }
 
+/// Whether an address lies in host memory: the driver's, or the client's own that is registered.
+pub fn is_host(address: u64) -> bool {
+    find(address).is_some_and(|allocation| allocation.is_host())
+}
+
 /// Refuses a range that is not wholly inside one allocation.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::edge::Answer;
 use crate::launch::Launch;
 use crate::stream::{self, Stream};
-use crate::{counters, locked, mps, visible};
+use crate::{counters, effects, locked, mps, visible};
 
 pub use link::{Direction, Obstacle, ProcessState, Step};
 
@@ -272,6 +272,11 @@ impl Session {
         answer(self.link.push(stream.slot, Work::Host))
     }
 
+    /// A place in a stream that takes no time.
+    pub fn pass(&self, stream: &Stream) -> Answer<u64> {
+        answer(self.link.push(stream.slot, Work::Copy { direction: Direction::HostToHost, bytes: 0 }))
+    }
+
     /// Lets a held stream go on.
     pub fn resume(&self, slot: u32, place: u64) -> Answer {
         answer(self.link.resume(slot, place))
@@ -289,17 +294,23 @@ impl Session {
 
     /// When the front end came to a record, ns; `None` if it has not.
     pub fn event_stamp(&self, slot: u32, record: u32) -> Answer<Option<u64>> {
-        if let Some(stamp) = self.link.event_stamp(slot, record) {
-            return Ok(Some(stamp));
+        let mut stamp = self.link.event_stamp(slot, record);
+        if stamp.is_none() {
+            // The broker may not have looked for a while: the next query shall know.
+            answer(self.link.look())?;
+            stamp = self.link.event_stamp(slot, record);
         }
-        // The broker may not have looked for a while: the next query shall know.
-        answer(self.link.look())?;
-        Ok(self.link.event_stamp(slot, record))
+        if stamp.is_some() {
+            effects::catch_up(self);
+        }
+        Ok(stamp)
     }
 
     /// Waits for a record.
     pub fn await_event(&self, slot: u32, record: u32) -> Answer {
-        answer(self.link.wait_event(slot, record))
+        answer(self.link.wait_event(slot, record))?;
+        effects::catch_up(self);
+        Ok(())
     }
 
     /// Place of the last command of a stream.
@@ -309,11 +320,20 @@ impl Session {
 
     /// Whether a stream is done up to a place.
     pub fn is_done(&self, slot: u32, place: u64) -> Answer<bool> {
-        if answer(self.link.completed(slot))? >= place {
-            return Ok(true);
+        let mut done = answer(self.link.completed(slot))? >= place;
+        if !done {
+            answer(self.link.look())?;
+            done = answer(self.link.completed(slot))? >= place;
         }
-        answer(self.link.look())?;
-        Ok(answer(self.link.completed(slot))? >= place)
+        if done {
+            effects::catch_up(self);
+        }
+        Ok(done)
+    }
+
+    /// Whether a stream is known to have come to a place.
+    pub fn has_come_to(&self, slot: u32, place: u64) -> bool {
+        self.link.completed(slot).is_ok_and(|completed| completed >= place)
     }
 
     /// One more, or one fewer, of what no checkpoint can be taken of.
@@ -333,6 +353,8 @@ impl Session {
 
     /// Waits until a stream is done up to a place.
     pub fn wait(&self, slot: u32, place: u64) -> Answer {
-        answer(self.link.wait_completed(slot, place))
+        answer(self.link.wait_completed(slot, place))?;
+        effects::catch_up(self);
+        Ok(())
     }
 }
