@@ -80,8 +80,11 @@ fn admit(
     }
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
-    draw(client, thread, &current, stream, known.estimate, price);
+    let drawn = draw(client, thread, &current, stream, known.estimate, price);
     let bracketed = begin(thread, &current, stream, &known);
+    if let Some(generation) = drawn {
+        current.gpu.acknowledge(generation); // behind the board: whoever gives way has waited for nothing of ours
+    }
     thread.add_wherever(&current, stream, price.unsigned_abs());
     current.counters.launched(counted, price.unsigned_abs());
     current.gpu.has_begun();
@@ -167,7 +170,7 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
     bracketed
 }
 
-/// Pays for one launch, from the purse if it suffices, else at the gate.
+/// Pays for one launch, from the purse if it suffices, else at the gate: then it says under which grant.
 fn draw(
     client: &Client,
     thread: &Thread,
@@ -175,8 +178,8 @@ fn draw(
     stream: Stream,
     estimate: &Estimate,
     price: i64,
-) {
-    let Some(purse) = thread.purse(current.gpu) else { return };
+) -> Option<u32> {
+    let purse = thread.purse(current.gpu)?;
     let gpu = current.gpu;
     let captures = capture::by_this_thread();
     if estimate.runs_ahead() && !captures && !estimate.is_collective() {
@@ -189,14 +192,15 @@ fn draw(
         if !captures && !gpu.has_turn() {
             wait::at_gate(client, thread, current, stream, None);
         }
-        return;
+        return None;
     }
     let grant = gpu.grant.read();
     if purse.generation() != grant.generation {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
     }
     if captures {
-        return go_into_debt(current, purse, price, &grant);
+        go_into_debt(current, purse, price, &grant);
+        return None;
     }
     if thread.take_debt() {
         wait::for_copies(thread, current, stream); // of a call that could not
@@ -207,7 +211,7 @@ fn draw(
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
-    gpu.acknowledge(generation);
+    Some(generation)
 }
 
 impl Admission {
