@@ -73,7 +73,9 @@ pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
 fn in_passing(work: &Work) -> Option<MemoryOperation> {
     match work {
         Work::Memory(operations) => match operations.as_slice() {
-            [operation @ MemoryOperation::Write { address, .. }] if memory::is_host(*address) => Some(*operation),
+            [operation @ MemoryOperation::Write { address, .. }] if memory::is_host(*address) => {
+                Some(*operation)
+            }
             _ => None,
         },
         _ => None,
