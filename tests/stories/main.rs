@@ -47,6 +47,7 @@ mod room;
 mod small;
 mod stalls;
 mod standalone;
+mod stream_words;
 mod switch;
 mod turns;
 mod upgrade;
