@@ -22,3 +22,17 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         std::thread::park_timeout(LOOK);
     }
 }
+
+/// Sleeps for so long, a millisecond at a time, and says whether the machine let us: one sleep in fifty may be a millisecond
+/// late. Where more are, its processors were taken away from the programs of the story as well.
+pub fn paced(window: Duration) -> bool {
+    const STEP: Duration = Duration::from_millis(1);
+    let (began, mut steps, mut late) = (Instant::now(), 0u32, 0u32);
+    while began.elapsed() < window {
+        let before = Instant::now();
+        std::thread::park_timeout(STEP);
+        steps += 1;
+        late += u32::from(before.elapsed() > 2 * STEP);
+    }
+    late * 50 <= steps
+}

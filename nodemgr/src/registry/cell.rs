@@ -53,6 +53,7 @@ pub struct Cell {
     state: &'static str,
     changes: u32, // of the state, since they were last taken
     pulse: Pulse,
+    waits: bool, // when its pulse moved last, it was at its gate
     moved_at: Nanos,
     metered: bool, // when it moved last
     still: Nanos,
@@ -101,6 +102,7 @@ impl Cell {
             state: "",
             changes: 0,
             pulse: Pulse::default(),
+            waits: false,
             moved_at: Nanos(0),
             metered: false,
             still: Nanos(0),
@@ -118,6 +120,7 @@ impl Cell {
         let outstanding = pulse.outstanding();
         let first = self.moved_at == Nanos(0); // whoever is new is awake
         if pulse != self.pulse || first {
+            self.waits = pulse.waits(self.pulse, self.waits);
             self.pulse = pulse;
             self.moved_at = now;
             self.metered = self.granted.rate != Rate::FULL;
@@ -150,8 +153,8 @@ impl Cell {
         // Whoever has the whole GPU owes nothing: nobody draws from its bucket, or fills it. What stands there was true
         // long ago, also in the first moments of a smaller rate, unless the gate was closed, which settles it.
         let metered = self.metered || self.granted.gate == Gate::Closed;
-        // A waiter is let in at `resume_at`, not at zero: until then it waits.
-        let owes = missing > 0 && metered && self.granted.rate != Rate::FULL;
+        // Who waits is let in at `resume_at`, not at zero.
+        let owes = (balance <= 0 || self.waits) && metered && self.granted.rate != Rate::FULL;
         let waits = if owes { self.granted.rate.time_for(missing) } else { Nanos(0) };
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }

@@ -36,6 +36,12 @@ impl Pulse {
         pulse
     }
 
+    /// Whether a launch waits at the gate, by what has moved since `before`, when one did or did not: what was launched has
+    /// passed it.
+    pub fn waits(self, before: Self, did: bool) -> bool {
+        self.put_off != before.put_off || (did && self.submitted_ns == before.submitted_ns)
+    }
+
     /// Predicted work under way.
     pub fn outstanding(self) -> Nanos {
         Nanos(self.submitted_ns.saturating_sub(self.completed_ns))
