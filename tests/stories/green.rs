@@ -132,14 +132,20 @@ fn a_stream_of_another_context_is_charged_and_seen_to_end() {
     assert_eq!(story.spent().since(before).charged_ns, 0, "and what did not run is not charged");
 }
 
+/// A client with a context on each of two GPUs: the second one's is current, the first one's is returned.
+fn on_both(gpu: &SimGpu, node: &Node<'_>) -> (Memory, String) {
+    let mut client =
+        Memory::start(Program::under_weir_with(gpu, Some(node), WHOLE, &["--gpu", "0,1"], GRAPHS));
+    let primary = client.does("primary");
+    client.does("context 1");
+    (client, primary)
+}
+
 #[test]
 fn a_stream_on_another_gpu_is_charged_there() {
     let gpu = SimGpu::new(&format!("gpus = 2\n{COSTS}"));
     let node = Node::start(&gpu, "policy = \"static\"\n");
-    let both = Program::under_weir_with(&gpu, Some(&node), WHOLE, &["--gpu", "0,1"], GRAPHS);
-    let mut client = Memory::start(both);
-    let primary = client.does("primary");
-    client.does("context 1");
+    let (mut client, primary) = on_both(&gpu, &node);
     let stream = client.does("stream");
     client.does(&format!("current {primary}"));
     let charged =
@@ -162,10 +168,7 @@ fn a_stream_on_another_gpu_is_charged_there() {
 fn a_copy_into_a_stream_on_another_gpu_is_counted_there_and_so_is_what_follows_it() {
     let gpu = SimGpu::new(&format!("gpus = 2\n{COSTS}"));
     let node = Node::start(&gpu, "policy = \"static\"\n");
-    let both = Program::under_weir_with(&gpu, Some(&node), WHOLE, &["--gpu", "0,1"], GRAPHS);
-    let mut client = Memory::start(both);
-    let primary = client.does("primary");
-    client.does("context 1");
+    let (mut client, primary) = on_both(&gpu, &node);
     let (stream, to, from) =
         (client.does("stream"), client.does("device_memory 4096"), client.does("host_memory 4096"));
     client.does(&format!("current {primary}"));

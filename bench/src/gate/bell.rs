@@ -23,14 +23,14 @@ use crate::registrant;
 /// A launch that waits asks again so often, ns.
 const ASKS: u64 = 1_000_000;
 
-/// The manager ticks so often, ns.
-const TICK: u64 = 1_000_000;
+/// A look-out that has not looked for so long was not let, ns.
+const BLIND: u64 = 2_000_000;
 
 /// What came of the latency tenant's wakes.
 pub struct Rung {
     pub wakes: Vec<Wake>,
     pub closings: Vec<Closing>,
-    /// When the manager did not tick, from and to: its processor was taken from it, or from whoever looked.
+    /// When the look-out on the manager's processor did not run, from and to: somebody else had it, or the machine.
     pub away: Vec<(u64, u64)>,
     /// How long each bare bell took, ns.
     pub bare: Vec<u64>,
@@ -62,13 +62,18 @@ pub fn beside(cores: Cores) -> io::Result<Rung> {
         let wakes = scene.start_with(Part::Ringer, &scene.online, cores, Stdio::from(OwnedFd::from(theirs)));
         let wakes = wakes.and_then(told);
         over.store(true, Ordering::Relaxed);
-        let mut seen = Seen::default();
+        let mut closings = BTreeMap::new();
+        let mut away = Vec::new(); // of the last one, which is on the manager's
         for look in looks {
-            seen.add(look.join().map_err(|_| io::Error::other("the look-out has died"))??);
+            let seen = look.join().map_err(|_| io::Error::other("the look-out has died"))??;
+            away = seen.blind;
+            for (generation, closing) in seen.closings {
+                let first = closings.entry(generation).or_insert(closing);
+                first.closed = first.closed.min(closing.closed);
+            }
         }
         let bare = bare.join().map_err(|_| io::Error::other("the bare bell has died"))??;
-        let away = seen.away();
-        Ok(Rung { wakes: wakes?, closings: seen.closings.into_values().collect(), away, bare })
+        Ok(Rung { wakes: wakes?, closings: closings.into_values().collect(), away, bare })
     })
 }
 
@@ -81,31 +86,11 @@ fn listen(mut bell: UnixStream) -> io::Result<Vec<u64>> {
     Ok(took)
 }
 
-/// What a look-out has seen, each first.
+/// What a look-out has seen.
 #[derive(Default)]
 struct Seen {
     closings: BTreeMap<u32, Closing>, // by the generation of the grant that closed
-    ticks: BTreeMap<u64, u64>,        // by epoch
-}
-
-impl Seen {
-    /// Two have seen more than one, and sooner.
-    fn add(&mut self, other: Self) {
-        for (generation, closing) in other.closings {
-            let first = self.closings.entry(generation).or_insert(closing);
-            first.closed = first.closed.min(closing.closed);
-        }
-        for (epoch, at) in other.ticks {
-            let first = self.ticks.entry(epoch).or_insert(at);
-            *first = at.min(*first);
-        }
-    }
-
-    fn away(&self) -> Vec<(u64, u64)> {
-        let ticks: Vec<u64> = self.ticks.values().copied().collect();
-        let pairs = ticks.windows(2).map(|pair| (pair[0], pair[1]));
-        pairs.filter(|(from, to)| to.saturating_sub(*from) > 2 * TICK).collect()
-    }
+    blind: Vec<(u64, u64)>,
 }
 
 impl LookOut<'_> {
@@ -119,16 +104,16 @@ impl LookOut<'_> {
 
     fn look(&self) -> Seen {
         let mut seen = Seen::default();
-        let (mut opened, mut generation, mut epoch, mut asked) = (None, 0, 0, 0);
+        let (mut opened, mut generation, mut asked, mut looked) = (None, 0, 0, now());
         while !self.over.load(Ordering::Relaxed) {
-            if self.page.epoch() != epoch {
-                epoch = self.page.epoch();
-                seen.ticks.insert(epoch, now());
+            let before = std::mem::replace(&mut looked, now());
+            if looked - before > BLIND {
+                seen.blind.push((before, looked));
             }
             if self.page.generation() == generation {
-                if opened.is_none() && now() > asked + ASKS {
+                if opened.is_none() && looked > asked + ASKS {
                     self.slot.put_off.fetch_add(1, Ordering::Relaxed);
-                    asked = now();
+                    asked = looked;
                 }
                 std::hint::spin_loop();
                 continue;
