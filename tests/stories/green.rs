@@ -133,7 +133,7 @@ fn a_stream_of_another_context_is_charged_and_seen_to_end() {
 }
 
 /// A client with a context on each of two GPUs: the second one's is current, the first one's is returned.
-fn on_both(gpu: &SimGpu, node: &Node<'_>) -> (Memory, String) {
+fn on_both(gpu: &SimGpu, node: &Node<'_>) -> (Memory, u64) {
     let mut client =
         Memory::start(Program::under_weir_with(gpu, Some(node), WHOLE, &["--gpu", "0,1"], GRAPHS));
     let primary = client.does("primary");
