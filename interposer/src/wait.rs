@@ -6,10 +6,12 @@
 
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 use weir_core::admission::{self, Held, Wanted};
 use weir_core::gate::{Cause, Gate, Patience, Wait, work_of_all};
+use weir_core::lateness::Lateness;
 use weir_core::price::Estimate;
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -19,6 +21,9 @@ use crate::hooks::{ANYTHING, Hands};
 use crate::link::{CAPTURE_TURN, Client, Gpu, Watched};
 use crate::thread::{Current, Thread};
 use crate::{clock, stall};
+
+/// Of all threads: it is the machine's.
+static LATENESS: Lateness = Lateness::new();
 
 /// Why a launch went on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,12 +191,19 @@ fn mark_everything(hands: &mut Hands<'_>) {
 
 fn sleep(held: &Holdup, gpu: &Gpu) {
     gpu.waits();
-    const SECOND: u64 = 1_000_000_000;
-    let whole = |n: u64| i64::try_from(n).unwrap_or(0);
-    let timeout =
-        Timespec { tv_sec: whole(held.at_most.0 / SECOND), tv_nsec: whole(held.at_most.0 % SECOND) };
     let (word, value) =
         held.neighbour.as_ref().map_or((gpu.grant.futex_word(), held.generation), Watched::word);
+    let time = if held.cause == Cause::InFlight { LATENESS.aim(held.at_most) } else { held.at_most };
+    let began = clock::now();
     // Woken, timed out, interrupted, or the word had moved already: in each case the gate is asked again.
-    let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+    let slept = futex::wait(word, futex::Flags::empty(), value, Some(&timespec(time)));
+    if slept == Err(Errno::TIMEDOUT) {
+        LATENESS.seen(Nanos(clock::now().since(began).0.saturating_sub(time.0)));
+    }
+}
+
+fn timespec(time: Nanos) -> Timespec {
+    const SECOND: u64 = 1_000_000_000;
+    let whole = |n: u64| i64::try_from(n).unwrap_or(0);
+    Timespec { tv_sec: whole(time.0 / SECOND), tv_nsec: whole(time.0 % SECOND) }
 }

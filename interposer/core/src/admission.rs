@@ -14,7 +14,7 @@
 use weir_protocol::pages::{Stand, Turn};
 use weir_protocol::units::{Nanos, Tokens};
 
-use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict};
+use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
@@ -160,16 +160,24 @@ fn decide<L: Launching>(
             launching.turn().spend(tokens.0);
             Asked::Goes(generation, tokens)
         }
-        Verdict::Wait(wait) => {
-            // No tokens to launch it with: meanwhile others may go.
-            let left = if wait.cause == Cause::Tokens { leave_turn(launching, now) } else { None };
-            let at_most = left.map_or(wait.at_most, |left| wait.at_most.min(left.max(SHORTEST)));
-            // Those whose work runs at the same time count on this one's until it is seen to have ended.
-            let counted_on = left.is_some() && launching.is_alone() && launching.has_neighbours();
-            let at_most = if counted_on { at_most.min(LOOK) } else { at_most };
-            Asked::Waits(Held { generation: wait.generation, at_most, cause: wait.cause, neighbour: None })
+        Verdict::Wait(Wait { generation, at_most, cause }) => {
+            let sooner = match cause {
+                Cause::Tokens => out_of_tokens(launching, now),
+                Cause::InFlight => Some(left(launching, now)), // a long kernel counts as a whole until it is done
+                _ => None,
+            };
+            let at_most = sooner.map_or(at_most, |sooner| at_most.min(sooner.max(SHORTEST)));
+            Asked::Waits(Held { generation, at_most, cause, neighbour: None })
         }
     }
+}
+
+/// No tokens to launch with: meanwhile others may go. How soon that has to be looked after; `None`: it has been.
+fn out_of_tokens<L: Launching>(launching: &mut L, now: Nanos) -> Option<Nanos> {
+    let left = leave_turn(launching, now)?;
+    // Those whose work runs at the same time count on this one's until it is seen to have ended.
+    let counted_on = launching.is_alone() && launching.has_neighbours();
+    Some(if counted_on { left.min(LOOK) } else { left })
 }
 
 /// While a better has work a launch goes at the rate of the tenant's request, whoever's turn it is. Its own turn is left.
@@ -197,7 +205,9 @@ fn ask_closed<L: Launching>(
 fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
     let held_before = holds(launching.turn());
     if launching.is_alone() {
-        launching.with_progress(|progress| progress.at = now); // as whoever gets a turn: what it launches begins now
+        if !launching.is_busy() {
+            launching.with_progress(|progress| progress.at = now); // what it launches begins now
+        }
         return None;
     }
     let (gate, pages) = (launching.gate(), launching.pages());
@@ -247,13 +257,18 @@ fn leave_turn(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
 
 /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
 fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
-    let work = launching.work();
-    let left = launching.with_progress(|progress| progress.left(work, now));
+    let left = left(launching, now);
     if left > LEAD {
         return Some(Nanos(left.0 - LEAD.0));
     }
     launching.end_turn();
     None
+}
+
+/// In how long the tenant's work will be done, as predicted.
+fn left(launching: &mut impl Launching, now: Nanos) -> Nanos {
+    let work = launching.work();
+    launching.with_progress(|progress| progress.left(work, now))
 }
 
 fn holds(turn: &Turn) -> bool {

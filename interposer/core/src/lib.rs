@@ -16,6 +16,7 @@ pub mod flight;
 pub mod gang;
 pub mod gate;
 pub mod hold;
+pub mod lateness;
 pub mod ledger;
 pub mod lock;
 pub mod meter;

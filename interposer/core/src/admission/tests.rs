@@ -1,5 +1,7 @@
 //! A tenant's process whose pages are its own, beside one neighbour.
 
+use std::sync::atomic::Ordering;
+
 use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
 use zerocopy::FromZeros;
 
@@ -192,4 +194,27 @@ fn beside_a_neighbours_work_nothing_is_done_until_it_is_seen() {
     assert_eq!(progress.left(work(1, false), Nanos(400_005)), Nanos(600_000));
     assert_eq!(progress.left(work(1, true), Nanos(400_005)), Nanos(1_000_000));
     assert_eq!(progress.left(work(2, false), Nanos(500_005)), Nanos(1_000_000), "some of it is, by now");
+}
+
+#[test]
+fn behind_a_kernel_longer_than_the_cap_a_launch_sleeps_until_that_is_done() {
+    let mut process = process();
+    process.others.clear();
+    process.grant.init(&Grant { rate: Rate::FULL, in_flight_cap: Nanos(300_000), ..Grant::default() });
+    let mut asks_at = |at_us: u64, queued: u64| {
+        process.usage.slots[0].submitted_ns.store(queued, Ordering::Relaxed);
+        process.work = Work { queued, done: 0, beside: false };
+        match ask(&mut process, Some(one()), Patience::Fresh, (Nanos(1), Nanos(1 + at_us * 1_000))) {
+            Asked::Waits(held) => Some((held.cause, held.at_most.0 / 1_000)),
+            Asked::Goes(..) => None,
+        }
+    };
+    assert_eq!(asks_at(0, 0), None);
+    assert_eq!(
+        asks_at(0, 700_000),
+        Some((Cause::InFlight, 400)),
+        "what is beyond the cap, if there are many kernels"
+    );
+    assert_eq!(asks_at(450, 700_000), Some((Cause::InFlight, 250)), "but it is one: nothing is done yet");
+    assert_eq!(asks_at(690, 700_000), Some((Cause::InFlight, 30)));
 }
