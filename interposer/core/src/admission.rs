@@ -154,22 +154,31 @@ fn decide<L: Launching>(
     }
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let ceiling = turn_ceiling(launching.turn()).max(price.0);
-    let request = Request { price, tokens: Tokens(tokens.0.min(ceiling)), patience, closed: false };
-    match launching.gate().ask(launching.pages(), now, request) {
+    let tokens = Tokens(tokens.0.min(ceiling));
+    let request = Request { price, tokens, patience, closed: false, drains: false };
+    match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
             Asked::Goes(generation, tokens)
         }
         Verdict::Wait(Wait { generation, at_most, cause }) => {
-            let sooner = match cause {
-                Cause::Tokens => out_of_tokens(launching, now),
-                Cause::InFlight => Some(left(launching, now)), // a long kernel counts as a whole until it is done
-                _ => None,
-            };
-            let at_most = sooner.map_or(at_most, |sooner| at_most.min(sooner.max(SHORTEST)));
+            let left = if cause == Cause::Tokens { out_of_tokens(launching, now) } else { None };
+            let at_most = left.map_or(at_most, |left| at_most.min(left)).max(SHORTEST);
             Asked::Waits(Held { generation, at_most, cause, neighbour: None })
         }
     }
+}
+
+/// Asks about the bucket and the queue. A long kernel counts as queued until it is done: where that holds the launch up, it
+/// goes as that is about to end, so that the GPU does not idle behind each.
+fn ask_gate<L: Launching>(launching: &mut L, now: Nanos, request: Request) -> Verdict {
+    let verdict = launching.gate().ask(launching.pages(), now, request);
+    let Verdict::Wait(wait @ Wait { cause: Cause::InFlight, .. }) = verdict else { return verdict };
+    let left = left(launching, now);
+    if left <= LEAD {
+        return launching.gate().ask(launching.pages(), now, Request { drains: true, ..request });
+    }
+    Verdict::Wait(Wait { at_most: wait.at_most.min(Nanos(left.0 - LEAD.0)), ..wait })
 }
 
 /// No tokens to launch with: meanwhile others may go. How soon that has to be looked after; `None`: it has been.
@@ -190,8 +199,8 @@ fn ask_closed<L: Launching>(
 ) -> Asked<L::Word> {
     leave_turn(launching, now);
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
-    let request = Request { price, tokens: price, patience, closed: true };
-    match launching.gate().ask(launching.pages(), now, request) {
+    let request = Request { price, tokens: price, patience, closed: true, drains: false };
+    match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(wait) => {
             let at_most = wait.at_most.clamp(SHORTEST, TURN_STEP);
@@ -206,7 +215,7 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
     let held_before = holds(launching.turn());
     if launching.is_alone() {
         if !launching.is_busy() {
-            launching.with_progress(|progress| progress.at = now); // what it launches begins now
+            launching.with_progress(|progress| progress.begin(now));
         }
         return None;
     }
@@ -225,7 +234,7 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
     match asked? {
         (Answer::Mine, _) => {
             if !held_before {
-                launching.with_progress(|progress| progress.at = now); // what it launches begins now
+                launching.with_progress(|progress| progress.begin(now));
             }
             None
         }
@@ -280,20 +289,40 @@ fn turn_ceiling(own: &Turn) -> i64 {
     if holds(own) { own.left().max(1) } else { i64::MAX }
 }
 
-/// When something of a tenant's work was last seen to be done.
+/// Who was asked longer ago than this knows no more when the work in between was done.
+const STEADY: Nanos = Nanos::from_millis(3);
+
+/// How far a tenant's work has come: what of it was seen to be done, and when what is queued began to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     done: u64,
-    at: Nanos,
+    began: Nanos,
+    queued: u64, // when something was last seen to be done; only that can have run since
+    asked: Nanos,
 }
 
 impl Progress {
-    /// Predicted work that is not done yet, less the time since any of it was last seen to be done.
+    /// What is launched from now on begins now: there was nothing before it.
+    fn begin(&mut self, now: Nanos) {
+        (self.began, self.queued) = (now, 0);
+    }
+
+    /// Predicted work that is not done yet, less the time since it began to run.
     fn left(&mut self, work: Work, now: Nanos) -> Nanos {
-        if work.queued == 0 || self.done != work.done || work.beside {
-            *self = Self { done: work.done, at: now };
+        if work.queued == 0 || work.beside {
+            self.begin(now);
+        } else if self.done != work.done {
+            // As predicted, but not before it was last seen not to be done.
+            let ended = self.began.0.saturating_add(work.done.saturating_sub(self.done));
+            let steady = now.since(self.asked) < STEADY;
+            self.began = if steady { Nanos(ended.max(self.asked.0).min(now.0)) } else { now };
+            self.queued = 0;
         }
-        Nanos(work.queued.saturating_sub(now.since(self.at).0))
+        if self.queued == 0 {
+            self.queued = work.queued;
+        }
+        (self.done, self.asked) = (work.done, now);
+        Nanos(work.queued.saturating_sub(now.since(self.began).0.min(self.queued)))
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Request {
     pub patience: Patience,
     /// The gate is closed: a tenant has work to which this one gives way.
     pub closed: bool,
+    /// What is queued will be done in a moment: it holds up nothing.
+    pub drains: bool,
 }
 
 /// At which balance a launch goes on.
@@ -169,7 +171,9 @@ impl Gate {
             true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
             false => (rate, grant.capacity),
         };
-        if let Some(wait) = in_flight_wait(pages, &grant) {
+        if let Some(wait) = in_flight_wait(pages, &grant)
+            && !request.drains
+        {
             return Verdict::Wait(wait);
         }
         let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };

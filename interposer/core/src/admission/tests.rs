@@ -190,31 +190,60 @@ fn whoever_has_no_tokens_passes_the_turn_on_as_its_work_ends() {
 fn beside_a_neighbours_work_nothing_is_done_until_it_is_seen() {
     let mut progress = Progress::default();
     let work = |done: u64, beside: bool| Work { queued: 1_000_000, done, beside };
-    assert_eq!(progress.left(work(1, false), Nanos(5)), Nanos(1_000_000));
-    assert_eq!(progress.left(work(1, false), Nanos(400_005)), Nanos(600_000));
-    assert_eq!(progress.left(work(1, true), Nanos(400_005)), Nanos(1_000_000));
-    assert_eq!(progress.left(work(2, false), Nanos(500_005)), Nanos(1_000_000), "some of it is, by now");
+    let mut left_at = |at_us: u64, work: Work| progress.left(work, Nanos(at_us * 1_000));
+    assert_eq!(left_at(10_000, work(1, false)), Nanos(1_000_000));
+    assert_eq!(left_at(10_400, work(1, false)), Nanos(600_000));
+    assert_eq!(left_at(10_400, work(1, true)), Nanos(1_000_000));
+    assert_eq!(left_at(20_000, work(2, false)), Nanos(1_000_000), "some of it is, nobody knows since when");
 }
 
 #[test]
-fn behind_a_kernel_longer_than_the_cap_a_launch_sleeps_until_that_is_done() {
+fn what_comes_behind_something_that_ended_began_when_that_was_to_end() {
+    let mut progress = Progress::default();
+    let mut left = |at_us: u64, done_us: u64, queued_us: u64| {
+        let work = Work { queued: queued_us * 1_000, done: done_us * 1_000, beside: false };
+        progress.left(work, Nanos(at_us * 1_000)).0 / 1_000
+    };
+    assert_eq!(left(1_000, 0, 0), 0);
+    assert_eq!(left(1_500, 0, 1_400), 900, "two of 700 us, launched when nothing was queued");
+    assert_eq!(left(2_100, 700, 700), 300, "the second one began at 1.7 ms");
+    assert_eq!(left(2_800, 700, 700), 0);
+    assert_eq!(left(2_900, 700, 1_400), 700, "what was launched behind it has not run, however late it is");
+    assert_eq!(left(3_000, 1_400, 700), 600, "it had not ended when it was last looked at");
+}
+
+/// What a launch hears `at_us`, when so much is queued and so much is done: what holds it up, and for how many us.
+fn hears(process: &mut Process, at_us: u64, queued_us: u64, done_us: u64) -> Option<(Cause, u64)> {
+    let (queued, done) = (queued_us * 1_000, done_us * 1_000);
+    process.usage.slots[0].submitted_ns.store(queued + done, Ordering::Relaxed);
+    process.usage.slots[0].completed_ns.store(done, Ordering::Relaxed);
+    process.work = Work { queued, done, beside: false };
+    match ask(process, Some(one()), Patience::Fresh, (Nanos(1), Nanos(1 + at_us * 1_000))) {
+        Asked::Waits(held) => Some((held.cause, held.at_most.0 / 1_000)),
+        Asked::Goes(..) => None,
+    }
+}
+
+#[test]
+fn behind_a_kernel_longer_than_the_cap_a_launch_goes_as_that_is_about_to_end() {
     let mut process = process();
     process.others.clear();
     process.grant.init(&Grant { rate: Rate::FULL, in_flight_cap: Nanos(300_000), ..Grant::default() });
-    let mut asks_at = |at_us: u64, queued: u64| {
-        process.usage.slots[0].submitted_ns.store(queued, Ordering::Relaxed);
-        process.work = Work { queued, done: 0, beside: false };
-        match ask(&mut process, Some(one()), Patience::Fresh, (Nanos(1), Nanos(1 + at_us * 1_000))) {
-            Asked::Waits(held) => Some((held.cause, held.at_most.0 / 1_000)),
-            Asked::Goes(..) => None,
-        }
-    };
-    assert_eq!(asks_at(0, 0), None);
+    assert_eq!(hears(&mut process, 0, 0, 0), None);
+    assert_eq!(hears(&mut process, 0, 700, 0), Some((Cause::InFlight, 400)));
+    assert_eq!(hears(&mut process, 400, 700, 0), Some((Cause::InFlight, 150)), "150 us are left of it then");
+    assert_eq!(hears(&mut process, 560, 700, 0), None);
+    assert_eq!(hears(&mut process, 560, 1_400, 0), Some((Cause::InFlight, 690)));
     assert_eq!(
-        asks_at(0, 700_000),
-        Some((Cause::InFlight, 400)),
-        "what is beyond the cap, if there are many kernels"
+        hears(&mut process, 1_240, 700, 700),
+        Some((Cause::InFlight, 30)),
+        "the second one began at 700"
     );
-    assert_eq!(asks_at(450, 700_000), Some((Cause::InFlight, 250)), "but it is one: nothing is done yet");
-    assert_eq!(asks_at(690, 700_000), Some((Cause::InFlight, 30)));
+    assert_eq!(hears(&mut process, 1_260, 700, 700), None);
+    assert_eq!(hears(&mut process, 1_260, 1_400, 700), Some((Cause::InFlight, 690)));
+    assert_eq!(
+        hears(&mut process, 5_000, 1_400, 700),
+        Some((Cause::InFlight, 550)),
+        "it lasts: no third one goes"
+    );
 }

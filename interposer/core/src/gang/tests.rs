@@ -119,7 +119,7 @@ impl Rank {
             _ => match self.gate.ask(
                 self.pages(),
                 Nanos(now),
-                Request { price, tokens: price, patience, closed: false },
+                Request { price, tokens: price, patience, closed: false, drains: false },
             ) {
                 Verdict::Admitted { .. } => Ok(()),
                 Verdict::Wait(wait) => Err(wait.at_most),

@@ -49,7 +49,7 @@ impl Tenant {
         self.gate.ask(
             self.pages(),
             now,
-            Request { price: Tokens(tokens), tokens: Tokens(tokens), patience, closed },
+            Request { price: Tokens(tokens), tokens: Tokens(tokens), patience, closed, drains: false },
         )
     }
 
@@ -157,8 +157,13 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
     let tenant = Tenant::new(&grant(10));
     while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
     let ask = |now_us: u64| {
-        let request =
-            Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::None, closed: false };
+        let request = Request {
+            price: Tokens(1),
+            tokens: Tokens(1),
+            patience: Patience::None,
+            closed: false,
+            drains: false,
+        };
         tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
     };
     let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
@@ -190,7 +195,13 @@ fn a_manager_that_has_not_ticked_yet_is_not_silent() {
     let tenant = Tenant::new(&grant(60));
     tenant.ask(5_000_000, 1, false);
     let late = Gate::default();
-    let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::Fresh, closed: false };
+    let request = Request {
+        price: Tokens(1),
+        tokens: Tokens(1),
+        patience: Patience::Fresh,
+        closed: false,
+        drains: false,
+    };
     late.ask(tenant.pages(), Nanos::from_secs(77), request);
     assert!(!late.is_stale());
 }
