@@ -8,8 +8,8 @@ use weir_simgpu_model as model;
 
 /// Between two samples of the busy time, ns.
 const SAMPLE_EVERY: u64 = 100_000_000;
-/// Samples kept: about one second.
-const SAMPLES: usize = 11;
+/// What counts as recent, ns.
+const RECENT: u64 = 1_000_000_000;
 /// Departed clients that stay in the books, per GPU; beyond it the oldest go.
 const DEPARTED: usize = 4_096;
 
@@ -55,7 +55,8 @@ impl Gpu {
         let now = self.device.now();
         if self.samples.back().is_none_or(|last| now >= last.0 + SAMPLE_EVERY) {
             self.samples.push_back((now, self.device.books().busy));
-            if self.samples.len() > SAMPLES {
+            // Of what nobody looked at for long only the last sample before this second counts.
+            while self.samples.get(1).is_some_and(|sample| sample.0 + RECENT <= now) {
                 self.samples.pop_front();
             }
         }

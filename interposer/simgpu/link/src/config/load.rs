@@ -106,6 +106,12 @@ impl Config {
                 "context_overhead = {overhead} does not fit into memory = {memory}\nhelp: set context_overhead below memory"
             )));
         }
+        if self.idle_w > self.busy_w {
+            let (idle, busy) = (self.idle_w, self.busy_w);
+            return Err(ConfigError::Conflict(format!(
+                "idle_w = {idle} is more than busy_w = {busy}\nhelp: set idle_w to busy_w at most"
+            )));
+        }
         Ok(self)
     }
 }
