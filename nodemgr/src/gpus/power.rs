@@ -29,9 +29,9 @@ pub struct Reasons(pub u64);
 const SW_POWER_CAP: u64 = 0x4;
 /// The card or its memory is hotter than it may be.
 const SW_THERMAL: u64 = 0x20;
-/// The same, and the hardware halves the clock, or worse.
+/// The hardware halves the clock, or worse, since it is too hot.
 const HW_THERMAL: u64 = 0x40;
-/// The same, since the power supply wants it.
+/// The same, since the power supply wants it so.
 const HW_POWER_BRAKE: u64 = 0x80;
 
 /// The reasons by the names that `nvidia-smi` has for them. Source: NVML API reference, NvmlClocksEventReasons.

@@ -2,8 +2,8 @@
 //! holds the clocks back, for the policies and as events, and whose work has taken how much energy.
 //!
 //! What a GPU takes beyond what it takes at rest is divided from reading to reading, by the SM time that was charged to each
-//! tenant meanwhile. At rest is the least mean between two readings so far: until the GPU has rested that is too much, so
-//! that too little is divided, never too much. What processes without a budget take is divided with the rest.
+//! tenant meanwhile. At rest is the least mean between two readings so far: until the GPU has rested that is too much, and too
+//! little is divided. What processes without a budget take is divided with the rest.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

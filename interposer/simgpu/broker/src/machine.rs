@@ -110,3 +110,26 @@ fn spec(config: &Config) -> model::Spec {
         knee_permille: BANDWIDTH_KNEE,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_simgpu_model::{Kernel, StreamKind, Work};
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn recent_is_a_second_also_when_nobody_has_looked_for_long() {
+        let mut gpu = Gpu::new(&Config::default(), 0, 0);
+        let context = gpu.device.create_context();
+        let stream = gpu.device.open_stream(context, StreamKind::Blocking, 0, 0).unwrap();
+        gpu.device.submit(0, stream, 1, Work::Kernel(Kernel::full(2 * S)));
+        let mut look = |at: u64| {
+            gpu.device.advance(at);
+            gpu.sample();
+            gpu.recent_busy_percent()
+        };
+        assert_eq!((1..=20).map(|tenth| look(tenth * S / 10)).last(), Some(100));
+        assert_eq!(look(9 * S), 0);
+    }
+}

@@ -7,7 +7,7 @@ use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use crate::device::{Handle, place};
 use crate::edge::{Answer, INVALID_ARGUMENT, NOT_SUPPORTED, put};
-use crate::{fault, nvml, session};
+use crate::{nvml, session};
 
 /// `nvmlClocksEventReasonSwPowerCap`. Source: NVML API reference.
 const SW_POWER_CAP: c_ulonglong = 0x4;
@@ -67,7 +67,7 @@ nvml! {
     /// Power limit, mW.
     fn nvmlDeviceGetPowerManagementLimit(device: Handle, out: *mut c_uint) { put(out, limit_mw(device)?) }
     /// Energy since the broker started, mJ.
-    fn nvmlDeviceGetTotalEnergyConsumption(device: Handle, out: *mut c_ulonglong) { put(out, fault::figure(energy_mj(device)?)) }
+    fn nvmlDeviceGetTotalEnergyConsumption(device: Handle, out: *mut c_ulonglong) { put(out, energy_mj(device)?) }
     /// Temperature, degrees Celsius.
     fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, out: *mut c_uint) {
         place(device)?;

@@ -129,4 +129,14 @@ mod tests {
         let why = Config::default().overridden(get).unwrap_err().to_string();
         assert!(why.contains("WEIR_SIMGPU_SMS=0") && why.contains("help:"), "{why}");
     }
+
+    #[test]
+    fn a_card_that_draws_more_at_rest_than_at_work_is_refused() {
+        let config = Config { idle_w: 500, ..Config::default() };
+        let why = config.consistent().unwrap_err().to_string();
+        assert!(
+            why.contains("idle_w = 500") && why.contains("busy_w = 400") && why.contains("help:"),
+            "{why}"
+        );
+    }
 }
