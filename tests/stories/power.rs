@@ -82,9 +82,13 @@ fn a_filler_beside_a_primary_backs_off_while_the_card_is_at_its_power_limit() {
     wait_for_event(&node, "GPU 0: clocks no longer held back");
     train.goes_on(1_000);
     filler(&node, "not all of it as long as it may be a moment", |state, ppm| state == "CAPPED" && ppm < ALL);
-    train.finish().well();
+    program::signal(train.pid, libc::SIGSTOP); // it rests
     filler(&node, "all of it", |state, ppm| state == "OPEN" && ppm == ALL);
-    batch.finish().well();
+    program::signal(train.pid, libc::SIGCONT);
+    train.goes_on(100);
+    for program in [train, batch] {
+        program.finish().well();
+    }
 }
 
 #[test]
@@ -127,8 +131,8 @@ fn a_card_that_tells_nothing_of_its_power_shows_nothing_and_changes_nothing() {
     let gpu = lacking(&calls.map(|call| (call, not_supported)));
     let node = Node::start(&gpu, WEIR);
     let (train, batch) = (train(&gpu, &node, 10, 10), batch(&gpu, &node));
-    let held = |busy: u32| (busy > 70).then_some(()); // of which this card would be at its limit
-    wait::until("a busy card", || held(gpu.books().gpus[0].recent_busy_percent));
+    let busy = || gpu.books().gpus[0].recent_busy_percent;
+    wait::until("a card beyond its limit", || (busy() > 70).then_some(()));
     let later = node.stats().node.epoch + 3_000;
     wait::until("three more readings", || (node.stats().node.epoch > later).then_some(()));
     filler(&node, "all of it", |state, ppm| state == "FILL" && ppm == ALL);

@@ -19,7 +19,10 @@ pub(super) fn power(page: &mut Page, stats: &Stats) {
     page.gauge("weir_gpu_power", watts(), "What a GPU draws", draw);
     let limit = rows(|power| power.limit_mw.map(|mw| f64::from(mw) / 1e3));
     page.gauge("weir_gpu_power_limit", watts(), "What a GPU may draw", limit);
-    let clock = rows(|power| Some(f64::from(power.sm_clock_mhz?) / f64::from(power.sm_clock_most_mhz?)));
+    let clock = rows(|power| {
+        let most = power.sm_clock_most_mhz.filter(|most| *most > 0)?;
+        Some(f64::from(power.sm_clock_mhz?) / f64::from(most))
+    });
     page.gauge("weir_gpu_sm_clock", ratio(), "Clock of the SMs, 1 = the highest", clock);
     let taken = rows(|power| Some(joules(power.energy_mj?)));
     page.counter("weir_gpu_energy", Some(Unit::Joules), "Energy that a GPU has taken", taken);
