@@ -22,7 +22,7 @@ use crate::notify::Supervisor;
 use crate::park;
 use crate::place::{Place, STRICT_MARK};
 use crate::poll::Poll;
-use crate::registry::{DEFAULT_TICK, Registry, Store};
+use crate::registry::{DEFAULT_TICK, PowerRule, Registry, Store};
 use crate::shared::{Shared, now};
 use crate::signals::Signal;
 use crate::{guard, mps, takeover, tick};
@@ -53,6 +53,8 @@ pub struct Options {
     pub signals: Vec<Signal>,
     /// What follows for processes on a GPU that have no budget.
     pub unmanaged: guard::Rule,
+    /// What follows where power or heat holds clocks back.
+    pub power: PowerRule,
     /// Who keeps the tenants' pages for the next manager.
     pub supervisor: Arc<Supervisor>,
     /// What it has kept of an earlier one, by name.
@@ -79,6 +81,7 @@ impl Options {
             park_idle_after: None,
             signals: Vec::new(),
             unmanaged: guard::Rule::default(),
+            power: PowerRule::default(),
             supervisor: Arc::default(),
             kept: Vec::new(),
             mps: None,
@@ -114,6 +117,7 @@ impl Manager {
         let mut registry = Registry::new(gpus, options.reserve, options.policy);
         registry.park_idle_after(options.park_idle_after);
         registry.guard_by(options.unmanaged);
+        registry.power_by(options.power);
         registry.expect_ticks(options.tick);
         registry.share_by_mps(options.mps.as_ref())?;
         registry.note_start();

@@ -35,6 +35,7 @@ mod park;
 mod peers;
 mod podman;
 mod policy;
+mod power;
 mod preload;
 mod probe;
 mod process;

@@ -12,6 +12,7 @@
 //! A new policy is one file and one row in [`POLICIES`]; `static_shares` is the template, and docs/writing-a-policy.md the way.
 
 mod bursts;
+mod cooling;
 mod dilu;
 mod grants;
 mod history;
@@ -35,7 +36,7 @@ mod weir;
 
 pub use grants::{Beside, grant};
 pub use lend::{IDLE_AFTER, is_busy};
-pub use observation::{Class, Mode, Observation, Sample, Signals, Slo, Work};
+pub use observation::{Class, Mode, Observation, Power, Sample, Signals, Slo, Work};
 use weir_protocol::pages::Grant;
 
 /// What one tenant gets, and why.

@@ -71,17 +71,28 @@ pub struct Sample {
     pub slo: Option<Slo>,
 }
 
-/// What comes from outside the node: power, carbon, price.
+/// What is heard beside the tenants: signals from outside the node (power, carbon, price), and the GPU's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
     /// Part of the GPU that best effort may have at most, in thousandths.
     pub best_effort_permille: u16,
+    /// What holds the GPU's clocks back; none where it does not say, or has not for long.
+    pub power: Option<Power>,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { best_effort_permille: 1_000 }
+        Self { best_effort_permille: 1_000, power: None }
     }
+}
+
+/// What was read last of a GPU's clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Power {
+    /// Whether power or heat holds them back.
+    pub held_back: bool,
+    /// When it was read, by the manager's clock: about once a second.
+    pub read_at: Nanos,
 }
 
 /// All tenants on one GPU at one instant.
@@ -91,7 +102,7 @@ pub struct Observation<'a> {
     pub now: Nanos,
     /// How tenants meet there.
     pub mode: Mode,
-    /// What comes from outside.
+    /// What is heard beside the tenants.
     pub signals: Signals,
     /// One row per tenant.
     pub samples: &'a [Sample],

@@ -15,8 +15,9 @@
 //!    grows with the time that nobody woke.
 //!
 //! Debt never delays a latency tenant in favour of a filler (rule 4): floors come on top of the GPU, and its bucket holds
-//! what accrues in ten seconds. Outside signals scale what all fillers have together. Among tenants of which none is a
-//! filler or promised anything this is `static`.
+//! what accrues in ten seconds. Outside signals scale what all fillers have together, and so do clocks that power or heat
+//! holds back while a better works ([`cooling`](crate::cooling); rule 17). Among tenants of which none is a filler or promised
+//! anything this is `static`.
 //!
 //! ```text
 //!   BUSY       a better works                                             requests
@@ -25,6 +26,7 @@
 //!   SLACK      drained, and whoever comes next may be put off             the level
 //!   FILL       a bubble                                                   the level
 //!   OPEN       nobody has moved for long                                  the level, long queues
+//!   CAPPED     one of these three, and the clocks are held back           the lesser of both levels
 //! ```
 //!
 //! *What always holds*: see `tests/every_policy.rs`.
@@ -32,6 +34,7 @@
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::bursts::{Bursts, Edge};
+use crate::cooling::Cooling;
 use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
 use crate::lend::{FULL, is_busy};
 use crate::lull::{Lull, Watch, is_working};
@@ -87,6 +90,7 @@ pub struct Weir {
     betters: Memory<Better>,
     charged: Memory<Tokens>, // what each had done at the last look
     level: Level,
+    cooling: Cooling,
     hold: Nanos,   // for which all betters may be put off
     filling: bool, // a bubble, in the last tick
     filled_at: Option<Nanos>,
@@ -100,6 +104,7 @@ impl Default for Weir {
             betters: Memory::default(),
             charged: Memory::default(),
             level: Level::new(FULL),
+            cooling: Cooling::default(),
             hold: Nanos(0),
             filling: false,
             filled_at: None,
@@ -112,6 +117,7 @@ impl Policy for Weir {
     fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {
         let lull = self.watch.look(seen);
         self.judge(seen);
+        self.cooling.look(seen, lull.quiet);
         let (opened, opening) = self.open(seen, &lull);
         self.pools.begin(seen);
         self.pools.divide(seen, opened, promise::is_broken);
@@ -191,11 +197,13 @@ impl Weir {
             false => IN_FLIGHT_CAP,
         };
         let state = match lull.quiet {
+            _ if self.cooling.holds() => "CAPPED",
             quiet if quiet >= OPEN_AFTER => "OPEN",
             _ if self.hold > Nanos(0) => "SLACK",
             _ => "FILL",
         };
-        (Opened::Bubble(self.level.ppm.into()), Opening::open(cap(lull, most), state))
+        let ppm = self.level.ppm.min(self.cooling.ppm());
+        (Opened::Bubble(ppm.into()), Opening::open(cap(lull, most), state))
     }
 }
 

@@ -1,7 +1,9 @@
 //! What must hold for each row of `POLICIES`, whatever is observed.
 
 use proptest::prelude::*;
-use weir_policy::{Class, Decision, Mode, Observation, POLICIES, Row, Sample, Signals, Slo, Work, find};
+use weir_policy::{
+    Class, Decision, Mode, Observation, POLICIES, Power, Row, Sample, Signals, Slo, Work, find,
+};
 use weir_protocol::pages::{Gate, Grant, Rate};
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
@@ -16,7 +18,7 @@ const IDLE_AFTER: Nanos = Nanos::from_millis(5);
 struct Tick {
     now: Nanos,
     samples: Vec<Sample>,
-    best_effort_permille: u16,
+    signals: Signals,
 }
 
 fn any_time() -> impl Strategy<Value = Nanos> {
@@ -58,16 +60,22 @@ fn any_sample() -> impl Strategy<Value = Sample> {
     })
 }
 
+fn any_signals() -> impl Strategy<Value = Signals> {
+    let power = (any::<bool>(), any_time()).prop_map(|(held_back, read_at)| Power { held_back, read_at });
+    (0u16..=1_000, prop::option::of(power))
+        .prop_map(|(best_effort_permille, power)| Signals { best_effort_permille, power })
+}
+
 /// Requests sum to at most the GPU: admission sees to that.
 fn any_tick() -> impl Strategy<Value = Tick> {
     let samples = prop::collection::vec(any_sample(), 0..6);
-    (any_time(), samples, 0u16..=1_000).prop_map(|(now, mut samples, best_effort_permille)| {
+    (any_time(), samples, any_signals()).prop_map(|(now, mut samples, signals)| {
         let mut left = 1_000;
         for sample in &mut samples {
             sample.request = SmShare::permille(sample.request.as_permille().min(left));
             left -= sample.request.as_permille();
         }
-        Tick { now, samples, best_effort_permille }
+        Tick { now, samples, signals }
     })
 }
 
@@ -79,8 +87,8 @@ fn any_story() -> impl Strategy<Value = Vec<Tick>> {
 fn play(row: &Row, story: &[Tick]) -> Vec<Vec<Decision>> {
     let mut policy = (row.build)();
     let decide = |tick: &Tick| {
-        let signals = Signals { best_effort_permille: tick.best_effort_permille };
-        let (now, mode, samples) = (tick.now, Mode::TimeSlicing, tick.samples.as_slice());
+        let Tick { now, signals, ref samples } = *tick;
+        let mode = Mode::TimeSlicing;
         policy.decide(&Observation { now, mode, signals, samples }).to_vec()
     };
     story.iter().map(decide).collect()

@@ -100,6 +100,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.prices = config.price;
     options.tenants = config.tenants;
     options.unmanaged = config.unmanaged.unwrap_or_default();
+    options.power = config.power.unwrap_or_default();
     options.mps = config.mps;
     options.signals = crate::signals::of(&config.signals);
     Ok(options)

@@ -4,7 +4,8 @@ use weir_protocol::pages::{CopyWay, GraphCount, Stall};
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::{Context, printer, switch, unmanaged};
-use crate::control::{Client, Stats, TenantGpuStats, TenantStats};
+use crate::control::{Client, GpuStats, Stats, TenantGpuStats, TenantStats};
+use crate::events::drawn;
 use crate::fault::Fault;
 use crate::latency::Health;
 use crate::signals::SignalStats;
@@ -54,7 +55,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let by_mps = stats.gpus.iter().filter(|gpu| gpu.mps).map(|gpu| {
         format!("GPU {}: shared by MPS; a fatal fault of one program there is one of all", gpu.index)
     });
-    for note in promises.chain(stats.signals.iter().map(signal)).chain(lost(&stats)).chain(by_mps) {
+    let signals = stats.signals.iter().map(signal).chain(stats.gpus.iter().filter_map(clocks));
+    for note in promises.chain(signals).chain(lost(&stats)).chain(by_mps) {
         printer::data(note);
     }
     for note in pairs(&stats).filter_map(|(tenant, gpu)| graphs(&tenant.name, gpu)) {
@@ -87,6 +89,14 @@ fn signal(signal: &SignalStats) -> String {
     let value = signal.value.map_or("unknown".to_owned(), |value| value.to_string());
     let failing = signal.failing.as_ref().map_or(String::new(), |why| format!("; cannot be read: {why}"));
     format!("signal {}: {value}, best effort may have {left} of each GPU{failing}", signal.name)
+}
+
+/// What holds a GPU's clocks back.
+fn clocks(gpu: &GpuStats) -> Option<String> {
+    let GpuStats { index, power, .. } = gpu;
+    let reasons = power.held_back_by();
+    let drawn = || drawn(&reasons, power.draw_mw, power.limit_mw);
+    (!reasons.is_empty()).then(|| format!("GPU {index}: clocks held back: {}", drawn()))
 }
 
 fn pairs(stats: &Stats) -> impl Iterator<Item = (&TenantStats, &TenantGpuStats)> {

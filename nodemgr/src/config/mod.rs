@@ -21,6 +21,7 @@ use crate::guard::Rule;
 use crate::mps;
 use crate::nearest::nearest;
 use crate::place::own_uid;
+use crate::registry::PowerRule;
 use crate::signals::SignalRow;
 pub use origin::{Origin, Said, Setting};
 pub use tenant::{Persistent, TenantRow};
@@ -29,7 +30,7 @@ pub use tenant::{Persistent, TenantRow};
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file.
-const KEYS: &str = "dir, policy, tick_us, mode, unmanaged, memory_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
+const KEYS: &str = "dir, policy, tick_us, mode, unmanaged, power, memory_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -52,6 +53,8 @@ pub struct Config {
     pub mode: Option<FailMode>,
     /// What follows for processes on a GPU that have no budget.
     pub unmanaged: Option<Rule>,
+    /// What follows where power or heat holds clocks back.
+    pub power: Option<PowerRule>,
     /// Memory of each card that is nobody's, as a size.
     pub memory_reserve: Option<String>,
     /// What a context takes of a card where NVML cannot tell, as a size.
@@ -283,8 +286,8 @@ mod tests {
         };
         assert_eq!(in_effect(&example), in_effect(&default));
         assert_eq!(
-            (example.dir, example.price, example.unmanaged),
-            (default.dir, default.price, Some(Rule::Report))
+            (example.dir, example.price, example.unmanaged, example.power),
+            (default.dir, default.price, Some(Rule::Report), Some(PowerRule::BackOff))
         );
         let place = crate::place::Place::standard();
         assert_eq!(
@@ -307,6 +310,7 @@ mod tests {
             tick_us,
             mode,
             unmanaged,
+            power,
             memory_reserve,
             context_memory,
             park_idle_s,
@@ -322,6 +326,7 @@ mod tests {
                 && tick_us.is_some()
                 && mode.is_some()
                 && unmanaged.is_some()
+                && power.is_some()
                 && memory_reserve.is_some()
                 && context_memory.is_some()
                 && park_idle_s.is_some()

@@ -79,6 +79,7 @@ impl Config {
             row("tick_us", (self.tick().0 / 1_000).to_string()),
             row("mode", mode_name(self.mode.unwrap_or(FailMode::Managed)).into()),
             row("unmanaged", self.unmanaged.unwrap_or_default().as_str().into()),
+            row("power", self.power.unwrap_or_default().as_str().into()),
             row("memory_reserve", bytes(self.memory_reserve.clone())),
             row("context_memory", self.context_memory.clone().unwrap_or_else(|| "not configured".into())),
             row("park_idle_s", self.park_idle_s.map_or("never".into(), |idle| idle.to_string())),

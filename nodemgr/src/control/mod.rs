@@ -15,5 +15,7 @@ mod unmanaged;
 pub use client::{Absence, Client};
 pub(crate) use history::{Watcher, serve_watchers};
 pub(crate) use server::{Outcome, answer, created};
-pub use stats::{AskStats, GpuStats, NodeStats, ProcessStats, Stats, TenantGpuStats, TenantStats};
+pub use stats::{
+    AskStats, GpuStats, NodeStats, PowerStats, ProcessStats, Stats, TenantGpuStats, TenantStats,
+};
 pub use unmanaged::UnmanagedStats;

@@ -11,7 +11,7 @@ use weir_protocol::pages::{ContextSource, ProcessState};
 use super::schema::{Budget, ClassName};
 use super::unmanaged::UnmanagedStats;
 use crate::birth::is_stopped;
-use crate::gpus::Health;
+use crate::gpus::{Health, Reasons};
 use crate::guard::Rule;
 use crate::histogram::Histogram;
 use crate::registry::{Counters, Latency, Stand};
@@ -90,6 +90,9 @@ pub struct GpuStats {
     pub memory_usable_bytes: u64,
     /// Memory in use by NVML's account; absent where it is not known.
     pub memory_used_bytes: Option<u64>,
+    /// Its power and clocks by NVML's account.
+    #[serde(default)]
+    pub power: PowerStats,
     /// The policy that decides there.
     #[serde(default)]
     pub policy: String,
@@ -103,6 +106,34 @@ pub struct GpuStats {
     /// Memory of parked tenants, which is on the host.
     #[serde(default)]
     pub memory_parked_bytes: u64,
+}
+
+/// A GPU's power and clocks, as they were read last. Absent is what the card or its driver does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerStats {
+    /// What it draws.
+    pub draw_mw: Option<u32>,
+    /// What it may draw.
+    pub limit_mw: Option<u32>,
+    /// What it draws at rest: the least mean between two readings since the manager started.
+    pub idle_mw: Option<u64>,
+    /// What it has taken since the driver was loaded.
+    pub energy_mj: Option<u64>,
+    /// Clock of the SMs.
+    pub sm_clock_mhz: Option<u32>,
+    /// That clock at most.
+    pub sm_clock_most_mhz: Option<u32>,
+    /// What holds the clocks down, by `nvidia-smi`'s names: `sw_power_cap`.
+    pub clock_reasons: Option<Vec<String>>,
+}
+
+impl PowerStats {
+    /// Which of the reasons are power or heat.
+    pub fn held_back_by(&self) -> Vec<String> {
+        let mut names = Reasons::HOLD_BACK.names();
+        names.retain(|name| self.clock_reasons.as_ref().is_some_and(|reasons| reasons.contains(name)));
+        names
+    }
 }
 
 /// One tenant.
@@ -211,6 +242,10 @@ pub struct TenantGpuStats {
     pub balance_ns: i64,
     /// Share charged during the last second, by the tenant's own counters.
     pub achieved_percent: f64,
+    /// Energy that its work has taken since the manager started: its part of what the GPU has taken beyond rest, by SM time;
+    /// absent where the GPU does not tell.
+    #[serde(default)]
+    pub energy_mj: Option<u64>,
     /// Memory held.
     pub memory_held_bytes: u64,
     /// Memory that is on the host because the tenant is parked; it holds none then.

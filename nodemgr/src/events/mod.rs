@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use told::clock;
+pub(crate) use told::{clock, drawn};
 pub use what::What;
 
 /// Events kept. A node that does nothing unusual fills this in days, a policy that changes its mind all the time in

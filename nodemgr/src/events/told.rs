@@ -102,12 +102,22 @@ impl What {
             }
             Self::NvmlUnsure { state, why } => unsure(f, *state, why.as_deref()),
             Self::NvmlAnswers => write!(f, "NVML answers again"),
+            Self::ClocksHeldBack { reasons, draw_mw, limit_mw } => {
+                write!(f, "clocks held back: {}", drawn(reasons, *draw_mw, *limit_mw))
+            }
+            Self::ClocksFree => write!(f, "clocks no longer held back"),
             Self::Overcommitted { over_bytes } => {
                 write!(f, "overcommitted: {} more held than the limit allows", Bytes(*over_bytes))
             }
             _ => Ok(()), // told above
         }
     }
+}
+
+/// What holds clocks back, and at which draw: `sw_power_cap, 398 of 400 W`.
+pub(crate) fn drawn(reasons: &[String], draw_mw: Option<u32>, limit_mw: Option<u32>) -> String {
+    let watts = |mw: Option<u32>| mw.map_or("unknown".to_owned(), |mw| (mw / 1_000).to_string());
+    format!("{}, {} of {} W", reasons.join(", "), watts(draw_mw), watts(limit_mw))
 }
 
 fn unmanaged(

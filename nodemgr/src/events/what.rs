@@ -101,6 +101,17 @@ pub enum What {
         /// That part, in thousandths of a GPU.
         best_effort_permille: u16,
     },
+    /// Power or heat holds a GPU's clocks back.
+    ClocksHeldBack {
+        /// By NVML's names: `sw_power_cap`, `sw_thermal_slowdown`, `hw_thermal_slowdown`, `hw_power_brake_slowdown`.
+        reasons: Vec<String>,
+        /// What it draws, in mW.
+        draw_mw: Option<u32>,
+        /// What it may draw, in mW.
+        limit_mw: Option<u32>,
+    },
+    /// They have been free for some readings.
+    ClocksFree,
     /// A signal from outside cannot be read.
     SignalFailing {
         /// Its name.

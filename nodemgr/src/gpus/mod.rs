@@ -4,6 +4,7 @@
 //! the manager reads what it said last, and how long ago that was.
 
 mod nvml;
+mod power;
 mod reading;
 
 use std::sync::mpsc::RecvTimeoutError;
@@ -16,6 +17,7 @@ use weir_protocol::units::Bytes;
 use crate::codes;
 use crate::fault::Fault;
 pub use nvml::{Asker, library as nvml_library};
+pub use power::{Power, Reasons};
 pub use reading::{GpuReading, Listed};
 
 /// Longest that the manager's start waits for NVML: a cold driver takes seconds.
@@ -224,7 +226,7 @@ mod tests {
     fn nvml_is_ok_only_while_it_answers_for_every_gpu_and_every_process() {
         let gpus = of_nvml();
         assert_eq!(gpus.health(), (Health::None, None));
-        let sound = || Ok(GpuReading { used: 7, processes: Some(Vec::new()) });
+        let sound = || Ok(GpuReading { used: 7, processes: Some(Vec::new()), ..GpuReading::default() });
         gpus.note(&[sound(), sound()], true);
         assert_eq!((gpus.health().0, gpus.used()), (Health::Ok, vec![Some(7), Some(7)]));
         gpus.note(&[sound(), sound()], false);
@@ -245,7 +247,7 @@ mod tests {
         gpus.last().asked_since = Some(long_ago);
         gpus.note_silence("it hangs".into());
         assert_eq!(gpus.health(), (Health::Stale, Some("it hangs".into())));
-        gpus.note(&[Ok(GpuReading { used: 7, processes: None })], true);
+        gpus.note(&[Ok(GpuReading { used: 7, ..GpuReading::default() })], true);
         assert_eq!(gpus.health().0, Health::Ok);
         gpus.last().at = Some(long_ago);
         assert_eq!(gpus.health().0, Health::Stale);

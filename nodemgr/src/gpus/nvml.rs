@@ -15,20 +15,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use weir_protocol::units::Bytes;
 
-use super::{Device, GpuReading, Listed, no_gpu, parse_uuid};
+use super::{Device, GpuReading, Listed, Power, Reasons, no_gpu, parse_uuid};
 use crate::codes;
 use crate::fault::Fault;
+use crate::shared::now;
 
 /// What NVML says of each GPU, or why it does not.
 pub type Reading = Vec<Result<GpuReading, String>>;
 
 /// The devices, once they are found.
 type Found = Receiver<Result<Vec<Device>, Fault>>;
+
+/// What a call of NVML answers when it is done.
+const NVML_SUCCESS: u32 = 0;
 
 /// Steps in which an answer is waited for.
 const STEP: Duration = Duration::from_millis(100);
@@ -179,7 +184,34 @@ fn read_gpu(nvml: &Nvml, device: &Device) -> Result<GpuReading, NvmlError> {
         processes.sort_unstable_by_key(|process| process.pid); // a client of MPS may stand on both lists
         processes.dedup_by_key(|process| process.pid);
     }
-    Ok(GpuReading { used, processes })
+    Ok(GpuReading { used, processes, power: power(nvml, &gpu) })
+}
+
+/// A card or a driver that does not tell one of these tells the others.
+fn power(nvml: &Nvml, gpu: &nvml_wrapper::Device<'_>) -> Power {
+    Power {
+        energy_mj: gpu.total_energy_consumption().ok(),
+        at: now(),
+        draw_mw: gpu.power_usage().ok(),
+        limit_mw: gpu.enforced_power_limit().ok(),
+        sm_mhz: gpu.clock_info(Clock::SM).ok(),
+        sm_most_mhz: gpu.max_clock_info(Clock::SM).ok(),
+        reasons: reasons(nvml, gpu),
+    }
+}
+
+/// By the newer name, which the wrapper does not call, or else by the one that goes with CUDA 14 and is all that older drivers
+/// have.
+fn reasons(nvml: &Nvml, gpu: &nvml_wrapper::Device<'_>) -> Option<Reasons> {
+    let mut bits = 0;
+    let by_new_name = nvml.lib().nvmlDeviceGetCurrentClocksEventReasons.as_ref().is_ok_and(|call| {
+        // SAFETY: the device is one of this library's, which is open, and `bits` a place for the answer.
+        unsafe { call(gpu.handle(), &raw mut bits) == NVML_SUCCESS }
+    });
+    if by_new_name {
+        return Some(Reasons(bits));
+    }
+    gpu.current_throttle_reasons().ok().map(|reasons| Reasons(reasons.bits()))
 }
 
 fn listed(process: &ProcessInfo) -> Listed {
@@ -201,7 +233,7 @@ mod tests {
     }
 
     fn of(used: u64) -> Reading {
-        vec![Ok(GpuReading { used, processes: None })]
+        vec![Ok(GpuReading { used, ..GpuReading::default() })]
     }
 
     #[test]

@@ -2,16 +2,20 @@
 
 use weir_protocol::units::Bytes;
 
+use super::Power;
+
 /// The largest process id that Linux gives (`PID_MAX_LIMIT`).
 const PID_MAX: i32 = 1 << 22;
 
 /// One GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuReading {
     /// Memory in use, in bytes.
     pub used: u64,
     /// Processes with a context; absent where NVML does not list any (WSL, for example).
     pub processes: Option<Vec<Listed>>,
+    /// Its power and clocks.
+    pub power: Power,
 }
 
 /// A process on a GPU.
@@ -51,7 +55,11 @@ mod tests {
     #[test]
     fn what_cannot_be_is_not_believed() {
         let total = Bytes::gib(40);
-        let of = |used, pid, bytes| GpuReading { used, processes: Some(vec![Listed { pid, bytes }]) };
+        let of = |used, pid, bytes| GpuReading {
+            used,
+            processes: Some(vec![Listed { pid, bytes }]),
+            ..GpuReading::default()
+        };
         for sound in [of(0, 1, None), of(total.0, PID_MAX, Some(total.0))] {
             assert_eq!(sound.clone().sound(0, total), Ok(sound));
         }

@@ -139,7 +139,8 @@ mod tests {
 
     fn listed(processes: &[(i32, u64)]) -> Vec<Result<GpuReading, String>> {
         let of = |(pid, bytes): &(i32, u64)| Listed { pid: *pid, bytes: Some(*bytes) };
-        vec![Ok(GpuReading { used: 0, processes: Some(processes.iter().map(of).collect()) })]
+        let processes = Some(processes.iter().map(of).collect());
+        vec![Ok(GpuReading { processes, ..GpuReading::default() })]
     }
 
     #[test]
@@ -176,7 +177,7 @@ mod tests {
         let two = census(&[seat(1, 7, 10), seat(2, 8, 10)]);
         assert!(compare(&listed(&[(1, 10), (2, 10)]), &two, &two).complete);
         assert!(!compare(&listed(&[(1, 10)]), &two, &two).complete);
-        let silent = vec![Ok(GpuReading { used: 0, processes: None })];
+        let silent = vec![Ok(GpuReading::default())];
         assert!(!compare(&silent, &census(&[]), &census(&[])).complete);
     }
 

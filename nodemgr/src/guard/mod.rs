@@ -97,6 +97,7 @@ fn look(shared: &Shared, asker: &mut Asker) {
                 Some(Stranger { gpu: *gpu, listed: *listed, who, tenant })
             });
             let strangers: Vec<_> = strangers.collect();
+            shared.registry().note_power(&reading);
             let to_be_killed = shared.registry().note_reading(&reading, &found, strangers);
             for stranger in to_be_killed {
                 let failed = kill(&stranger).err();

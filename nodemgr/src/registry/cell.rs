@@ -45,6 +45,9 @@ pub struct Cell {
     work: Work,
     charged_ns: u64, // at the last mark
     left: u64,       // what its processes had left to others then
+    /// Energy that its work has taken, in mJ; none where its GPU has not told.
+    pub energy_mj: Option<u64>,
+    energy_charged_ns: u64, // when that was divided last
     granted: Grant,
     off: bool,
     parked: bool,
@@ -95,6 +98,8 @@ impl Cell {
             work: Work::default(),
             charged_ns: 0,
             left: 0,
+            energy_mj: None,
+            energy_charged_ns: 0,
             granted,
             off: false,
             parked: false,
@@ -233,6 +238,12 @@ impl Cell {
     /// SM time charged up to the last mark, in nanoseconds.
     pub fn charged(&self) -> u64 {
         self.charged_ns
+    }
+
+    /// What of it came since energy was last divided.
+    pub(super) fn take_charged(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.energy_charged_ns, self.charged_ns);
+        self.charged_ns.saturating_sub(before)
     }
 
     /// Memory held beyond the limit.

@@ -15,6 +15,7 @@ mod outside;
 mod pages;
 mod park;
 mod persistent;
+mod power;
 mod processes;
 mod resize;
 mod restore;
@@ -40,6 +41,7 @@ pub use outside::Latency;
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
 pub use persistent::PERSISTENT;
+pub use power::PowerRule;
 pub use resize::Published;
 pub use restore::Found;
 use ruler::Ruler;
@@ -79,6 +81,7 @@ pub struct Registry {
     outside: Signals,
     signals: Vec<SignalStats>,
     guarded: Guarded,
+    powered: power::Powered,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
     rulers: Vec<Ruler>, // one for each GPU
@@ -114,6 +117,7 @@ impl Registry {
             outside: Signals::default(),
             signals: Vec::new(),
             guarded: Guarded::default(),
+            powered: power::Powered::default(),
             off: false,
             tenants: Vec::new(),
             stirs: Stirs::default(),

@@ -2,7 +2,7 @@
 //! of its own asks for what is not told, and leaves the answers here.
 
 use serde::{Deserialize, Serialize};
-use weir_policy::{Signals, Slo};
+use weir_policy::Slo;
 use weir_protocol::units::Nanos;
 
 use super::{Registry, Tenant};
@@ -75,8 +75,8 @@ impl Registry {
     /// The signals have been read.
     pub(crate) fn note_signals(&mut self, stats: Vec<SignalStats>) {
         let strictest = stats.iter().map(|signal| signal.best_effort_permille).min().unwrap_or(1000);
-        let old = std::mem::replace(&mut self.outside, Signals { best_effort_permille: strictest });
-        if old.best_effort_permille != strictest {
+        let old = std::mem::replace(&mut self.outside.best_effort_permille, strictest);
+        if old != strictest {
             self.events.push(About::NODE, What::SignalsChanged { best_effort_permille: strictest });
         }
         for signal in &stats {

@@ -1,5 +1,6 @@
 //! One run of the control loop, over all GPUs; and what is looked at beside it, ten times a second.
 
+use weir_policy::Signals;
 use weir_protocol::units::Nanos;
 
 use super::round::Round;
@@ -13,11 +14,12 @@ impl Registry {
     pub fn tick(&mut self, now: Nanos) -> bool {
         self.epoch += 1;
         let anew = std::mem::take(&mut self.anew);
-        let Self { epoch, turns, off, outside: signals, .. } = *self;
+        let Self { epoch, turns, off, outside, .. } = *self;
         let mut awake = false;
         let (stirred, renewed) = (self.stirs.look(), std::mem::take(&mut self.renewed));
         for (gpu, ruler) in self.rulers.iter_mut().enumerate() {
             let mode = self.mps.mode(gpu);
+            let signals = Signals { power: self.powered.signal(gpu, now), ..outside };
             let round = Round { now, epoch, turns, anew, off, mode, signals };
             awake |= ruler.run(&mut self.tenants, &round, stirred, &renewed);
         }

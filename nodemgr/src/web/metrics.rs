@@ -1,6 +1,7 @@
 //! The statistics as Prometheus text. Names and units as in `docs/api.md`; labels are few, and never a process's number.
 
 mod guard;
+mod power;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -55,6 +56,7 @@ pub fn page(stats: &Stats) -> Result<String, fmt::Error> {
     time(&mut page, stats);
     memory(&mut page, stats);
     guard::guard(&mut page, stats);
+    power::power(&mut page, stats);
     let mut text = String::new();
     encode(&mut text, &page.0)?;
     Ok(text)

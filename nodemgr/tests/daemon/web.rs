@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
-use weir_nodemgr::control::Stats;
 use weir_nodemgr::control::schema::CreateTenant;
+use weir_nodemgr::control::{PowerStats, Stats};
 use weir_nodemgr::latency::{HINT, Promise, Source};
 use weir_nodemgr::registry::Latency;
 use weir_nodemgr::signals::SignalStats;
@@ -134,7 +134,17 @@ fn documented() -> Vec<&'static str> {
 /// With what only a real GPU, a promise or a signal brings: a metric without a row is not on the page.
 fn with_all_that_there_can_be(mut stats: Stats) -> Stats {
     stats.gpus[0].memory_used_bytes = Some(0);
+    stats.gpus[0].power = PowerStats {
+        draw_mw: Some(1),
+        limit_mw: Some(1),
+        energy_mj: Some(1),
+        sm_clock_mhz: Some(1),
+        sm_clock_most_mhz: Some(1),
+        clock_reasons: Some(Vec::new()),
+        ..PowerStats::default()
+    };
     let tenant = &mut stats.tenants[0];
+    tenant.gpus[0].energy_mj = Some(1);
     tenant.gpus[0].memory_drift_bytes = Some(0);
     tenant.gpus[0].total.copies.entry("peer".into()).or_default();
     tenant.budget.slo = Some(Promise { quantile_permille: 950, target_ns: 1 });

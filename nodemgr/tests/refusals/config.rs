@@ -20,6 +20,7 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.mode-standalone", "mode = \"standalone\"\n"),
     ("config.unknown-mode", "mode = \"lax\"\n"),
     ("config.unknown-unmanaged", "unmanaged = \"freeze\"\n"),
+    ("config.unknown-power", "power = \"melt\"\n"),
     ("config.price-missing", "[[price]]\nname = \"gemm*\"\n"),
     ("config.price-not-a-number", "[[price]]\nname = \"gemm*\"\ntime_us = nan\n"),
     (

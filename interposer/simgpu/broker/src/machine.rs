@@ -8,8 +8,8 @@ use weir_simgpu_model as model;
 
 /// Between two samples of the busy time, ns.
 const SAMPLE_EVERY: u64 = 100_000_000;
-/// Samples kept: about one second.
-const SAMPLES: usize = 11;
+/// What counts as recent, ns.
+const RECENT: u64 = 1_000_000_000;
 /// Departed clients that stay in the books, per GPU; beyond it the oldest go.
 const DEPARTED: usize = 4_096;
 
@@ -55,7 +55,8 @@ impl Gpu {
         let now = self.device.now();
         if self.samples.back().is_none_or(|last| now >= last.0 + SAMPLE_EVERY) {
             self.samples.push_back((now, self.device.books().busy));
-            if self.samples.len() > SAMPLES {
+            // Of what nobody looked at for long only the last sample before this second counts.
+            while self.samples.get(1).is_some_and(|sample| sample.0 + RECENT <= now) {
                 self.samples.pop_front();
             }
         }
@@ -107,5 +108,28 @@ fn spec(config: &Config) -> model::Spec {
             .map(|rate| rate * 1000),
         device_bytes_per_us: config.device_gb_s * 1000,
         knee_permille: BANDWIDTH_KNEE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_simgpu_model::{Kernel, StreamKind, Work};
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn recent_is_a_second_also_when_nobody_has_looked_for_long() {
+        let mut gpu = Gpu::new(&Config::default(), 0, 0);
+        let context = gpu.device.create_context();
+        let stream = gpu.device.open_stream(context, StreamKind::Blocking, 0, 0).unwrap();
+        gpu.device.submit(0, stream, 1, Work::Kernel(Kernel::full(2 * S)));
+        let mut look = |at: u64| {
+            gpu.device.advance(at);
+            gpu.sample();
+            gpu.recent_busy_percent()
+        };
+        assert_eq!((1..=20).map(|tenth| look(tenth * S / 10)).last(), Some(100));
+        assert_eq!(look(9 * S), 0);
     }
 }

@@ -1,6 +1,7 @@
-//! Power, clocks, temperature. The simulation has no thermal model: clocks stand still at the data sheet's
-//! value, and power follows the busy percentage between idle and the limit. Enough for tools that show it,
-//! and for nothing else.
+//! Power, clocks, temperature. Power follows the time in which kernels run, from `idle_w` to `busy_w` of the configuration. A
+//! mean beyond `power_limit_w` is shown as a reason that holds the clocks back, and that is all that comes of it: clocks stand
+//! still at the data sheet's value, kernels are as fast as ever, and so the card draws more than its limit, which a real one
+//! does not for long. There is no thermal model.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
@@ -8,18 +9,39 @@ use crate::device::{Handle, place};
 use crate::edge::{Answer, INVALID_ARGUMENT, NOT_SUPPORTED, put};
 use crate::{nvml, session};
 
-/// Power limit, mW. Source: the A100 SXM4 data sheet, 400 W.
-const LIMIT_MW: c_uint = 400_000;
-/// Power of an idle card, mW. Source: `nvidia-smi` on idle A100s shows 50 to 60 W.
-const IDLE_MW: c_uint = 55_000;
+/// `nvmlClocksEventReasonSwPowerCap`. Source: NVML API reference.
+const SW_POWER_CAP: c_ulonglong = 0x4;
 /// Clocks, MHz: SM and memory. Source: the A100 data sheet.
 const CLOCKS_MHZ: [c_uint; 2] = [1_410, 1_215];
 /// Temperature, degrees Celsius: a cooled room's card, whatever it does.
 const TEMPERATURE_C: c_uint = 40;
 
+/// Power over about the last second, as cards from Ampere on say it (GA100 alone says that of the moment).
 fn power_mw(device: Handle) -> Answer<c_uint> {
     let busy = session::gpu(place(device)?)?.recent_busy_percent.min(100);
-    Ok(IDLE_MW + (LIMIT_MW - IDLE_MW) / 100 * busy)
+    let current = session::current()?;
+    let config = current.config();
+    Ok(config.idle_w * 1_000 + (config.busy_w - config.idle_w) * 10 * busy)
+}
+
+fn limit_mw(device: Handle) -> Answer<c_uint> {
+    place(device)?;
+    Ok(session::current()?.config().power_limit_w * 1_000)
+}
+
+/// Energy so far, mJ: each time at its own power.
+fn energy_mj(device: Handle) -> Answer<c_ulonglong> {
+    let gpu = session::gpu(place(device)?)?;
+    let current = session::current()?;
+    let config = current.config();
+    // In microseconds the product stays below 2^63 for 29 years.
+    let part = |ns: u64, watts: u32| (ns / 1_000) * u64::from(watts) / 1_000;
+    Ok(part(gpu.busy_ns, config.busy_w) + part(gpu.idle_ns + gpu.switch_ns, config.idle_w))
+}
+
+/// Why clocks are held down.
+fn reasons(device: Handle) -> Answer<c_ulonglong> {
+    Ok(if power_mw(device)? > limit_mw(device)? { SW_POWER_CAP } else { 0 })
 }
 
 /// Clocks by kind: graphics, SM, memory, video.
@@ -41,16 +63,11 @@ nvml! {
     /// Power now, mW.
     fn nvmlDeviceGetPowerUsage(device: Handle, out: *mut c_uint) { put(out, power_mw(device)?) }
     /// Power limit, mW.
-    fn nvmlDeviceGetEnforcedPowerLimit(device: Handle, out: *mut c_uint) { place(device)?; put(out, LIMIT_MW) }
+    fn nvmlDeviceGetEnforcedPowerLimit(device: Handle, out: *mut c_uint) { put(out, limit_mw(device)?) }
     /// Power limit, mW.
-    fn nvmlDeviceGetPowerManagementLimit(device: Handle, out: *mut c_uint) { place(device)?; put(out, LIMIT_MW) }
-    /// Energy so far, mJ: busy time at the limit, the rest at idle power.
-    fn nvmlDeviceGetTotalEnergyConsumption(device: Handle, out: *mut c_ulonglong) {
-        let gpu = session::gpu(place(device)?)?;
-        // In microseconds the product stays below 2^63 for a year.
-        let joule_part = |ns: u64, mw: c_uint| (ns / 1_000) * u64::from(mw) / 1_000_000;
-        put(out, joule_part(gpu.busy_ns, LIMIT_MW) + joule_part(gpu.idle_ns + gpu.switch_ns, IDLE_MW))
-    }
+    fn nvmlDeviceGetPowerManagementLimit(device: Handle, out: *mut c_uint) { put(out, limit_mw(device)?) }
+    /// Energy since the broker started, mJ.
+    fn nvmlDeviceGetTotalEnergyConsumption(device: Handle, out: *mut c_ulonglong) { put(out, energy_mj(device)?) }
     /// Temperature, degrees Celsius.
     fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, out: *mut c_uint) {
         place(device)?;
@@ -60,10 +77,10 @@ nvml! {
     fn nvmlDeviceGetClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) { put(out, clock_mhz(device, kind)?) }
     /// A clock at most, MHz.
     fn nvmlDeviceGetMaxClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) { put(out, clock_mhz(device, kind)?) }
-    /// Why clocks are held down: nothing holds them.
-    fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, out: *mut c_ulonglong) { place(device)?; put(out, 0) }
-    /// Why clocks are held down: nothing holds them.
-    fn nvmlDeviceGetCurrentClocksEventReasons(device: Handle, out: *mut c_ulonglong) { place(device)?; put(out, 0) }
+    /// Why clocks are held down, by the older name.
+    fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, out: *mut c_ulonglong) { put(out, reasons(device)?) }
+    /// Why clocks are held down.
+    fn nvmlDeviceGetCurrentClocksEventReasons(device: Handle, out: *mut c_ulonglong) { put(out, reasons(device)?) }
     /// Performance state: the highest.
     fn nvmlDeviceGetPerformanceState(device: Handle, out: *mut c_uint) { place(device)?; put(out, 0) }
     /// Fans: none.

@@ -49,6 +49,9 @@ struct Cli {
     /// Steps queued beyond the one that runs; 0 waits for each step.
     #[arg(long, default_value_t = 4)]
     ahead: usize,
+    /// Milliseconds to do nothing before each step.
+    #[arg(long, default_value_t = 0)]
+    rest_ms: u64,
     /// Launch each step as one CUDA graph, captured at the start.
     #[arg(long, conflicts_with = "streams")]
     graph: bool,

@@ -1,6 +1,7 @@
 //! The loop: steps of a few launches, and an event behind each, so that a set number of steps is always queued.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use weir_abi::types::{CUevent, CUfunction, CUgraphExec, CUstream};
 use weir_tests::driver::DriverError;
@@ -21,6 +22,7 @@ pub struct Steps<'a> {
     blocks: u32,
     launches_per_step: u32,
     churn_bytes: Option<u64>,
+    rest: Duration,
     launched: usize,
 }
 
@@ -42,6 +44,7 @@ impl<'a> Steps<'a> {
             blocks,
             launches_per_step,
             churn_bytes,
+            rest: Duration::from_millis(cli.rest_ms),
             launched: 0,
         };
         if cli.graph {
@@ -63,6 +66,9 @@ impl<'a> Steps<'a> {
             let over = tally.launches() >= until.launches || tally.now_ns() >= limit_ns;
             if over || stop.load(Ordering::Relaxed) {
                 break;
+            }
+            if !self.rest.is_zero() {
+                std::thread::sleep(self.rest);
             }
             last_ns = self.step(tally, last_ns)?;
             let marks = &self.marks[step % slots];

@@ -106,6 +106,12 @@ impl Config {
                 "context_overhead = {overhead} does not fit into memory = {memory}\nhelp: set context_overhead below memory"
             )));
         }
+        if self.idle_w > self.busy_w {
+            let (idle, busy) = (self.idle_w, self.busy_w);
+            return Err(ConfigError::Conflict(format!(
+                "idle_w = {idle} is more than busy_w = {busy}\nhelp: set idle_w to busy_w at most"
+            )));
+        }
         Ok(self)
     }
 }
@@ -122,5 +128,15 @@ mod tests {
         let get = |name: &str| (name == "WEIR_SIMGPU_SMS").then(|| "0".to_owned());
         let why = Config::default().overridden(get).unwrap_err().to_string();
         assert!(why.contains("WEIR_SIMGPU_SMS=0") && why.contains("help:"), "{why}");
+    }
+
+    #[test]
+    fn a_card_that_draws_more_at_rest_than_at_work_is_refused() {
+        let config = Config { idle_w: 500, ..Config::default() };
+        let why = config.consistent().unwrap_err().to_string();
+        assert!(
+            why.contains("idle_w = 500") && why.contains("busy_w = 400") && why.contains("help:"),
+            "{why}"
+        );
     }
 }

@@ -38,6 +38,12 @@ pub const PEER_GB_S: u64 = 300;
 pub const DEVICE_GB_S: u64 = 1_555;
 /// Memory that a context takes. Source: `nvidia-smi` beside an empty context on an A100, about 400 MiB.
 pub const CONTEXT_OVERHEAD: Bytes = Bytes::mib(400);
+/// Power of a card on which nothing runs, W. Source: `nvidia-smi` on idle A100s shows 50 to 60 W.
+pub const IDLE_W: u32 = 55;
+/// Power of a card on which a kernel always runs, W. Source: A100 SXM4 data sheet, 400 W at most.
+pub const BUSY_W: u32 = 400;
+/// Power limit, W. Source: as above.
+pub const POWER_LIMIT_W: u32 = 400;
 /// How long a broker stays without clients, ms. Long enough for a shell loop of short programs.
 pub const LINGER_MS: u64 = 2_000;
 /// The CUDA version that the driver says, 1000 x major + 10 x minor.
@@ -121,6 +127,16 @@ pub struct Config {
     /// Memory that each context takes.
     #[serde(with = "size")]
     pub context_overhead: Bytes,
+    /// Power while nothing runs, W.
+    #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
+    pub idle_w: u32,
+    /// Power while a kernel runs, W; the mean lies between the two in proportion.
+    #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
+    pub busy_w: u32,
+    /// Power limit, W. A mean beyond it is shown as a reason that holds the clocks back. Nothing is slowed by it, and so the
+    /// mean stays beyond it.
+    #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
+    pub power_limit_w: u32,
     /// Time of one block of a kernel that no row names, ns.
     #[serde(deserialize_with = "within::<1, 3_600_000_000_000, _, _>")]
     pub ns_per_block: u64,
@@ -150,6 +166,9 @@ impl Default for Config {
             peer_gb_s: PEER_GB_S,
             device_gb_s: DEVICE_GB_S,
             context_overhead: CONTEXT_OVERHEAD,
+            idle_w: IDLE_W,
+            busy_w: BUSY_W,
+            power_limit_w: POWER_LIMIT_W,
             ns_per_block: NS_PER_BLOCK,
             kernel: Vec::new(),
             fault: Vec::new(),
