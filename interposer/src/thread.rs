@@ -1,7 +1,8 @@
 //! What a thread keeps at hand: the GPU of its context, its purse, its price cache, its counters.
 //!
 //! All of it is `const`-initialised and without destructor: the driver is called from exit handlers too, when
-//! values with a destructor are gone.
+//! values with a destructor are gone. It is small, and all zeroes until it is used: each thread of each program begins with
+//! clearing it. What is large lies on the heap from the first launch to the thread's end.
 
 mod counters;
 mod run;
@@ -10,7 +11,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use weir_abi::types::*;
-use weir_core::price::Cache;
+use weir_core::price::{Cache, Estimate, Signature};
 use weir_core::purse::Purse;
 
 pub use self::counters::Counters;
@@ -64,6 +65,18 @@ thread_local! {
             guessed: Cell::new(false),
         }
     };
+
+    static END: End = const { End };
+}
+
+/// Gives back what the thread has on the heap, when it ends.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // SAFETY: a thread that ends is in none of our hooks, or does not come back to it.
+        with(|thread| unsafe { thread.cache.release() });
+    }
 }
 
 /// Runs `f` on this thread's things.
@@ -178,6 +191,14 @@ impl Thread {
         let counters = slot.get().unwrap_or_else(|| Counters::of_new_thread(gpu));
         slot.set(Some(counters));
         Some(counters)
+    }
+
+    /// Keeps an estimate at hand.
+    pub fn keep(&self, signature: &Signature, estimate: &'static Estimate) {
+        if !self.cache.has_slots() {
+            let _ = END.try_with(|_| ()); // a thread that has had its end already keeps what it gets now
+        }
+        self.cache.put(signature, estimate);
     }
 
     /// A copy that could not wait went beyond the budget of bandwidth.

@@ -76,7 +76,7 @@ fn admit(
     }
     let signature = work.signature();
     if thread.cache.get(signature).is_none() {
-        thread.cache.put(signature, work.look_up(client));
+        thread.keep(signature, work.look_up(client));
     }
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
@@ -117,7 +117,7 @@ pub fn owe(
     signature: Signature,
 ) -> Admission {
     if thread.cache.get(&signature).is_none() {
-        thread.cache.put(&signature, client.book.fill(&signature));
+        thread.keep(&signature, client.book.fill(&signature));
     }
     let Some(known) = thread.cache.get(&signature) else {
         // Cannot be: it was just put there.
