@@ -5,6 +5,7 @@
 //! clearing it. What is large lies on the heap from the first launch to the thread's end.
 
 mod counters;
+mod end;
 mod run;
 
 use std::cell::Cell;
@@ -65,18 +66,6 @@ thread_local! {
             guessed: Cell::new(false),
         }
     };
-
-    static END: End = const { End };
-}
-
-/// Gives back what the thread has on the heap, when it ends.
-struct End;
-
-impl Drop for End {
-    fn drop(&mut self) {
-        // SAFETY: a thread that ends is in none of our hooks, or does not come back to it.
-        with(|thread| unsafe { thread.cache.release() });
-    }
 }
 
 /// Runs `f` on this thread's things.
@@ -196,7 +185,7 @@ impl Thread {
     /// Keeps an estimate at hand.
     pub fn keep(&self, signature: &Signature, estimate: &'static Estimate) {
         if !self.cache.has_slots() {
-            let _ = END.try_with(|_| ()); // a thread that has had its end already keeps what it gets now
+            end::expect();
         }
         self.cache.put(signature, estimate);
     }
