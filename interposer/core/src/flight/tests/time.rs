@@ -71,7 +71,7 @@ fn work_that_no_mark_measured_counts_as_predicted_once_the_program_pauses() {
 
 #[test]
 fn work_that_a_neighbours_slows_down_at_the_same_time_computes_for_as_long_as_it_would_alone() {
-    for (weight, slowed) in [(1.0, 2.0), (0.5, 1.5), (0.1, 1.1)] {
+    for (weight, took) in [(1.0, 200_000), (0.5, 150_000), (0.1, 110_000)] {
         let mut process = process();
         let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());
         let (mut stalls, kernel) = (Stalls::default(), guess(100_000));
@@ -85,12 +85,13 @@ fn work_that_a_neighbours_slows_down_at_the_same_time_computes_for_as_long_as_it
         let charged = process.charged;
         (process.gpu.neighbour, process.gpu.part) = (None, Some(weight / (weight + 1.0))); // it weighs 1
         for _ in 0..50 {
-            (0..10).for_each(|_| process.launch(STREAM, kernel, (100_000.0 * slowed) as u64));
+            (0..10).for_each(|_| process.launch(STREAM, kernel, took));
             process.mark(STREAM);
             process.wait(process.gpu.ends[&STREAM] - 10_000);
         }
         process.drain();
-        let parts = parts(&mut process, &mut stalls, &page).map(|ns| ns / 50e6);
+        let (parts, slowed) =
+            (parts(&mut process, &mut stalls, &page).map(|ns| ns / 50e6), took as f64 / 1e5);
         assert!(
             (parts[0] - 1.0).abs() < 0.02 && (parts[3] - (slowed - 1.0)).abs() < 0.02,
             "{weight}: {parts:?}"
