@@ -6,7 +6,7 @@
 use weir_protocol::pages::Stall;
 
 use super::Driver;
-use super::marks::moment;
+use super::clock::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
 use crate::overlap::{Load, Moments};
