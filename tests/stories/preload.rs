@@ -80,7 +80,7 @@ fn a_program_that_starts_pays_for_no_symbol_of_ours_for_few_addresses_and_for_li
     };
     assert_eq!(of_kind(R_X86_64_64), 0, "the loader looks each of these up");
     let mended = of_kind(R_X86_64_RELATIVE);
-    assert!((1..=600).contains(&mended), "{mended} addresses that the loader mends, each on a page that it copies");
+    assert!((1..=600).contains(&mended), "{mended} addresses that the loader mends");
     let size = |name| elf.section_by_name(name).map_or(0, |section| section.size());
     let (copied, cleared) = (size(".tdata"), size(".tbss"));
     assert!(copied <= 256, "{copied} bytes of thread-local storage are not zero at first");
