@@ -1,16 +1,18 @@
 //! What a thread keeps at hand: the GPU of its context, its purse, its price cache, its counters.
 //!
 //! All of it is `const`-initialised and without destructor: the driver is called from exit handlers too, when
-//! values with a destructor are gone.
+//! values with a destructor are gone. It is small, and all zeroes until it is used: each thread of each program begins with
+//! clearing it. What is large lies on the heap from the first launch to the thread's end.
 
 mod counters;
+mod end;
 mod run;
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use weir_abi::types::*;
-use weir_core::price::Cache;
+use weir_core::price::{Cache, Estimate, Signature};
 use weir_core::purse::Purse;
 
 pub use self::counters::Counters;
@@ -178,6 +180,14 @@ impl Thread {
         let counters = slot.get().unwrap_or_else(|| Counters::of_new_thread(gpu));
         slot.set(Some(counters));
         Some(counters)
+    }
+
+    /// Keeps an estimate at hand.
+    pub fn keep(&self, signature: &Signature, estimate: &'static Estimate) {
+        if !self.cache.has_slots() {
+            end::expect();
+        }
+        self.cache.put(signature, estimate);
     }
 
     /// A copy that could not wait went beyond the budget of bandwidth.

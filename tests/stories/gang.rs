@@ -2,10 +2,15 @@
 //! simulated GPU was busy with it, less its kernels' own.
 
 use std::fs::File;
+use std::time::Duration;
 
+use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Finished, Program};
 use weir_tests::simgpu::SimGpu;
+use weir_tests::wait;
+
+use crate::LOOP;
 
 /// A kernel of 250 us, and two that spin: one that is known as a collective by its name, and one that is not.
 const TWO_GPUS: &str = "gpus = 2\nlinger_ms = 3_600_000\n\
@@ -163,4 +168,25 @@ fn a_graph_with_a_collective_counts_as_one() {
     let gang = Gang::new(&gpu, &node, "graphs");
     let ended = together(vec![gang.ranks(&["0", "1"], FEW).args(["--graph"])]);
     assert_eq!(counted(&ended, "collectives"), 2 * 2 * FEW, "a graph and a collective in each step");
+}
+
+#[test]
+fn a_launch_on_several_gpus_keeps_fillers_away_on_each_of_them() {
+    let gpu = SimGpu::new("gpus = 2\nlinger_ms = 3_600_000\n[[kernel]]\nname = \"*\"\ntime_us = 1_000\n");
+    let node = Node::start(&gpu, "policy = \"weir\"\n[[price]]\nname = \"*\"\ntime_us = 1_000\n");
+    let start = |name, request, flags: &[&str], program| {
+        let budget = Budget { name, request, limit: "100%", memory: "2GiB" };
+        Program::under_weir_with(&gpu, Some(&node), budget, flags, program)
+    };
+    let filler = Looping::start(start("filler", "0%", &["--gpu", "0", "--class", "filler"], LOOP));
+    // Its thread is at home on the second GPU.
+    let both = start("both", "60%", &["--gpu", "0,1"], env!("CARGO_BIN_EXE_weir-together"));
+    let both = both.args(["--milliseconds", "3000"]).start();
+    let launched =
+        || gpu.calls().get("cuLaunchCooperativeKernelMultiDevice").is_some_and(|calls| *calls > 20);
+    wait::until("launches on both GPUs", || launched().then_some(()));
+    let [share] = gpu.shares([filler.pid], Duration::from_millis(500));
+    both.finish().well();
+    filler.finish().well();
+    assert!(share < 15.0, "the filler had {share:.0} % of a GPU on which its better works");
 }

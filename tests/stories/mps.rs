@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use weir_tests::copies::Run;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::SimGpu;
 use weir_tests::wait;
 
-use crate::LOOP;
+use crate::{COPIES, LOOP};
 
 /// What each kernel takes on the whole GPU, of which it fills every SM.
 const KERNEL_US: f64 = 200.0;
@@ -144,4 +145,28 @@ fn a_program_that_leaves_mps_by_itself_says_so_and_is_held_by_its_gate() {
     assert_eq!(node.tenant("train").map(|tenant| tenant.state), Some("beside_mps".to_owned()));
     let stderr = left.finish().well().stderr;
     assert_eq!(stderr.matches("this process is no client of MPS").count(), 1, "{stderr}");
+}
+
+#[test]
+fn what_a_kernel_takes_longer_beside_others_is_told_apart_and_not_charged() {
+    let machine = Machine::new();
+    let node = machine.node(&machine.served());
+    let run = |name| {
+        let program = Program::under_weir(&machine.gpu, Some(&node), budget(name, "50%", "100%"), COPIES);
+        Run::of(&machine.gpu, program.args(["--seconds", "2", "launch:a"]).run())
+    };
+    let alone = run("alone");
+    let other = Program::under_weir(&machine.gpu, Some(&node), budget("other", "50%", "100%"), LOOP);
+    let other = Looping::start(other);
+    let beside = run("beside");
+    other.finish().well();
+    let inflation = |run: &Run| run.done.took_ns as f64 / (run.done.rounds as f64 * KERNEL_US * 1e3);
+    let (before, after) = (inflation(&alone), inflation(&beside));
+    assert!(before < 1.1 && after > 1.7, "its kernels take {before:.2} of their time, then {after:.2}");
+    for (run, waited) in [(&alone, 0.0), (&beside, 1.0 - 1.0 / after)] {
+        let charged = run.counter("charged_ns") / run.true_use_ns;
+        assert!((charged - 1.0).abs() < 0.1, "charged {charged:.3} of its true use: {}", run.summary);
+        let neighbour = run.stall("neighbour") / run.done.took_ns as f64;
+        assert!((neighbour - waited).abs() < 0.1, "{neighbour:.2}, not {waited:.2}: {}", run.summary);
+    }
 }

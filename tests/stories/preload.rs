@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use object::elf::{DT_NEEDED, FileHeader64};
+use object::elf::{DT_NEEDED, FileHeader64, R_X86_64_64, R_X86_64_RELATIVE};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
-use object::{Endianness, Object, ObjectSection, StringTable};
+use object::{Endianness, Object, ObjectSection, RelocationFlags, StringTable};
 use weir_tests::dist::Dist;
 use weir_tests::program::{Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
@@ -71,15 +71,20 @@ fn the_library_brings_nothing_but_the_c_library_along() {
 }
 
 #[test]
-fn a_program_that_starts_pays_for_no_symbol_of_ours_and_no_copy_of_a_threads_storage() {
+fn a_program_that_starts_pays_for_no_symbol_of_ours_for_few_addresses_and_for_little_storage_of_threads() {
     let bytes = std::fs::read(Dist::find().preload()).expect("the library can be read");
     let elf = ElfFile64::<Endianness>::parse(&*bytes).expect("an ELF library");
-    let symbolic = elf.dynamic_relocations().expect("relocations").filter(|(_, relocation)| {
-        relocation.flags() == object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_64 }
-    });
-    assert_eq!(symbolic.count(), 0, "the loader looks each of these up");
-    let copied = elf.section_by_name(".tdata").map_or(0, |section| section.size());
+    let of_kind = |r_type| {
+        let all = elf.dynamic_relocations().expect("relocations");
+        all.filter(|(_, relocation)| relocation.flags() == RelocationFlags::Elf { r_type }).count()
+    };
+    assert_eq!(of_kind(R_X86_64_64), 0, "the loader looks each of these up");
+    let mended = of_kind(R_X86_64_RELATIVE);
+    assert!((1..=600).contains(&mended), "{mended} addresses that the loader mends");
+    let size = |name| elf.section_by_name(name).map_or(0, |section| section.size());
+    let (copied, cleared) = (size(".tdata"), size(".tbss"));
     assert!(copied <= 256, "{copied} bytes of thread-local storage are not zero at first");
+    assert!(cleared <= 1024, "{cleared} bytes are cleared when a thread begins");
 }
 
 /// Runs a program as it is and under the preload; neither is a tenant.

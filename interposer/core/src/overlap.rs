@@ -183,6 +183,20 @@ impl Presence {
         }
     }
 
+    /// It has gone: what it has not said it held it held until the last look.
+    pub fn leave(&mut self) {
+        if let Some(since) = self.busy_since.take() {
+            let from = since.max(self.points[self.last].0);
+            self.note(self.looked, self.looked.since(from).0);
+        }
+    }
+
+    /// Time passes for one that has gone. Says whether anybody may still ask for when it was there.
+    pub fn fade(&mut self, now: Nanos) -> bool {
+        self.looked = now;
+        now.since(self.points[self.last].0).0 < LATE.end.unsigned_abs()
+    }
+
     /// By how much our clock is ahead of the neighbour's. They may differ by as much as they like (time namespaces), but
     /// always by the same: the least time from a moment of which it tells to our look. One that is no more than late is our
     /// own.

@@ -127,7 +127,8 @@ impl Submission {
     ) -> Self {
         let on_sms = amounts
             .on_sms()
-            .map(|(way, bytes)| (owe(client, thread, &current, stream, class(way, bytes)), way));
+            .map(|(way, bytes)| (class(way, bytes), way))
+            .map(|(class, way)| (owe(thread, &current, stream, class, || client.book.fill(&class)), way));
         let flight = &current.context.flight;
         let (key, prices) = (stream.key(), flight.copy_prices());
         let engines = || amounts.on_engines();

@@ -5,6 +5,7 @@
 //! nothing, makes no system call and writes no log. Everything else is in [`admit`].
 
 mod admit;
+mod multi_device;
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
@@ -12,14 +13,13 @@ use std::sync::atomic::Ordering;
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::price::{Estimate, Signature};
-use weir_protocol::units::Tokens;
 
 use self::admit::Entered;
 pub(super) use self::admit::{Admission, owe};
+pub use self::multi_device::multi_device;
 use super::graph::copies;
 use super::{graph_memory, graph_split, names};
 use crate::driver::Stream;
-use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Thread};
 
@@ -85,55 +85,6 @@ pub fn whole(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnc
 
 /// The position of a launch that is no call of the program's: it is charged and not counted.
 pub const UNCOUNTED: usize = usize::MAX;
-
-/// One kernel on several devices. Its parts wait for each other on the GPU, so nothing may be held back between
-/// them: all are charged, as debt where need be, and the call goes out at once.
-pub fn multi_device(
-    counted: usize,
-    list: *mut CUDA_LAUNCH_PARAMS,
-    devices: c_uint,
-    call: impl FnOnce() -> CUresult,
-) -> CUresult {
-    let Some(client) = Client::get() else { return call() };
-    client.knock();
-    let charged = caught(client, || {
-        let charged = charge_parts(client, list, devices as usize);
-        thread::with(|thread| {
-            if let Some(current) = thread.find_current(client) {
-                current.counters.launched(counted, 0);
-            }
-        });
-        charged
-    });
-    let result = call();
-    if let (true, Some(charged)) = (result != CUDA_SUCCESS, charged) {
-        let parts = client.gpus.iter().zip(charged);
-        parts.for_each(|(gpu, price)| gpu.bucket.charge(Tokens(-price))); // nothing ran
-    }
-    result
-}
-
-/// Devices of one such launch that are charged: a server has 8 or 16.
-const PARTS: usize = 16;
-
-/// What each of the tenant's GPUs was charged. Without a current context of its own each part is booked on the tenant's GPU
-/// of the same position.
-fn charge_parts(client: &Client, list: *const CUDA_LAUNCH_PARAMS, devices: usize) -> [i64; PARTS] {
-    let mut charged = [0; PARTS];
-    if list.is_null() {
-        return charged; // the driver says what is wrong with that
-    }
-    for (at, (gpu, charged)) in client.gpus.iter().zip(&mut charged).enumerate().take(devices) {
-        // SAFETY: the caller passes `devices` launches; the driver reads the same ones.
-        let part = unsafe { &*list.add(at) };
-        let grid = [part.grid_dim_x, part.grid_dim_y, part.grid_dim_z];
-        let block = [part.block_dim_x, part.block_dim_y, part.block_dim_z];
-        let signature = shape(part.function, grid, block, part.shared_mem_bytes);
-        *charged = client.book.kernel(&signature).price();
-        gpu.bucket.charge(Tokens(*charged));
-    }
-    charged
-}
 
 /// What is launched.
 #[derive(Clone, Copy)]

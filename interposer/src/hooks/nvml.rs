@@ -5,14 +5,14 @@ use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 
 use super::nvml_processes::{self as processes, Rates, Sample};
 use super::nvml_structures::{self as structures, Details, Utilizations, Value};
-use super::{c_name, view};
+use super::{address_of, c_name, view};
 use crate::failpoint;
 use crate::guard::alone;
 use crate::link::{self, Client, Gpu};
 use crate::nvml::{
     FUNCTION_NOT_FOUND, Memory, NOT_FOUND, NOT_SUPPORTED, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS,
 };
-use crate::resolve::hook::{Hook, Real};
+use crate::resolve::hook::{Hooks, Real};
 
 /// `nvmlMemory_v2_t`
 #[repr(C)]
@@ -55,12 +55,14 @@ macro_rules! nvml_hooks {
             $(pub static $symbol: Real = Real::new();)+
         }
 
-        /// The NVML rows of the hook table.
-        pub static NVML_HOOKS: &[Hook] = &[$(Hook::of_nvml(
-            c_name!($symbol),
-            $symbol as unsafe extern "C" fn($($kind),*) -> NvmlReturn as *const c_void,
-            &real::$symbol,
-        )),+];
+        /// Adds the NVML rows of the hook table.
+        pub fn add_hooks(hooks: &mut Hooks) {
+            $(hooks.add_of_nvml(
+                c_name!($symbol),
+                address_of!($symbol),
+                &real::$symbol,
+            );)+
+        }
     };
 }
 

@@ -94,6 +94,8 @@ use std::fmt::Write;
 
 use weir_abi::{Class, SYMBOLS, Symbol, index_of};
 
+use crate::resolve::hook::Hooks;
+
 /// The document.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hooks.md");
 
@@ -175,7 +177,9 @@ fn document() -> String {
         let _ = writeln!(text, "| `{symbol}` | {class:?} | {} |", line.trim());
     }
     text += "\nOf NVML: ";
-    let nvml = super::nvml::NVML_HOOKS.iter().map(|hook| format!("`{}`", hook.symbol.to_string_lossy()));
+    let mut nvml = Hooks::default();
+    super::nvml::add_hooks(&mut nvml);
+    let nvml = nvml.iter().map(|hook| format!("`{}`", hook.symbol.to_string_lossy()));
     text += &nvml.collect::<Vec<_>>().join(", ");
     text += " answer with the tenant's budget and use; what exists for \
              the whole card alone is not supported on a GPU of the tenant's.\n\n## Exceptions\n\n| functions | why they have no hook |\n| --- | --- |\n";

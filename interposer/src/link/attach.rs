@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, Mapped};
@@ -15,7 +15,7 @@ use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::transport::{self, TransportError};
 
 use super::client::{Client, Papers};
-use super::connection::Connection;
+use super::connection::{self, Connection};
 use super::gpu::{Gpu, TenantPages};
 use crate::say::Once;
 
@@ -65,7 +65,7 @@ pub fn attach() -> bool {
             continue;
         }
         let place = place();
-        match enter(&place) {
+        match enter(&place, PATIENCE) {
             Ok(client) => client.install(),
             Err(reason) => say_unattached(&place, &reason),
         }
@@ -108,19 +108,20 @@ fn is_strict(place: &Path) -> bool {
     place.join("strict").exists()
 }
 
-/// Waits for a manager that restarts, be it before we speak to it or in the middle.
-fn enter(place: &Path) -> Result<Client, Unattached> {
-    let mut waited = Duration::ZERO;
+/// Waits for a manager that restarts, be it before we speak to it or in the middle; for so long in all.
+fn enter(place: &Path, patience: Duration) -> Result<Client, Unattached> {
+    let begun = Instant::now();
     let mut pause = Duration::from_millis(10);
     loop {
-        let connected = UnixStream::connect(place.join(SOCKET)).map_err(Unattached::NoManager);
-        match connected.and_then(|stream| converse(place, stream)) {
-            // A directory without a listener: the manager restarts. No directory: there is none to wait for.
-            Err(Unattached::NoManager(_) | Unattached::Broken(TransportError::Closed))
-                if waited < PATIENCE && place.is_dir() =>
-            {
-                std::thread::sleep(pause);
-                waited += pause;
+        let left = patience.saturating_sub(begun.elapsed());
+        match connect_to(place).and_then(|stream| converse(place, stream, left)) {
+            // A directory without a listener, or with one that does not get round to us: the manager restarts. No directory:
+            // there is none to wait for.
+            Err(
+                Unattached::NoManager(_)
+                | Unattached::Broken(TransportError::Closed | TransportError::TimedOut),
+            ) if begun.elapsed() < patience && place.is_dir() => {
+                std::thread::sleep(pause.min(patience.saturating_sub(begun.elapsed())));
                 pause *= 2;
             }
             done => return done,
@@ -128,8 +129,19 @@ fn enter(place: &Path) -> Result<Client, Unattached> {
     }
 }
 
-fn converse(place: &Path, stream: UnixStream) -> Result<Client, Unattached> {
-    let timeouts = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
+fn connect_to(place: &Path) -> Result<UnixStream, Unattached> {
+    let connected = connection::connect(&place.join(SOCKET)).map(UnixStream::from);
+    match connected {
+        Ok(stream) => stream.set_nonblocking(false).map_err(Unattached::NoManager).map(|()| stream),
+        Err(rustix::io::Errno::AGAIN) => Err(Unattached::Broken(TransportError::TimedOut)), // its backlog is full
+        Err(error) => Err(Unattached::NoManager(error.into())),
+    }
+}
+
+/// Each answer may take as long as there is `left`.
+fn converse(place: &Path, stream: UnixStream, left: Duration) -> Result<Client, Unattached> {
+    let left = Some(left.max(Duration::from_millis(1))); // zero would be for ever
+    let timeouts = stream.set_read_timeout(left).and(stream.set_write_timeout(left));
     timeouts.map_err(Unattached::NoManager)?;
     let hello = Hello {
         protocol: PROTOCOL_VERSION,
@@ -219,4 +231,34 @@ fn say_unattached(place: &Path, reason: &Unattached) {
         };
         format!("process {} {consequence}: {what}. help: {help}", std::process::id())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_manager_that_accepts_nobody_is_not_waited_for_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join(SOCKET)).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _queue: Vec<_> = std::iter::from_fn(|| connect_to(dir.path()).ok()).collect();
+        let (place, (send, answer)) = (dir.path().to_owned(), mpsc::channel());
+        std::thread::spawn(move || send.send(enter(&place, Duration::from_millis(50)).err()));
+        let answer = answer.recv_timeout(PATIENCE).expect("an end to its patience");
+        assert!(matches!(answer, Some(Unattached::Broken(TransportError::TimedOut))), "{answer:?}");
+    }
+
+    #[test]
+    fn a_manager_that_does_not_speak_is_waited_for_no_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(dir.path().join(SOCKET)).unwrap();
+        let begun = Instant::now();
+        let answer = enter(dir.path(), Duration::from_millis(50)).err();
+        assert!(matches!(answer, Some(Unattached::Broken(TransportError::TimedOut))), "{answer:?}");
+        assert!(begun.elapsed() < PATIENCE);
+    }
 }

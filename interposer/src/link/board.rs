@@ -3,6 +3,7 @@
 //! The manager sends a notice with the neighbours' activity pages whenever tenants come or go, and raises a number on the
 //! grant page first. A process that finds the number moved looks for the notice; until it has come it does not know.
 
+use std::mem::take;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::clock;
 
 use super::Client;
 use super::betters::Better;
-use super::connection::file_of;
+use super::connection::{File, file_of};
 
 /// The neighbours on one GPU.
 #[derive(Default)]
@@ -29,10 +30,12 @@ struct Neighbours {
     complete: bool,
     pages: Vec<Neighbour>, // those with whom turns are taken first
     equals: usize,
+    gone: Vec<Presence>, // of who was there until lately: work that is measured now may have run beside it
 }
 
 /// One of them.
 pub struct Neighbour {
+    file: File,
     page: Arc<Mapped<ActivityPage>>,
     seen: Seen,
     precedence: Precedence,
@@ -46,13 +49,24 @@ impl Neighbour {
     }
 
     /// Looks what it has been up to.
-    pub fn look(&mut self) {
+    fn look(&mut self) {
         self.presence.look(self.page.occupancy(None), clock::now);
     }
 
-    /// What it was up to from one moment to another.
-    pub fn over(&self, time: (Nanos, Nanos)) -> Beside {
-        self.presence.over(time)
+    /// As `known` by its page; what was seen of it `before` stays.
+    fn of(standing: Standing, known: &Better, before: &mut [Self]) -> Self {
+        let old = before.iter_mut().find(|neighbour| neighbour.file == known.file);
+        let (seen, presence) =
+            old.map(|old| (take(&mut old.seen), take(&mut old.presence))).unwrap_or_default();
+        let precedence = standing.precedence().unwrap_or_default();
+        Self { file: known.file, page: known.page.clone(), seen, precedence, presence }
+    }
+
+    /// What is kept of one that has gone.
+    fn leave(&mut self) -> Presence {
+        self.look();
+        self.presence.leave();
+        take(&mut self.presence)
     }
 }
 
@@ -73,7 +87,7 @@ impl turn::Neighbour for Neighbour {
 impl Default for Neighbours {
     /// Nobody, as long as the grant page's number is zero.
     fn default() -> Self {
-        Self { board: 0, complete: true, pages: Vec::new(), equals: 0 }
+        Self { board: 0, complete: true, pages: Vec::new(), equals: 0, gone: Vec::new() }
     }
 }
 
@@ -89,6 +103,21 @@ impl Board {
     /// Asks `f` about the neighbours; `None` if they are not known.
     pub fn with<R>(&self, board: u32, f: impl FnOnce(&mut [Neighbour]) -> R) -> Option<R> {
         Some(f(&mut self.known(board)?.pages))
+    }
+
+    /// Looks what the neighbours have been up to.
+    pub fn look(&self, board: u32) {
+        let Some(mut neighbours) = self.known(board) else { return };
+        neighbours.pages.iter_mut().for_each(Neighbour::look);
+        let now = clock::now();
+        neighbours.gone.retain_mut(|presence| presence.fade(now));
+    }
+
+    /// Adds what the neighbours were up to from one moment to another.
+    pub fn add_over(&self, board: u32, time: (Nanos, Nanos), present: &mut Vec<Beside>) {
+        let Some(neighbours) = self.known(board) else { return };
+        let there = neighbours.pages.iter().map(|neighbour| &neighbour.presence);
+        present.extend(there.chain(&neighbours.gone).map(|presence| presence.over(time)));
     }
 
     /// The same of those with whom the tenant takes turns.
@@ -122,8 +151,9 @@ impl Board {
         self.known(board).is_none_or(|neighbours| neighbours.equals == 0)
     }
 
-    /// Takes in what the manager says; returns those to whom the tenant gives way.
-    pub fn replace(&self, notice: &Notice, pages: &[OwnedFd]) -> Vec<Better> {
+    /// Takes in what the manager says; returns those to whom the tenant gives way. What was seen of who stays stays, and what was
+    /// seen of who has gone for as long as it may matter, if tenants' kernels run `at_once`.
+    pub fn replace(&self, notice: &Notice, pages: &[OwnedFd], at_once: bool) -> Vec<Better> {
         let open = |page: &OwnedFd| {
             let file = file_of(page.as_fd())?;
             Some(Better { file, page: Arc::new(Mapped::open(page, Access::ReadOnly).ok()?) })
@@ -133,16 +163,18 @@ impl Board {
         let mut standing: Vec<_> = notice.standings.iter().copied().zip(opened.unwrap_or_default()).collect();
         standing.sort_by_key(|(standing, _)| standing.precedence().is_none());
         let equals = standing.iter().take_while(|(standing, _)| standing.precedence().is_some()).count();
-        let neighbour = |(standing, known): &(Standing, Better)| Neighbour {
-            page: known.page.clone(),
-            seen: Seen::default(),
-            precedence: standing.precedence().unwrap_or_default(),
-            presence: Presence::default(),
-        };
-        let pages = standing.iter().map(neighbour).collect();
-        let now = Neighbours { board: notice.board, complete, pages, equals };
-        // Unmapped at the end, while nobody waits for it.
-        let _before = std::mem::replace(&mut *self.0.lock(), now);
+        let stays = |old: &&mut Neighbour| standing.iter().any(|(_, known)| known.file == old.file);
+        let mut before; // unmapped at the end, while nobody waits for it
+        let mut neighbours = self.0.lock();
+        before = take(&mut neighbours.pages);
+        let of = |(standing, known): &(Standing, Better)| Neighbour::of(*standing, known, &mut before);
+        neighbours.pages = standing.iter().map(of).collect();
+        if at_once {
+            let left = before.iter_mut().filter(|old| !stays(old));
+            neighbours.gone.extend(left.map(Neighbour::leave));
+        }
+        (neighbours.board, neighbours.complete, neighbours.equals) = (notice.board, complete, equals);
+        drop(neighbours);
         let betters = standing.into_iter().filter(|(standing, _)| *standing == Standing::Better);
         betters.map(|(_, better)| better).collect()
     }
@@ -162,8 +194,40 @@ mod tests {
             standings.iter().map(|_| Mapped::<ActivityPage>::create("test").unwrap()).unzip();
         (1..).zip(&pages).for_each(|(number, page)| page.init(number));
         let (board, standings) = (Board::default(), standings.to_vec());
-        board.replace(&Notice { gpu: 0, board: BOARD, complete: true, standings }, &files);
+        board.replace(&Notice { gpu: 0, board: BOARD, complete: true, standings }, &files, false);
         board
+    }
+
+    #[test]
+    fn what_a_neighbour_held_counts_also_when_others_come_and_when_it_has_gone() {
+        let (board, one, two) =
+            (Board::default(), Mapped::<ActivityPage>::create("test"), Mapped::create("test"));
+        let ((first, page), (second, other)) = (one.unwrap(), two.unwrap());
+        page.init(1);
+        ActivityPage::init(&other, 2);
+        let say = |number, files: &[&OwnedFd]| {
+            let files: Vec<_> = files.iter().map(|file| file.try_clone().unwrap()).collect();
+            let standings = vec![Standing::Equal; files.len()];
+            board.replace(&Notice { gpu: 0, board: number, complete: true, standings }, &files, true);
+        };
+        say(1, &[&first]);
+        board.look(1);
+        let begun = clock::now();
+        page.begin(0, || begun);
+        board.look(1);
+        let until = clock::now();
+        let there = |number| {
+            let mut present = Vec::new();
+            board.look(number);
+            board.add_over(number, (begun, until), &mut present);
+            present.iter().map(|beside: &Beside| beside.part).fold(0.0, f64::max)
+        };
+        assert_eq!(there(1), 1.0);
+        say(2, &[&second, &first]);
+        assert_eq!(there(2), 1.0, "another one came");
+        say(3, &[&second]);
+        assert_eq!(there(3), 1.0, "it has gone");
+        assert_eq!(board.with(3, |all| all.len()), Some(1));
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl Client {
         let Some(mut connection) = self.connection.try_lock() else { return };
         while let Some((notice, pages)) = connection.notice() {
             if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
-                gpu.betters.replace(gpu.board.replace(&notice, &pages));
+                gpu.betters.replace(gpu.board.replace(&notice, &pages, gpu.overlaps()));
             }
         }
     }

@@ -13,7 +13,7 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use weir_protocol::PROTOCOL_VERSION;
@@ -110,20 +110,12 @@ impl Connection {
             driver: "libcuda.so.1".into(),
             slot: Some(self.slot),
         };
-        let Ok(socket) = self.connect() else { return };
+        let Ok(socket) = connect(&self.place) else { return };
         if transport::send_now(&socket, &hello, &[]).is_ok() {
             self.close();
             (self.file, self.stand) = (file_of(socket.as_fd()), Stand::Asked);
             self.socket = ManuallyDrop::new(socket);
         }
-    }
-
-    /// Without waiting: a manager with a full backlog is asked later.
-    fn connect(&self) -> rustix::io::Result<OwnedFd> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(&self.place)?)?;
-        Ok(socket)
     }
 
     /// A program may have closed every descriptor and use our number for a file of its own.
@@ -138,6 +130,14 @@ impl Connection {
             unsafe { ManuallyDrop::drop(&mut self.socket) };
         }
     }
+}
+
+/// A connection to the socket at `place`, which does not block, now or never: a manager with a full backlog is asked later.
+pub(super) fn connect(place: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(place)?)?;
+    Ok(socket)
 }
 
 /// What a file is known by, whatever its number: device and inode.

@@ -40,19 +40,31 @@ pub struct Context {
 impl Gpu {
     /// The context with this handle; made known on first sight. Its handle is current on the calling thread.
     pub fn context(&self, handle: u64) -> &'static Context {
-        let mut contexts = self.contexts.known.lock();
-        if let Some(known) = contexts.iter().find(|context| context.handle == handle) {
-            return known;
-        }
-        self.ask_mode();
-        // Leaked on purpose: threads keep it at hand. A program makes a handful of contexts in its life.
+        self.find_context(handle).unwrap_or_else(|| {
+            self.ask_mode();
+            self.add_context(handle, |context| {
+                context.make_events();
+                if wants_words(self.grant.read().in_flight_cap) {
+                    words::give(&context.flight);
+                }
+            })
+        })
+    }
+
+    /// Makes a context known, then lets `equip` ask the driver for what it needs. That takes the driver a while, and nobody
+    /// waits for it: another thread that launches in this context meanwhile puts no marks there.
+    fn add_context(&self, handle: u64, equip: impl FnOnce(&Context)) -> &'static Context {
         let green = self.contexts.greens.lock().iter().any(|(_, context)| *context == handle);
         let root = if green { self.primary.load(Ordering::Relaxed) } else { handle };
-        let context: &'static Context = Box::leak(Box::new(Context::with_events(handle, root)));
-        if self.grant.read().in_flight_cap <= SHORT {
-            words::give(&context.flight);
+        let mut contexts = self.contexts.known.lock();
+        if let Some(known) = contexts.iter().find(|context| context.handle == handle) {
+            return known; // another thread was faster
         }
+        // Leaked on purpose: threads keep it at hand. A program makes a handful of contexts in its life.
+        let context: &'static Context = Box::leak(Box::new(Context::new(handle, root)));
         contexts.push(context);
+        drop(contexts);
+        equip(context);
         context
     }
 
@@ -116,21 +128,51 @@ impl Context {
         }
     }
 
-    fn with_events(handle: u64, root: u64) -> Self {
-        let context = Self {
+    fn new(handle: u64, root: u64) -> Self {
+        Self {
             handle,
             root,
             flight: Flight::default(),
             bound_at_ns: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-        };
+        }
+    }
+
+    fn make_events(&self) {
         let _relaxed = driver::Relaxed::enter();
         let create = || {
             let mut event: CUevent = std::ptr::null_mut();
             (driver::event_create(&raw mut event, 0) == CUDA_SUCCESS).then_some(event)
         };
         let marks = (0..MARK_EVENTS).map_while(|_| create());
-        context.flight.add_events(marks.map(|event| event.addr() as u64));
-        context
+        let marks: Vec<_> = marks.map(|event| event.addr() as u64).collect();
+        self.flight.add_events(marks); // they are there: nothing is held while the driver makes them
+    }
+}
+
+/// Whether completion shall show by words under this cap; without one it need not show soon.
+fn wants_words(cap: Nanos) -> bool {
+    (Nanos(1)..=SHORT).contains(&cap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::a_gpu;
+
+    #[test]
+    fn while_the_driver_equips_a_context_nobody_waits_for_it() {
+        let gpu = a_gpu();
+        let context = gpu.add_context(1, |_| {
+            assert!(gpu.contexts.known.try_lock().is_some(), "a launch in another context would wait");
+            gpu.add_context(1, |_| unreachable!("it is known, and another thread is at it"));
+        });
+        assert!(gpu.find_context(1).is_some_and(|known| std::ptr::eq(known, context)));
+    }
+
+    #[test]
+    fn words_are_for_who_has_a_short_cap_and_not_for_who_has_none() {
+        let wants = [Nanos(0), Nanos::from_micros(300), SHORT, Nanos::from_millis(20)].map(wants_words);
+        assert_eq!(wants, [false, true, true, false]);
     }
 }

@@ -7,7 +7,6 @@ use weir_core::lock::Lock;
 use weir_core::overlap::{self, Beside, Presence, Weight};
 use weir_protocol::units::Nanos;
 
-use super::board::Neighbour;
 use super::{Client, Gpu};
 use crate::{clock, driver};
 
@@ -75,7 +74,7 @@ impl Gpu {
     pub fn look_around(&self) {
         let mut around = self.overlap.around.lock();
         around.siblings.look(self.activity.occupancy(Some(self.slot_index())), clock::now);
-        self.board.with(self.grant.board(), |neighbours| neighbours.iter_mut().for_each(Neighbour::look));
+        self.board.look(self.grant.board());
     }
 
     /// What weighed on the GPU beside this process from one moment to another.
@@ -93,9 +92,7 @@ impl Gpu {
         let Around { siblings, present, .. } = &mut *around;
         present.clear();
         present.push(siblings.over(time));
-        self.board.with(self.grant.board(), |neighbours| {
-            present.extend(neighbours.iter().map(|neighbour| neighbour.over(time)));
-        });
+        self.board.add_over(self.grant.board(), time, present);
         tell(present)
     }
 }

@@ -3,11 +3,11 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use weir_abi::Stream;
 use weir_abi::types::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-use weir_abi::{Stream, Symbol};
 
 use super::dlsym;
-use crate::hooks::TABLES;
+use crate::hooks::add_hooks;
 use crate::made::Made;
 
 /// The real function behind one hook; null until it was looked up.
@@ -47,30 +47,56 @@ impl Real {
 pub struct Hook {
     /// The exported symbol.
     pub symbol: &'static CStr,
-    row: Option<&'static Symbol>,
+    variant: Option<Variant>, // of a function of the driver
     ours: *const c_void,
     real: &'static Real,
 }
 
+/// Which of the functions that `cuGetProcAddress` knows by one name.
+struct Variant {
+    base: &'static str,
+    since: u32,
+    stream: Stream,
+}
+
+/// Hooks, row by row. They are written down by code at the first look-up: of a table that lies in the library the loader
+/// would have to mend each address, in every program that starts.
+#[derive(Default)]
+pub struct Hooks(Vec<Hook>);
+
 // SAFETY: the pointer is the address of a function; nothing is ever written through it.
+unsafe impl Send for Hook {}
+// SAFETY: as above.
 unsafe impl Sync for Hook {}
 
-impl Hook {
-    /// A row for a function of the driver.
-    pub const fn of_driver(
+impl Hooks {
+    /// A row for a function of the driver: the variant of `base` since a version, for a default stream.
+    #[inline(never)] // else the compiler makes a table of them again
+    pub fn add_of_driver(
+        &mut self,
         symbol: &'static CStr,
-        row: &'static Symbol,
+        base: &'static str,
+        (since, stream): (u32, Stream),
         ours: *const c_void,
         real: &'static Real,
-    ) -> Self {
-        Self { symbol, row: Some(row), ours, real }
+    ) {
+        self.0.push(Hook { symbol, variant: Some(Variant { base, since, stream }), ours, real });
     }
 
     /// A row for a function of NVML.
-    pub const fn of_nvml(symbol: &'static CStr, ours: *const c_void, real: &'static Real) -> Self {
-        Self { symbol, row: None, ours, real }
+    #[inline(never)] // as above
+    pub fn add_of_nvml(&mut self, symbol: &'static CStr, ours: *const c_void, real: &'static Real) {
+        self.0.push(Hook { symbol, variant: None, ours, real });
     }
 
+    /// The rows.
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &Hook> {
+        self.0.iter()
+    }
+}
+
+impl Hook {
     /// Our function.
     pub fn ours(&self) -> *const c_void {
         self.ours
@@ -78,7 +104,7 @@ impl Hook {
 
     /// Whether the real function is this one.
     fn stands_for(&self, real: *const c_void) -> bool {
-        self.row.is_some() && self.real.known(self.symbol) == Some(real)
+        self.variant.is_some() && self.real.known(self.symbol) == Some(real)
     }
 
     /// Remembers the real function; the first one found stays. A driver that finds its own exports through the loader
@@ -97,12 +123,12 @@ impl Hook {
 pub fn by_symbol(symbol: &[u8]) -> Option<&'static Hook> {
     let sorted = sorted();
     let at = sorted.binary_search_by(|hook| hook.symbol.to_bytes().cmp(symbol)).ok()?;
-    sorted.get(at).copied()
+    sorted.get(at)
 }
 
 /// The hook of the driver whose real function this is.
 pub fn by_real(real: *const c_void) -> Option<&'static Hook> {
-    sorted().iter().copied().find(|hook| hook.stands_for(real))
+    sorted().iter().find(|hook| hook.stands_for(real))
 }
 
 /// The hook for what `cuGetProcAddress(base, version, flags)` means: the youngest variant that `version` has, in the
@@ -112,21 +138,22 @@ pub fn by_base(base: &str, version: u32, flags: u64) -> Option<&'static Hook> {
         return by_symbol(symbol.as_bytes());
     }
     let youngest = |stream: Stream| {
-        let fits = |row: &Symbol| row.base == base && row.stream == stream && row.since <= version;
-        let hooks = sorted().iter().copied().filter(|hook| hook.row.is_some_and(fits));
-        hooks.max_by_key(|hook| hook.row.map(|row| row.since))
+        let fits = |known: &Variant| known.base == base && known.stream == stream && known.since <= version;
+        let hooks = sorted().iter().filter(|hook| hook.variant.as_ref().is_some_and(fits));
+        hooks.max_by_key(|hook| hook.variant.as_ref().map(|known| known.since))
     };
     let per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM != 0;
     let flavoured = if per_thread { youngest(Stream::PerThread) } else { None };
     flavoured.or_else(|| youngest(Stream::Legacy))
 }
 
-fn sorted() -> &'static [&'static Hook] {
-    static SORTED: Made<Vec<&'static Hook>> = Made::new();
+fn sorted() -> &'static [Hook] {
+    static SORTED: Made<Vec<Hook>> = Made::new();
     SORTED.get(|| {
-        let mut hooks: Vec<_> = TABLES.iter().copied().flatten().collect();
-        hooks.sort_by_key(|hook| hook.symbol);
-        hooks
+        let mut hooks = Hooks::default();
+        add_hooks(&mut hooks);
+        hooks.0.sort_unstable_by_key(|hook| hook.symbol);
+        hooks.0
     })
 }
 
@@ -137,7 +164,7 @@ mod tests {
     #[test]
     fn every_hook_is_found_by_its_symbol_and_stands_once() {
         for hook in sorted() {
-            assert!(by_symbol(hook.symbol.to_bytes()).is_some_and(|found| std::ptr::eq(found, *hook)));
+            assert!(by_symbol(hook.symbol.to_bytes()).is_some_and(|found| std::ptr::eq(found, hook)));
         }
         assert!(
             sorted().windows(2).all(|pair| pair.first().map(|h| h.symbol) < pair.last().map(|h| h.symbol))
@@ -148,13 +175,11 @@ mod tests {
     fn a_hooked_function_is_found_as_the_driver_finds_it_and_no_younger_variant_of_it_is_missed() {
         let versions =
             weir_abi::SYMBOLS.iter().map(|symbol| symbol.since).collect::<std::collections::BTreeSet<_>>();
-        for row in sorted().iter().filter_map(|hook| hook.row) {
-            for (&version, flags) in
-                versions.iter().filter(|v| **v >= row.since).flat_map(|v| [(v, 0), (v, 2)])
-            {
-                let driver = weir_abi::resolve(row.base, version, flags).map(|symbol| symbol.name).ok();
-                let ours = by_base(row.base, version, flags).and_then(|hook| hook.row).map(|row| row.name);
-                assert_eq!(ours, driver, "{} {version} {flags}", row.base);
+        for Variant { base, since, .. } in sorted().iter().filter_map(|hook| hook.variant.as_ref()) {
+            for (&version, flags) in versions.iter().filter(|v| *v >= since).flat_map(|v| [(v, 0), (v, 2)]) {
+                let driver = weir_abi::resolve(base, version, flags).map(|symbol| symbol.name).ok();
+                let ours = by_base(base, version, flags).and_then(|hook| hook.symbol.to_str().ok());
+                assert_eq!(ours, driver, "{base} {version} {flags}");
             }
         }
     }

@@ -16,6 +16,7 @@ use weir_protocol::pages::Held;
 use weir_protocol::units::Nanos;
 
 use super::book::Value;
+use super::clock::Clock;
 use super::horizon::Told;
 use super::stretch::{Bill, Company, Meters, Stretch};
 use super::{BOOKS, Driver};
@@ -25,10 +26,6 @@ use crate::price::Parts;
 
 /// Marks outstanding at most: a stream that runs far ahead gets no more of them until some were reached.
 const MARKS: usize = 256;
-
-/// Event times are `f32` milliseconds: measured against an event no older than this, in nanoseconds, they are exact to
-/// 30 ns.
-const ANCHOR_NS: f64 = 200e6;
 
 /// Of work that stood still so much is charged at most beyond its price, in nanoseconds: four standstills.
 const SPUN_NS: f64 = 20e6;
@@ -87,11 +84,10 @@ pub(super) struct Marks {
     spare: Vec<u64>,
     spare_parts: Vec<Parts>,
     chains: [Option<Chain>; BOOKS],
-    anchor: Option<(u64, f64)>, // an event that was reached, and when
+    clock: Clock,
     meter: Meter,
     engines: [Meter; ENGINES],
     copies: &'static CopyPrices,
-    offset: Option<f64>, // the processor's clock less the GPU's, ns
     told: [Told; BOOKS],
     life: u32, // contexts so far
 }
@@ -130,11 +126,10 @@ impl Marks {
             spare: Vec::new(),
             spare_parts: Vec::new(),
             chains: [None; BOOKS],
-            anchor: None,
+            clock: Clock::default(),
             meter: Meter::default(),
             engines: Default::default(),
             copies,
-            offset: None,
             told: [Told::default(); BOOKS],
             life: 0,
         }
@@ -308,8 +303,8 @@ impl Marks {
 
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
         let Mark { event, book, value, launched, recorded_from, mut stretch, quiet } = mark;
-        let time = self.time_of(event, driver);
-        self.set_clock(time, recorded_from, driver.now());
+        let time = self.clock.time_of(event, &mut self.spare, driver);
+        self.clock.compare(time, recorded_from, driver.now());
         let mut bill = None;
         if let Some(chain) = &mut self.chains[book] {
             let (before, since, switched) = (chain.reached_at, chain.quiet, chain.switched);
@@ -323,7 +318,7 @@ impl Marks {
                     false if driver.overlaps() => Company::AtOnce,
                     false => Company::InTurns,
                 };
-                let clock = self.offset.unwrap_or(0.0);
+                let clock = self.clock.ahead();
                 let (sms, engines) = (&mut self.meter, &mut self.engines);
                 let meters = Meters { sms, engines, copies: self.copies, clock };
                 let (mut settled, spent) = stretch.settle((from, to), company, meters, driver);
@@ -341,15 +336,8 @@ impl Marks {
         if let Some(stretch) = stretch {
             self.spare_parts.push(stretch.parts);
         }
-        let at = time.map_or(Nanos(0), |time| moment(time + self.offset.unwrap_or(0.0)));
+        let at = time.map_or(Nanos(0), |time| self.clock.here(time));
         Reached { book, value, launched, at, bill }
-    }
-
-    /// The processor's clock against the GPU's: an event is reached after its record began, and before that is seen.
-    fn set_clock(&mut self, time: Option<f64>, recorded_from: Nanos, now: Nanos) {
-        let Some(time) = time else { return };
-        let (least, most) = (recorded_from.0 as f64 - time, now.0 as f64 - time);
-        self.offset = Some(self.offset.unwrap_or(least).min(most).max(least));
     }
 
     /// What has been said of a book's time.
@@ -371,37 +359,11 @@ impl Marks {
     /// When the last mark of a book was reached, on the processor's clock.
     pub fn measured_up_to(&self, book: usize) -> Option<Nanos> {
         let reached = self.chains[book].and_then(|chain| chain.reached_at);
-        reached.map(|time| moment(time + self.offset.unwrap_or(0.0)))
+        reached.map(|time| self.clock.here(time))
     }
 
     /// Whether a mark of a book has not been reached.
     pub fn is_under_way(&self, book: usize) -> bool {
         self.under_way.iter().any(|mark| mark.book == book)
     }
-
-    /// When an event was reached, on the GPU's clock; gives the event back to the pool, or keeps it as the anchor.
-    fn time_of(&mut self, event: u64, driver: &mut impl Driver) -> Option<f64> {
-        let Some((anchor, zero)) = self.anchor else {
-            self.anchor = Some((event, 0.0));
-            return Some(0.0);
-        };
-        let time = driver.elapsed(anchor, event).map(|ns| zero + ns);
-        match time {
-            Some(time) if time - zero > ANCHOR_NS => {
-                self.spare.push(anchor);
-                self.anchor = Some((event, time));
-            }
-            _ => self.spare.push(event),
-        }
-        time
-    }
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a moment is never negative; beyond the range of u64 it saturates"
-)]
-pub(super) fn moment(ns: f64) -> Nanos {
-    Nanos(ns as u64)
 }

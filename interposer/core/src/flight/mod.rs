@@ -6,9 +6,12 @@
 //! work took goes to the meter (`marks`).
 
 mod book;
+mod clock;
+mod driver;
 mod horizon;
 mod marks;
 mod records;
+mod streams;
 mod stretch;
 mod words;
 
@@ -18,21 +21,16 @@ use weir_protocol::pages::{CopyWay, Held, ProcessSlot};
 use weir_protocol::units::Nanos;
 
 use self::book::StreamBook;
+pub use self::driver::{Driver, Place};
 use self::marks::{Look, Marks, Record};
 use self::records::Records;
 use self::stretch::Bill;
 pub use self::words::Words;
 use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::{Guard, Lock};
-use crate::overlap::Weight;
-use crate::price::Parts;
-use crate::stall::Span;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
 const BOOKS: usize = 64;
-
-/// Places in which a stream's book is looked for.
-const PROBES: usize = 8;
 
 /// So many launches may be queued in a stream that gets a mark from elsewhere: drivers take about 1,024 before the next
 /// one waits.
@@ -43,35 +41,6 @@ const SHORTEST_NS: u64 = 1_000;
 
 /// The book is nobody's. No stream has this key: it would be an address beyond user space.
 const FREE: u64 = u64::MAX;
-
-/// The driver and the clock, as the marks need them. Events are the driver's handles, here mere numbers.
-pub trait Driver {
-    /// Puts an event into the stream at `place`; says whether the driver agreed.
-    fn record(&mut self, event: u64, place: Place) -> bool;
-    /// Lets the GPU write `value` at `address` behind the launch at hand; says whether the driver agreed.
-    fn write(&mut self, address: u64, value: u64) -> bool;
-    /// Whether an event was reached.
-    fn reached(&mut self, event: u64) -> bool;
-    /// Nanoseconds from one event to another, both reached; negative if they were the other way round.
-    fn elapsed(&mut self, from: u64, to: u64) -> Option<f64>;
-    /// The processor's clock.
-    fn now(&mut self) -> Nanos;
-    /// What the neighbours on the GPU have been up to: the same number twice means that none of them had work there in
-    /// between. `None`: one has work there now, or nobody can tell.
-    fn neighbours(&mut self) -> Option<u64>;
-    /// Whether tenants' kernels run at once (MPS) and not in turns.
-    fn overlaps(&mut self) -> bool;
-    /// If they do: what weighed on the GPU beside this process from one moment to another.
-    fn beside(&mut self, time: (Nanos, Nanos)) -> f64;
-    /// If they do: the part of that time that belongs to this process, whose kernels have this weight.
-    fn part(&mut self, weight: Weight, time: (Nanos, Nanos)) -> f64;
-    /// Launches of the process so far.
-    fn launched(&mut self) -> u64;
-    /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
-    fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
-    /// The processor's time went to this, as far as the GPU goes.
-    fn spent(&mut self, span: Span);
-}
 
 /// When a mark is worth its cost.
 #[derive(Clone, Copy, Debug)]
@@ -99,17 +68,6 @@ pub struct Settled {
     pub until: Nanos,
     /// To be added to the time of copies, by way, on top of what was predicted for them.
     pub copies_ns: [i64; ENGINES],
-}
-
-/// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(pub u64);
-
-impl Place {
-    /// A default stream (a mark in the legacy one would join all others), or a stream that is gone.
-    pub const NOWHERE: Self = Self(u64::MAX);
-    /// The stream of the launch at hand, whatever it is.
-    pub const HERE: Self = Self(u64::MAX - 1);
 }
 
 /// The work of one process on one GPU, in one context.
@@ -198,11 +156,6 @@ impl Flight {
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
         self.find(stream).is_some_and(|index| self.books[index].done() < self.books[index].given())
-    }
-
-    /// Whether `stream` has a book of its own here.
-    pub fn knows(&self, stream: u64) -> bool {
-        probes(stream).any(|index| self.books[index].stream.load(Ordering::Relaxed) == stream)
     }
 
     /// Whether anything at all is not known to be done.
@@ -385,46 +338,6 @@ impl Flight {
             (sum.wrapping_add(given), idle && done >= given)
         })
     }
-
-    /// Books that ever were somebody's: most programs have a few streams.
-    fn in_use(&self) -> impl Iterator<Item = usize> {
-        let used = self.used.load(Ordering::Relaxed);
-        (0..BOOKS).filter(move |book| used & (1 << book) != 0)
-    }
-
-    /// The stream's book, if it has one.
-    fn find(&self, stream: u64) -> Option<usize> {
-        let key = |index: &usize| self.books[*index].stream.load(Ordering::Relaxed);
-        if let Some(own) = probes(stream).find(|index| key(index) == stream) {
-            return Some(own);
-        }
-        // All places taken: it shares the first one.
-        let crowded = probes(stream).all(|index| key(&index) != FREE);
-        if crowded { probes(stream).next() } else { None }
-    }
-
-    /// The stream's book; a free one becomes its own.
-    fn claim(&self, stream: u64) -> usize {
-        let (free, own) = (FREE, |index: &usize| {
-            let key = &self.books[*index].stream;
-            key.load(Ordering::Relaxed) == stream
-        });
-        if let Some(index) = probes(stream).find(own) {
-            return index;
-        }
-        let take = |index: &usize| {
-            let key = &self.books[*index].stream;
-            key.compare_exchange(free, stream, Ordering::Relaxed, Ordering::Relaxed).is_ok() || own(index)
-        };
-        probes(stream).find(take).or_else(|| probes(stream).next()).unwrap_or(0)
-    }
-}
-
-/// Where a stream's book may be. Handles are addresses: the bits above the allocator's alignment tell them apart.
-#[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
-fn probes(stream: u64) -> impl Iterator<Item = usize> {
-    let first = usize::from((stream >> 4) as u8 ^ (stream >> 12) as u8);
-    (0..PROBES).map(move |n| (first + n) % BOOKS)
 }
 
 impl Settled {

@@ -6,7 +6,7 @@
 use weir_protocol::pages::Stall;
 
 use super::Driver;
-use super::marks::moment;
+use super::clock::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
 use crate::overlap::{Load, Moments};
@@ -187,7 +187,9 @@ impl Stretch {
         let part = driver.part(weight, time);
         let how = if most - surely < 0.05 * most { Bound::AtOnce } else { Bound::Waited };
         bill.took = took * part + self.parts.bound(most / self.slowed(beside), how);
-        (bill, Spent { busy, on_sms, waited: busy })
+        // By what others slow its launches down, they wait for them.
+        let alone = on_sms * (self.slowed(sms.beside_one()) / self.slowed(beside)).min(1.0);
+        (bill, Spent { busy: alone + busy - on_sms, on_sms: alone, waited: busy })
     }
 
     /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, the

@@ -2,6 +2,7 @@
 //! of each signature on the way, for the meter.
 
 use std::cell::Cell;
+use std::ptr::null_mut;
 
 use super::{Estimate, Parts, Signature};
 
@@ -9,10 +10,15 @@ use super::{Estimate, Parts, Signature};
 const SLOTS: usize = 512;
 
 /// A direct-mapped cache; two signatures that fall on the same slot take turns there.
+///
+/// It gets its slots with its first entry: a thread's own storage is cleared when the thread begins, in every program. And it
+/// has no destructor: the owner [`Self::release`]s it.
 pub struct Cache {
-    slots: [Slot; SLOTS],
-    disturbed: Cell<bool>, // a count was lost: two signatures took turns
+    slots: Cell<*mut Slots>, // null, or of a box
+    disturbed: Cell<bool>,   // a count was lost: two signatures took turns
 }
+
+type Slots = [Slot; SLOTS];
 
 struct Slot {
     signature: Cell<Signature>,
@@ -45,7 +51,24 @@ impl Hit<'_> {
 impl Cache {
     /// An empty cache.
     pub const fn new() -> Self {
-        Self { slots: [const { Slot::empty() }; SLOTS], disturbed: Cell::new(false) }
+        Self { slots: Cell::new(null_mut()), disturbed: Cell::new(false) }
+    }
+
+    /// Whether it has slots, to be released some day.
+    pub fn has_slots(&self) -> bool {
+        !self.slots.get().is_null()
+    }
+
+    /// Gives the slots back.
+    ///
+    /// # Safety
+    /// No [`Hit`] of this cache is in use.
+    pub unsafe fn release(&self) {
+        let slots = self.slots.replace(null_mut());
+        if !slots.is_null() {
+            // SAFETY: of a box that `put` has made; by the caller's promise nobody looks at it any more.
+            drop(unsafe { Box::from_raw(slots) });
+        }
     }
 
     /// The signature, if this thread has it at hand.
@@ -60,6 +83,9 @@ impl Cache {
 
     /// Keeps an estimate at hand.
     pub fn put(&self, signature: &Signature, estimate: &'static Estimate) {
+        if !self.has_slots() {
+            self.slots.set(Box::into_raw(Box::new([const { Slot::empty() }; SLOTS])));
+        }
         if let Some(slot) = self.slot(signature) {
             slot.signature.set(*signature);
             slot.estimate.set(Some(estimate));
@@ -76,7 +102,7 @@ impl Cache {
     pub fn take(&self, parts: &mut Parts) {
         parts.clear();
         let mut whole = !self.disturbed.replace(false);
-        for slot in self.slots.iter().filter(|slot| slot.count.get() > 0) {
+        for slot in self.slots().into_iter().flatten().filter(|slot| slot.count.get() > 0) {
             let count = slot.count.replace(0);
             whole = whole && slot.estimate.get().is_some_and(|estimate| parts.add(estimate, count));
         }
@@ -87,7 +113,7 @@ impl Cache {
 
     /// Forgets everything: a handle may have been reused.
     pub fn clear(&self) {
-        for slot in &self.slots {
+        for slot in self.slots().into_iter().flatten() {
             slot.estimate.set(None);
             slot.count.set(0);
         }
@@ -97,7 +123,13 @@ impl Cache {
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
     fn slot(&self, signature: &Signature) -> Option<&Slot> {
-        self.slots.get(signature.hash() as usize % SLOTS) // always in range; `get` keeps panics off this path
+        self.slots()?.get(signature.hash() as usize % SLOTS) // always in range; `get` keeps panics off this path
+    }
+
+    #[inline]
+    fn slots(&self) -> Option<&Slots> {
+        // SAFETY: null, or of a box that `release` alone takes back.
+        unsafe { self.slots.get().as_ref() }
     }
 }
 

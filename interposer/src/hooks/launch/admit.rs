@@ -76,7 +76,7 @@ fn admit(
     }
     let signature = work.signature();
     if thread.cache.get(signature).is_none() {
-        thread.cache.put(signature, work.look_up(client));
+        thread.keep(signature, work.look_up(client));
     }
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
@@ -107,17 +107,17 @@ fn begin(thread: &Thread, current: &Current, stream: Stream, known: &Hit<'_>) ->
     bracketed || !joins::is_apart(stream)
 }
 
-/// Work of the driver's own on the SMs: a memset, a copy within the device. It is charged as a launch is, but nothing waits
-/// for it: what the purse lacks is a debt that the next launch pays.
+/// Work on the SMs that may not wait: the driver's own (a memset, a copy within the device), or a part of what runs on several
+/// GPUs. It is charged as a launch is: what the purse lacks is a debt that the next launch pays.
 pub fn owe(
-    client: &Client,
     thread: &Thread,
     current: &Current,
     stream: Stream,
     signature: Signature,
+    look_up: impl FnOnce() -> &'static Estimate,
 ) -> Admission {
     if thread.cache.get(&signature).is_none() {
-        thread.cache.put(&signature, client.book.fill(&signature));
+        thread.keep(&signature, look_up());
     }
     let Some(known) = thread.cache.get(&signature) else {
         // Cannot be: it was just put there.

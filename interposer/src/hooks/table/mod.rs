@@ -5,7 +5,7 @@
 //! See `docs/adding-a-hook.md`.
 
 use super::nvml;
-use crate::resolve::hook::Hook;
+use crate::resolve::hook::Hooks;
 
 /// A symbol as a C string.
 macro_rules! c_name {
@@ -19,6 +19,24 @@ macro_rules! c_name {
     }};
 }
 pub(crate) use c_name;
+
+/// The address of one of our functions: from where the code is, while what is exported would be looked up by the loader.
+macro_rules! address_of {
+    ($symbol:ident) => {{
+        let address: *const std::ffi::c_void;
+        // SAFETY: reads nothing.
+        unsafe {
+            std::arch::asm!(
+                "lea {}, [rip + {}]",
+                out(reg) address,
+                sym $symbol,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        address
+    }};
+}
+pub(crate) use address_of;
 
 /// Each row: documentation, the driver's function, and the handler. In a handler's arguments `call` stands for the
 /// real function with these arguments, to be called once.
@@ -55,13 +73,16 @@ macro_rules! driver_hooks {
             $(pub static $symbol: Real = Real::new();)+
         }
 
-        /// The rows of this file.
-        pub static DRIVER_HOOKS: &[crate::resolve::hook::Hook] = &[$(crate::resolve::hook::Hook::of_driver(
-            c_name!($symbol),
-            &weir_abi::rows::$symbol,
-            $symbol as weir_abi::fns::$symbol as *const std::ffi::c_void,
-            &real::$symbol,
-        )),+];
+        /// Adds the rows of this file.
+        pub fn add_hooks(hooks: &mut crate::resolve::hook::Hooks) {
+            $(hooks.add_of_driver(
+                c_name!($symbol),
+                weir_abi::rows::$symbol.base,
+                (weir_abi::rows::$symbol.since, weir_abi::rows::$symbol.stream),
+                address_of!($symbol),
+                &real::$symbol,
+            );)+
+        }
     };
 }
 
@@ -116,8 +137,11 @@ mod vmm;
 
 macro_rules! tables {
     ($($file:ident),+) => {
-        /// All hooks.
-        pub const TABLES: &[&[Hook]] = &[$($file::DRIVER_HOOKS,)+ nvml::NVML_HOOKS];
+        /// Adds all rows.
+        pub fn add_hooks(hooks: &mut Hooks) {
+            $($file::add_hooks(hooks);)+
+            nvml::add_hooks(hooks);
+        }
 
         /// The lines of all hooks of the driver.
         #[cfg(test)]

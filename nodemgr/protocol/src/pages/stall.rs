@@ -20,7 +20,7 @@ pub enum Stall {
     Communication,
     /// Only copies are in flight.
     Copies,
-    /// Work is queued on the GPU, which is somebody else's at the moment.
+    /// Work is queued on the GPU, which is somebody else's at the moment, or it is slower for somebody else's (MPS).
     Neighbour,
     /// Nothing is in flight; a launch or a copy waits at our gate.
     Gate,

@@ -9,10 +9,12 @@ use std::collections::HashMap;
 
 use weir_protocol::pages::Stalls as Page;
 
+use super::streams::PROBES;
 use super::*;
 use crate::gate::in_flight;
-use crate::price::Estimate;
-use crate::stall::Stalls;
+use crate::overlap::Weight;
+use crate::price::{Estimate, Parts};
+use crate::stall::{Span, Stalls};
 
 const STREAM: u64 = 0x7f00_0000_1230;
 const OTHER: u64 = STREAM + 0x40;

@@ -70,6 +70,38 @@ fn work_that_no_mark_measured_counts_as_predicted_once_the_program_pauses() {
 }
 
 #[test]
+fn work_that_a_neighbours_slows_down_at_the_same_time_computes_for_as_long_as_it_would_alone() {
+    for (weight, took) in [(1.0, 200_000), (0.5, 150_000), (0.1, 110_000)] {
+        let mut process = process();
+        let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());
+        let (mut stalls, kernel) = (Stalls::default(), guess(100_000));
+        kernel.weigh([weight, weight * weight, weight * weight * weight]);
+        process.mark(STREAM);
+        (0..20).for_each(|_| process.launch(STREAM, kernel, 100_000));
+        process.mark(STREAM);
+        process.drain();
+        process.gpu.spent.clear();
+        stalls.begin(Nanos(process.gpu.now));
+        let charged = process.charged;
+        (process.gpu.neighbour, process.gpu.part) = (None, Some(weight / (weight + 1.0))); // it weighs 1
+        for _ in 0..50 {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, took));
+            process.mark(STREAM);
+            process.wait(process.gpu.ends[&STREAM] - 10_000);
+        }
+        process.drain();
+        let (parts, slowed) =
+            (parts(&mut process, &mut stalls, &page).map(|ns| ns / 50e6), took as f64 / 1e5);
+        assert!(
+            (parts[0] - 1.0).abs() < 0.02 && (parts[3] - (slowed - 1.0)).abs() < 0.02,
+            "{weight}: {parts:?}"
+        );
+        let per_work = (process.charged - charged) as f64 / 50e6;
+        assert!((per_work / weight - 1.0).abs() < 0.02, "{weight}: charged {per_work} of the work's time");
+    }
+}
+
+#[test]
 fn beside_a_neighbour_what_the_work_did_not_take_is_the_neighbours() {
     let mut process = process();
     let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());

@@ -1,0 +1,61 @@
+//! The GPU's clock: when events were reached, there and on the processor's.
+
+use weir_protocol::units::Nanos;
+
+use super::Driver;
+
+/// Event times are `f32` milliseconds: measured against an event no older than this, in nanoseconds, they are exact to
+/// 30 ns.
+const ANCHOR_NS: f64 = 200e6;
+
+/// What is known of a context's clock.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    anchor: Option<(u64, f64)>, // an event that was reached, and when
+    ahead: Option<f64>,         // the processor's clock less the GPU's, ns
+}
+
+impl Clock {
+    /// When an event was reached, on the GPU's clock; it is kept as the anchor or goes, as an older anchor does, to `spare`.
+    pub fn time_of(&mut self, event: u64, spare: &mut Vec<u64>, driver: &mut impl Driver) -> Option<f64> {
+        let Some((anchor, zero)) = self.anchor else {
+            self.anchor = Some((event, 0.0));
+            return Some(0.0);
+        };
+        let time = driver.elapsed(anchor, event).map(|ns| zero + ns);
+        match time {
+            Some(time) if time - zero > ANCHOR_NS => {
+                spare.push(anchor);
+                self.anchor = Some((event, time));
+            }
+            _ => spare.push(event),
+        }
+        time
+    }
+
+    /// An event is reached after its record began, and before that is seen.
+    pub fn compare(&mut self, time: Option<f64>, recorded_from: Nanos, now: Nanos) {
+        let Some(time) = time else { return };
+        let (least, most) = (recorded_from.0 as f64 - time, now.0 as f64 - time);
+        self.ahead = Some(self.ahead.unwrap_or(least).min(most).max(least));
+    }
+
+    /// The processor's clock less the GPU's, in nanoseconds.
+    pub fn ahead(&self) -> f64 {
+        self.ahead.unwrap_or(0.0)
+    }
+
+    /// A moment of the GPU's clock on the processor's.
+    pub fn here(&self, time: f64) -> Nanos {
+        moment(time + self.ahead())
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a moment is never negative; beyond the range of u64 it saturates"
+)]
+pub(super) fn moment(ns: f64) -> Nanos {
+    Nanos(ns as u64)
+}

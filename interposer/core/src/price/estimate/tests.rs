@@ -1,0 +1,68 @@
+//! What makes a price, and how far it is known.
+
+use super::*;
+
+#[test]
+fn the_operators_price_is_good_enough_to_go_by() {
+    let estimate = Estimate::told(5_000);
+    assert!(estimate.is_learnt() && !estimate.wants_bracket() && !estimate.wants_bracket());
+    assert_eq!(estimate.price(), 5_000);
+}
+
+#[test]
+fn a_program_may_run_ahead_of_a_guess_by_some_launches_and_is_waited_for_once() {
+    let estimate = Estimate::guess(1);
+    let waits = |estimate: &Estimate| {
+        estimate.wants_bracket();
+        estimate.runs_ahead()
+    };
+    let waited = (1..100).filter(|_| waits(&estimate)).count();
+    assert_eq!((waited, estimate.launches.load(Ordering::Relaxed)), (1, 99));
+    let known = Estimate::guess(1);
+    known.bound(5.0, Bound::Most);
+    assert_eq!((1..100).filter(|_| waits(&known)).count(), 0);
+}
+
+#[test]
+fn a_guess_wants_its_second_to_fourth_launch_measured() {
+    let estimate = Estimate::guess(1);
+    assert!(!estimate.wants_bracket(), "the first launch may load code");
+    for _ in 0..LEARNT {
+        assert!(estimate.wants_bracket());
+        estimate.correct(400.0, 1.0, 1.0);
+    }
+    assert!(estimate.is_learnt() && !estimate.wants_bracket());
+}
+
+#[test]
+fn a_tenant_that_is_never_alone_pays_by_bounds_until_something_was_measured() {
+    let estimate = Estimate::guess(1);
+    let owed: f64 = [900.0, 400.0, 700.0].into_iter().map(|ns| estimate.bound(ns, Bound::Most)).sum();
+    assert_eq!(owed, 0.0, "nobody was charged by guess");
+    estimate.bound(2_000_000.0, Bound::Waited);
+    assert_eq!((estimate.price(), estimate.known()), (666, Known::Bounds));
+    estimate.correct(800.0, 1.0, 1.0);
+    estimate.bound(5.0, Bound::Most);
+    assert_eq!(estimate.price(), 800, "what was measured counts for more");
+}
+
+#[test]
+fn a_collective_is_learnt_but_never_leaves_the_long_way() {
+    let estimate = Estimate::told(5_000);
+    estimate.set_collective(true);
+    estimate.correct(400.0, 1.0, 1.0);
+    assert_eq!((estimate.price(), estimate.is_learnt(), estimate.learnt_price()), (400, true, None));
+    estimate.set_collective(false);
+    assert_eq!(estimate.learnt_price(), Some(400), "the handle stands for another kernel now");
+}
+
+#[test]
+fn a_wild_price_is_never_negative() {
+    assert!(Estimate::guess(u64::MAX).price() >= 1);
+    assert_eq!(Estimate::guess(0).price(), 1);
+    let estimate = Estimate::guess(7);
+    estimate.correct(f64::NAN, 1.0, 1.0);
+    assert_eq!(estimate.price(), 7);
+    estimate.correct(-5.0, 1.0, 1.0);
+    assert_eq!(estimate.price(), 1);
+}
