@@ -110,8 +110,7 @@ struct Engine {
 pub fn run(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Run, Fault> {
     let mut engine = Engine::new(scenario, seated, rule)?;
     let end = engine.window.to + GRACE;
-    while let Some(next) = engine.next_moment().filter(|next| *next <= end) {
-        engine.pass(next);
+    while engine.pass(end) {
         engine.run_due();
         engine.tick_if_due();
         engine.mark_window();
@@ -183,24 +182,30 @@ impl Engine {
         Ok(engine)
     }
 
-    fn next_moment(&mut self) -> Option<Nanos> {
+    /// When something is due that is not the device's.
+    fn next_moment(&self) -> Option<Nanos> {
         let due = self.due.peek().map(|Reverse((at, ..))| *at);
         let tick = self.manager.is_some().then_some(self.next_tick);
         let edges = [self.window.from, self.window.to].into_iter().filter(|edge| *edge > self.now);
-        [due, tick, self.device.next_event()].into_iter().flatten().chain(edges).min()
+        [due, tick].into_iter().flatten().chain(edges).min()
     }
 
-    /// The device goes on until then; what is done by then is seen.
-    fn pass(&mut self, to: Nanos) {
-        self.now = to.max(self.now);
-        self.device.advance(self.now);
+    /// Time passes until something is due, or is seen to be done; says whether anything is before the end.
+    fn pass(&mut self, end: Nanos) -> bool {
+        let due = self.next_moment().filter(|next| *next <= end);
+        let to = self.device.advance_until_done(due.unwrap_or(end).max(self.now));
         let mut done = std::mem::take(&mut self.done);
         done.extend(self.device.drain_completions().filter_map(|completion| match completion {
             Completion::Done { tag, .. } => usize::try_from(tag).ok(),
             Completion::Stamp { .. } => None,
         }));
+        let goes_on = due.is_some() || !done.is_empty();
+        if goes_on {
+            self.now = to;
+        }
         done.drain(..).for_each(|seat| self.completed(seat));
         self.done = done; // the buffer serves again
+        goes_on
     }
 
     fn completed(&mut self, at: usize) {
@@ -301,7 +306,8 @@ impl Engine {
             switch: to.switch - from.switch,
             idle: to.idle - from.idle,
         };
+        let simulated = self.now.max(self.device.last_event()) - START;
         let tenants = self.seats.into_iter().map(Seat::finish).collect();
-        Run { window: self.window, device, tenants, gaps: self.gaps, simulated: self.now - START }
+        Run { window: self.window, device, tenants, gaps: self.gaps, simulated }
     }
 }

@@ -1,14 +1,13 @@
 //! A tenant in a run: its program, its thread, and its account.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use weir_protocol::pages::{Gate, Stall};
 use weir_protocol::units::Nanos as Time;
 use weir_simgpu_model::{ContextId, Device, Kernel, Nanos, StreamId};
 
 use super::engine::{SMS, TenantRun};
-use super::launcher::{Alarm, Launcher, Said};
+use super::launcher::{Alarm, Launcher, Said, add};
 use super::measure::{Log, Window};
 use super::scenario::{Metric, Promise, Tenant};
 use super::workload::{Program, Step};
@@ -225,7 +224,7 @@ impl Seat {
             (Stall::Gate, gate),
             (Stall::Host, rest - gate),
         ] {
-            parts[stall as usize].fetch_add(ns, Ordering::Relaxed);
+            add(&parts[stall as usize], ns);
         }
     }
 

@@ -107,6 +107,8 @@ pub(crate) struct Arrival {
 pub struct Device {
     pub(crate) spec: Spec,
     pub(crate) now: Nanos,
+    /// When something last happened.
+    pub(crate) stepped_at: Nanos,
     pub(crate) contexts: Vec<Option<Box<Context>>>,
     pub(crate) streams: Vec<Slot>,
     free: Vec<u32>,
@@ -139,6 +141,7 @@ impl Device {
         Self {
             spec,
             now,
+            stepped_at: now,
             contexts: Vec::new(),
             streams: Vec::new(),
             free: Vec::new(),

@@ -16,6 +16,25 @@ impl Device {
         self.pass(to);
     }
 
+    /// The same, but no further than until something is done or stamped: says until when.
+    pub fn advance_until_done(&mut self, to: Nanos) -> Nanos {
+        while let Some(next) = self.next_event().filter(|next| *next <= to) {
+            self.pass(next);
+            self.step();
+            if !self.completions.is_empty() {
+                self.advance(next); // all else that happens at that moment
+                return next;
+            }
+        }
+        self.pass(to);
+        to
+    }
+
+    /// When something last happened.
+    pub fn last_event(&self) -> Nanos {
+        self.stepped_at
+    }
+
     /// When something happens next if nothing is submitted.
     pub fn next_event(&mut self) -> Option<Nanos> {
         self.refresh();
@@ -51,8 +70,7 @@ impl Device {
         let mut rest = passed;
         for &(context, weight) in &self.shares {
             // The last one takes what rounding left over.
-            let part = u128::from(rest) * u128::from(weight) / u128::from(weights.max(1));
-            let part = u64::try_from(part).unwrap_or(rest);
+            let part = if weight == weights { rest } else { part(rest, weight, weights) };
             weights -= weight;
             rest -= part;
             if let Some(owner) = self.contexts[context].as_mut() {
@@ -86,5 +104,13 @@ impl Device {
         let first = stream.queue.front().map_or(0, |queued| queued.solo_sum.saturating_sub(stream.solo_done));
         let progress = head.map_or(0, |kernel| first.saturating_sub(kernel.left / FULL));
         self.now + before.saturating_sub(progress)
+    }
+}
+
+/// So much of `whole` as `weight` is of `weights`, rounded down.
+fn part(whole: Nanos, weight: u64, weights: u64) -> Nanos {
+    match whole.checked_mul(weight) {
+        Some(product) => product / weights.max(1),
+        None => u64::try_from(u128::from(whole) * u128::from(weight) / u128::from(weights.max(1))).unwrap_or(whole),
     }
 }
