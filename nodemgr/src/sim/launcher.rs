@@ -288,10 +288,13 @@ impl Launching for Launcher {
     }
 
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
+        if !self.queued.is_empty() {
+            return None;
+        }
         let grant = self.pages.grant.read();
         let terms = Terms { hold: grant.hold, request: grant.fallback_rate };
         let submitted = self.slot().submitted_ns.load(Ordering::Relaxed);
-        self.queued.is_empty().then(|| self.holder.ask(terms, submitted, arrived, now))?
+        self.holder.ask(terms, submitted, arrived, now)
     }
 
     fn is_alone(&self) -> bool {

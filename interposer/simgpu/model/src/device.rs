@@ -259,6 +259,11 @@ impl Device {
         self.waiting.retain(|event, _| event.owner != owner);
     }
 
+    /// What has happened since the last call, in order of time, in exchange for a buffer that is empty.
+    pub fn swap_completions(&mut self, buffer: &mut Vec<Completion>) {
+        std::mem::swap(&mut self.completions, buffer);
+    }
+
     /// What has happened since the last call, in order of time.
     pub fn drain_completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
         self.completions.drain(..)

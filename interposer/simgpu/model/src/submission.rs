@@ -70,6 +70,7 @@ impl Device {
 
     /// Everything that is due now.
     pub(crate) fn step(&mut self) {
+        self.take_in(self.now);
         self.stepped_at = self.now;
         self.end_kernels();
         for engine in 0..self.engines.len() {

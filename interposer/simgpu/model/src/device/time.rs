@@ -1,10 +1,10 @@
 //! How time passes on a device: from event to event, each nanosecond booked once.
 
-use super::{Device, StreamId, lookup};
+use super::{Arrival, Device, StreamId, lookup};
 use crate::Nanos;
 use crate::concurrency::{FULL, Resident, set_rates};
-use crate::copy::CopyEngine;
 use crate::run_list::Turn;
+use crate::stream::Stream;
 
 impl Device {
     /// Lets time pass until `to`.
@@ -14,6 +14,7 @@ impl Device {
             self.step();
         }
         self.pass(to);
+        self.take_in(to.saturating_add(1));
     }
 
     /// The same, but no further than until something is done or stamped: says until when.
@@ -27,6 +28,7 @@ impl Device {
             }
         }
         self.pass(to);
+        self.take_in(to.saturating_add(1));
         to
     }
 
@@ -38,10 +40,30 @@ impl Device {
     /// When something happens next if nothing is submitted.
     pub fn next_event(&mut self) -> Option<Nanos> {
         self.refresh();
-        let arrival = self.arrivals.front().map(|arrival| arrival.at);
-        let copies = self.engines.iter().filter_map(CopyEngine::next).min();
-        let kernel = Some(self.next_end).filter(|end| *end != Nanos::MAX);
-        [arrival, copies, kernel, self.turn.ends()].into_iter().flatten().min()
+        let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
+        let copies = self.engines.iter().map(|engine| or_never(engine.next())).fold(Nanos::MAX, Nanos::min);
+        let next = or_never(self.next_arrival()).min(copies).min(self.next_end).min(or_never(self.turn.ends()));
+        (next != Nanos::MAX).then_some(next)
+    }
+
+    /// When a command arrives that makes a difference. Behind another one of its stream it makes none until that one is done:
+    /// it is taken in then. Where several contexts share the time each arrival counts, as books are rounded there.
+    fn next_arrival(&self) -> Option<Nanos> {
+        let counts = |arrival: &&Arrival| {
+            self.shares.len() > 1 || lookup(&self.streams, arrival.stream).is_none_or(Stream::is_empty)
+        };
+        self.arrivals.iter().find(counts).map(|arrival| arrival.at)
+    }
+
+    /// Takes in what has arrived before `now` behind another command of its stream.
+    pub(crate) fn take_in(&mut self, now: Nanos) {
+        while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at < now) {
+            self.stepped_at = self.stepped_at.max(arrival.at);
+            if let Some(stream) = self.stream_mut(arrival.stream) {
+                stream.arriving -= 1;
+                stream.queue.push_back(arrival.queued);
+            }
+        }
     }
 
     /// Time passes without an event in between.
