@@ -203,7 +203,7 @@ impl Launcher {
     }
 
     fn stands_still(&self, arrived: Nanos, now: Nanos) -> bool {
-        now > arrived && self.gate.stands_still(self.gate_pages(), (0, 0), arrived, now)
+        now > arrived && self.gate.stands_still_itself(self.gate_pages(), arrived, now)
     }
 
     /// Nothing of the tenant completes: the launch passes as debt (gpu-truths, rule 8).

@@ -119,6 +119,8 @@ pub struct Device {
     /// Residents have come or gone: rates, shares and the next end are stale.
     pub(crate) stale: bool,
     next_end: Nanos,
+    /// When something happens next, where that is known.
+    pub(crate) next: Option<Nanos>,
     pub(crate) turn: Turn,
     pub(crate) run_list: VecDeque<usize>,
     /// Whose state the device has loaded.
@@ -149,6 +151,7 @@ impl Device {
             shares: Vec::new(),
             stale: false,
             next_end: Nanos::MAX,
+            next: None,
             turn: Turn::Idle,
             run_list: VecDeque::new(),
             loaded: None,
@@ -187,6 +190,7 @@ impl Device {
             engine.retain(self.now, |id| lookup(streams, id).is_some());
         }
         self.stale = true;
+        self.next = None;
         self.settle();
     }
 

@@ -39,20 +39,38 @@ impl Device {
 
     /// When something happens next if nothing is submitted.
     pub fn next_event(&mut self) -> Option<Nanos> {
+        let next = match self.next {
+            Some(known) => known,
+            None => self.look_ahead(),
+        };
+        (next != Nanos::MAX).then_some(next)
+    }
+
+    fn look_ahead(&mut self) -> Nanos {
         self.refresh();
         let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
         let copies = self.engines.iter().map(|engine| or_never(engine.next())).fold(Nanos::MAX, Nanos::min);
         let next = or_never(self.next_arrival()).min(copies).min(self.next_end).min(or_never(self.turn.ends()));
-        (next != Nanos::MAX).then_some(next)
+        self.next = Some(next);
+        next
     }
 
     /// When a command arrives that makes a difference. Behind another one of its stream it makes none until that one is done:
     /// it is taken in then. Where several contexts share the time each arrival counts, as books are rounded there.
     fn next_arrival(&self) -> Option<Nanos> {
-        let counts = |arrival: &&Arrival| {
-            self.shares.len() > 1 || lookup(&self.streams, arrival.stream).is_none_or(Stream::is_empty)
-        };
-        self.arrivals.iter().find(counts).map(|arrival| arrival.at)
+        self.arrivals.iter().find(|arrival| self.counts(arrival)).map(|arrival| arrival.at)
+    }
+
+    fn counts(&self, arrival: &Arrival) -> bool {
+        self.shares.len() > 1 || lookup(&self.streams, arrival.stream).is_none_or(Stream::is_empty)
+    }
+
+    /// A command is on its way, behind all others.
+    pub(crate) fn expect(&mut self, arrival: Arrival) {
+        if let Some(next) = self.next.filter(|_| self.counts(&arrival)) {
+            self.next = Some(next.min(arrival.at));
+        }
+        self.arrivals.push_back(arrival);
     }
 
     /// Takes in what has arrived before `now` behind another command of its stream.
@@ -74,10 +92,10 @@ impl Device {
         }
         self.refresh();
         self.book(passed);
+        self.now = to;
         for kernel in self.resident.iter_mut().filter(|kernel| !kernel.spins) {
             kernel.left = kernel.left.saturating_sub(passed * kernel.rate);
         }
-        self.now = to;
     }
 
     /// Books `passed` ns; each goes to one account, so the sums are exact.
@@ -88,11 +106,17 @@ impl Device {
             return;
         }
         self.books.busy += passed;
+        if let [(context, _)] = self.shares[..] {
+            if let Some(owner) = self.contexts[context].as_mut() {
+                owner.true_use += passed;
+            }
+            return;
+        }
         let mut weights: u64 = self.shares.iter().map(|share| share.1).sum();
         let mut rest = passed;
         for &(context, weight) in &self.shares {
             // The last one takes what rounding left over.
-            let part = if weight == weights { rest } else { part(rest, weight, weights) };
+            let part = part(rest, weight, weights);
             weights -= weight;
             rest -= part;
             if let Some(owner) = self.contexts[context].as_mut() {
