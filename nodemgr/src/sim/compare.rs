@@ -84,6 +84,8 @@ pub struct Comparison {
     pub seconds: f64,
     /// Simulated seconds in all: of each rule, and of each tenant alone, the warm-up with them.
     pub simulated_seconds: f64,
+    /// Moments in all of these at which something was due or done: what a simulation takes grows with them.
+    pub events: u64,
     /// One for each rule.
     pub outcomes: Vec<Outcome>,
 }
@@ -195,6 +197,7 @@ pub fn compare(scenario: &Scenario, rulers: &[Ruler]) -> Result<Comparison, Faul
         seed: scenario.seed,
         seconds: scenario.seconds,
         simulated_seconds: simulated as f64 / 1e9,
+        events: runs.iter().map(|run| run.events).sum(),
         outcomes,
     })
 }

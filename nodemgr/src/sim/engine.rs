@@ -70,6 +70,8 @@ pub struct Run {
     pub gaps: Vec<Gap>,
     /// Simulated time in all, the warm-up with it.
     pub simulated: Nanos,
+    /// Moments at which something was due or done.
+    pub events: u64,
 }
 
 /// What a tenant did.
@@ -94,6 +96,7 @@ struct Engine {
     seats: Vec<Seat>,
     due: BinaryHeap<Due>,
     order: u64,
+    events: u64,
     manager: Option<Manager>,
     next_tick: Nanos, // never, without a manager
     marked: usize,    // ends of the window that have been reached
@@ -171,6 +174,7 @@ impl Engine {
             seats,
             due: BinaryHeap::new(),
             order: 0,
+            events: 0,
             next_tick: if manager.is_some() { START + TICK } else { Nanos::MAX },
             marked: 0,
             manager,
@@ -199,6 +203,7 @@ impl Engine {
         let goes_on = next <= end || !done.is_empty();
         if goes_on {
             self.now = to;
+            self.events += 1;
         }
         for completion in done.drain(..) {
             if let Completion::Done { tag, .. } = completion
@@ -322,6 +327,6 @@ impl Engine {
         };
         let simulated = self.now.max(self.device.last_event()) - START;
         let tenants = self.seats.into_iter().map(Seat::finish).collect();
-        Run { window: self.window, device, tenants, gaps: self.gaps, simulated }
+        Run { window: self.window, device, tenants, gaps: self.gaps, simulated, events: self.events }
     }
 }

@@ -75,7 +75,9 @@ impl Device {
 
     /// Takes in what has arrived before `now` behind another command of its stream.
     pub(crate) fn take_in(&mut self, now: Nanos) {
-        while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at < now) {
+        while self.arrivals.front().is_some_and(|arrival| arrival.at < now)
+            && let Some(arrival) = self.arrivals.pop_front()
+        {
             self.stepped_at = self.stepped_at.max(arrival.at);
             if let Some(stream) = self.stream_mut(arrival.stream) {
                 stream.arriving -= 1;
