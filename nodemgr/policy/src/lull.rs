@@ -36,7 +36,7 @@ pub struct Lull {
 #[derive(Default)]
 struct Pulse {
     bursts: Bursts,
-    edge: Edge, // at the last look
+    edge: Edge,      // at the last look
     lengths: Rhythm, // of bursts
     gaps: Rhythm,
     drained: bool, // at the last look, for the first time

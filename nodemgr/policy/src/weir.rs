@@ -272,11 +272,7 @@ impl Better {
         };
         let beside = self.is_beside(length);
         self.beside = 0;
-        if length < LEAST_BURST {
-            None
-        } else {
-            self.stretch.ended(bursts.pace(sample)?).filter(|_| beside)
-        }
+        if length < LEAST_BURST { None } else { self.stretch.ended(bursts.pace(sample)?).filter(|_| beside) }
     }
 
     /// Whether fillers worked enough to have stretched a burst of this length.

@@ -40,10 +40,7 @@ mod tests {
     #[test]
     fn results_stand_in_the_order_of_the_jobs_however_long_each_takes() {
         let jobs: Vec<u64> = (0..100).rev().collect();
-        let done = each(&jobs, |n| {
-            (0..n * 1_000).for_each(|m| drop(black_box(m)));
-            *n
-        });
+        let done = each(&jobs, |n| (0..n * 1_000).map(black_box).max().map_or(0, |_| *n));
         assert_eq!(done, jobs);
         assert!(each(&[], |(): &()| ()).is_empty());
     }

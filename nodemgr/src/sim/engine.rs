@@ -101,7 +101,7 @@ struct Engine {
     next_tick: Nanos, // never, without a manager
     marked: usize,    // ends of the window that have been reached
     fillers_give_way: bool,
-    done: Vec<Completion>, // a buffer
+    done: Vec<Completion>,       // a buffer
     gap: Option<(Nanos, Nanos)>, // since when nobody better works, what fillers had had by then
     gaps: Vec<Gap>,
     books: [DeviceBooks; 2], // at both ends of the window

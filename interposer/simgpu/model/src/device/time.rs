@@ -50,7 +50,8 @@ impl Device {
         self.refresh();
         let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
         let copies = self.engines.iter().map(|engine| or_never(engine.next())).fold(Nanos::MAX, Nanos::min);
-        let next = or_never(self.next_arrival()).min(copies).min(self.next_end).min(or_never(self.turn.ends()));
+        let next =
+            or_never(self.next_arrival()).min(copies).min(self.next_end).min(or_never(self.turn.ends()));
         self.next = Some(next);
         next
     }
@@ -159,6 +160,7 @@ impl Device {
 fn part(whole: Nanos, weight: u64, weights: u64) -> Nanos {
     match whole.checked_mul(weight) {
         Some(product) => product / weights.max(1),
-        None => u64::try_from(u128::from(whole) * u128::from(weight) / u128::from(weights.max(1))).unwrap_or(whole),
+        None => u64::try_from(u128::from(whole) * u128::from(weight) / u128::from(weights.max(1)))
+            .unwrap_or(whole),
     }
 }
