@@ -95,10 +95,10 @@ impl Device {
         }
         self.refresh();
         self.book(passed);
-        self.now = to;
         for kernel in self.resident.iter_mut().filter(|kernel| !kernel.spins) {
             kernel.left = kernel.left.saturating_sub(passed * kernel.rate);
         }
+        self.now = to;
     }
 
     /// Books `passed` ns; each goes to one account, so the sums are exact.
