@@ -46,8 +46,10 @@ const REQUEST: u16 = 1;
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
-    let fillers = taken(ClassName::Filler)?;
-    let (primaries, bare) = (taken(ClassName::Primary)?, bare_ticks()?);
+    let fillers = taken(|_| ClassName::Filler)?;
+    let primaries = taken(|_| ClassName::Primary)?;
+    let mixed = taken(|tenant| if tenant % 2 == 0 { ClassName::Primary } else { ClassName::Filler })?;
+    let bare = bare_ticks()?;
     let mut report = Report::new("manager", true);
     report.bar(Bar::at_most("manager.core_percent", fillers.percent.max, "percent", 2.0));
     let shape = json!({"tenants": TENANTS, "gpus": GPUS, "awake": AWAKE, "window_s": WINDOW.as_secs()});
@@ -55,7 +57,8 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
         "core_percent",
         json!({"shape": shape, "windows": WINDOWS, "ticks": fillers.ticks, "spread": fillers.percent}),
     );
-    report.figure("core_percent_of_primaries", primaries.percent); // whose policy is asked in each tick
+    report.figure("core_percent_of_primaries", primaries.percent);
+    report.figure("core_percent_of_both", mixed.percent); // whose policy is asked in each tick
     report.figure("bare_ticks_percent", json!(bare));
     Ok(report.finish(options.json))
 }
@@ -66,8 +69,8 @@ struct Taken {
     ticks: u64,      // until their end
 }
 
-/// With tenants of this class.
-fn taken(class: ClassName) -> io::Result<Taken> {
+/// With tenants of these classes.
+fn taken(class: impl Fn(usize) -> ClassName) -> io::Result<Taken> {
     let rig = Rig::of_gpus(GPUS)?;
     let mut control = Control::of(&rig)?;
     let gpus: Vec<String> = (0..GPUS).map(|gpu| gpu.to_string()).collect();
@@ -76,6 +79,7 @@ fn taken(class: ClassName) -> io::Result<Taken> {
     let (mut heard, tell) = io::pipe()?;
     let mut processes = Vec::new();
     for tenant in 0..TENANTS {
+        let class = class(tenant);
         let request = (class != ClassName::Filler).then_some(REQUEST);
         let place = control.create_on(&gpus, &format!("tenant-{tenant}"), class, request, MEMORY)?.dir;
         let life = if tenant < AWAKE { Life::Works } else { Life::Sleeps };

@@ -251,13 +251,18 @@ impl Gate {
     /// Only time since the launch `arrived` counts: before, nobody looked.
     /// `elsewhere`: the tenant's work on other GPUs, submitted and completed.
     pub fn stands_still(&self, pages: Pages<'_>, elsewhere: (u64, u64), arrived: Nanos, now: Nanos) -> bool {
-        let own = self.own.stands(work(pages.slot), Patient::Always, arrived, now);
+        let own = self.stands_still_itself(pages, arrived, now);
         // A kernel of another process may spin for this launch just as well (collectives, IPC). But that process may also
         // be blocked, stopped or idle, so that nobody sees its work complete: each time it matters less.
         let others = pages.usage.slots.iter().filter(|slot| !std::ptr::eq(*slot, pages.slot)).map(work);
         let sum = others.fold(elsewhere, |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
         let siblings = self.siblings.stands(sum, Patient::EverMore, arrived, now);
         own || siblings
+    }
+
+    /// The same by the work of this process alone: all that there is of a tenant of one process on one GPU.
+    pub fn stands_still_itself(&self, pages: Pages<'_>, arrived: Nanos, now: Nanos) -> bool {
+        self.own.stands(work(pages.slot), Patient::Always, arrived, now)
     }
 
     /// Whether the manager is silent now.

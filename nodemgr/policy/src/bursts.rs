@@ -15,9 +15,10 @@ use weir_protocol::units::Nanos;
 use crate::{Sample, Work};
 
 /// What has just happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
     /// Nothing.
+    #[default]
     None,
     /// A burst has begun after so long a gap; of the first burst no gap is known.
     Began(Option<Nanos>),

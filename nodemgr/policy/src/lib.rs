@@ -76,7 +76,7 @@ pub const POLICIES: &[Row] = &[
         name: "weir",
         about: "the most filler work subject to promised latencies and a primary's speed; static where there is neither",
         fillers_give_way: true,
-        rests: |samples| samples.iter().all(pools::is_filler),
+        rests: weir::is_static,
         build: || Box::<weir::Weir>::default(),
     },
     Row {

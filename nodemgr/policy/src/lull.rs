@@ -14,6 +14,10 @@ const QUIET: Nanos = Nanos::from_millis(1);
 /// Who is this late does not come as foretold.
 const LATE: Nanos = Nanos::from_millis(3);
 
+/// Who was not looked at for so long may have had any number of bursts and gaps: none is learnt from that. A policy that rests
+/// is not asked, nor is any while all are asleep; ticks come more often.
+const UNSEEN: Nanos = Nanos::from_millis(100);
+
 /// How the betters of a GPU stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lull {
@@ -32,6 +36,7 @@ pub struct Lull {
 #[derive(Default)]
 struct Pulse {
     bursts: Bursts,
+    edge: Edge,      // at the last look
     lengths: Rhythm, // of bursts
     gaps: Rhythm,
     drained: bool, // at the last look, for the first time
@@ -54,11 +59,15 @@ impl Watch {
         let tick = self.looked.replace(seen.now).map_or(Nanos(0), |before| seen.now.since(before));
         let mut lull = Lull { working: false, quiet: Nanos(u64::MAX), ends_in: None, foreseen: true, tick };
         self.pulses.follow(seen.samples);
+        if tick > UNSEEN {
+            self.pulses.iter_mut().for_each(|pulse| pulse.bursts = Bursts::default());
+        }
         for (sample, pulse) in seen.samples.iter().zip(self.pulses.iter_mut()) {
             if is_filler(sample) {
                 continue;
             }
-            match pulse.bursts.step(seen.now, sample, QUIET) {
+            pulse.edge = pulse.bursts.step(seen.now, sample, QUIET);
+            match pulse.edge {
                 Edge::Began(Some(gap)) => pulse.gaps.note(gap),
                 Edge::Ended(length) => pulse.lengths.note(length),
                 Edge::Began(None) | Edge::None => {}
@@ -67,6 +76,11 @@ impl Watch {
             lull.add(seen.now, sample, pulse);
         }
         lull
+    }
+
+    /// Each tenant's bursts, in the order of the samples, and what the last look found. Of fillers: nothing.
+    pub fn bursts(&self) -> impl Iterator<Item = (&Bursts, Edge)> {
+        self.pulses.iter().map(|pulse| (&pulse.bursts, pulse.edge))
     }
 }
 
@@ -129,8 +143,8 @@ mod tests {
     use crate::story::{filler, primary, tenant};
     use crate::{Mode, Signals};
 
-    /// Looks once a millisecond at a primary that iterates, 5 ms of work and 10 ms of nothing, and at a filler.
-    fn watch(ms: u64) -> Vec<Lull> {
+    /// Looks in these milliseconds at a primary that iterates, 5 ms of work and 10 ms of nothing, and at a filler.
+    fn watch(ms: impl IntoIterator<Item = u64>) -> Vec<Lull> {
         let mut watch = Watch::default();
         let look = |at: u64| {
             let (busy, idle) = (at % 15 <= 5, (at % 15).saturating_sub(5));
@@ -142,12 +156,12 @@ mod tests {
             let (mode, signals) = (Mode::default(), Signals::default());
             watch.look(&Observation { now, mode, signals, samples: &[primary, filler] })
         };
-        (0..ms).map(look).collect()
+        ms.into_iter().map(look).collect()
     }
 
     #[test]
     fn a_bubbles_end_is_foretold_once_there_is_a_rhythm() {
-        let lulls = watch(150);
+        let lulls = watch(0..150);
         assert!(lulls.iter().take(40).all(|lull| lull.ends_in.is_none()), "two bubbles are no rhythm");
         let left = |at: usize| lulls[at].ends_in.map(|left| left.0 / 1_000_000);
         assert_eq!(
@@ -159,15 +173,22 @@ mod tests {
 
     #[test]
     fn a_bubble_is_foreseen_when_the_burst_before_it_is_done() {
-        let lulls = watch(150);
+        let lulls = watch(0..150);
         assert!(!lulls[5].foreseen, "the first");
         assert!(lulls[140].foreseen && !lulls[140].working && lulls[140].quiet == Nanos(0));
         assert!(!lulls[136].foreseen, "the burst has only begun");
     }
 
     #[test]
+    fn what_nobody_looked_at_is_no_gap() {
+        let lulls = watch((0..150).chain(15_000..15_040));
+        let left = |at: usize| lulls[at].ends_in.map(|left| left.0 / 1_000_000);
+        assert_eq!((left(140), left(155), left(170)), (Some(9), Some(9), Some(9)));
+    }
+
+    #[test]
     fn fillers_disturb_no_lull() {
-        let lulls = watch(15);
+        let lulls = watch(0..15);
         assert!(lulls[2].working && !lulls[8].working);
         assert_eq!(lulls[8].quiet, Nanos::from_millis(3));
     }

@@ -47,9 +47,6 @@ use crate::slack::Slack;
 use crate::static_shares::STEADY;
 use crate::{Class, Decision, Observation, Policy, Sample};
 
-/// A gap of so long ends a burst, as a whole tick saw nothing of the tenant.
-const QUIET: Nanos = Nanos::from_millis(1);
-
 /// Drained for so long is a bubble, if it was not foretold.
 const FILL_AFTER: Nanos = Nanos::from_millis(1);
 
@@ -71,10 +68,15 @@ const BESIDE_PART: u64 = 20;
 /// What a wake in a bubble has cost shows so much later at most.
 const SETTLED_LATE: Nanos = Nanos::from_millis(10);
 
+/// Among fillers alone, and where there is neither a filler nor a promise, what counts is who is busy. The betters' rhythm is
+/// learnt from when a filler comes.
+pub fn is_static(samples: &[Sample]) -> bool {
+    samples.iter().all(is_filler) || samples.iter().all(|sample| !is_filler(sample) && sample.slo.is_none())
+}
+
 /// What is remembered of a better.
 #[derive(Default)]
 struct Better {
-    bursts: Bursts,
     stretch: Stretch,
     promise: Promise,
     slack: Slack,
@@ -145,13 +147,14 @@ impl Weir {
         // What fillers take behind closed gates is their floor, and no price of a bubble.
         let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
         let mut told = true;
-        for (sample, better) in seen.samples.iter().zip(self.betters.iter_mut()) {
+        let betters = seen.samples.iter().zip(self.betters.iter_mut());
+        for ((sample, better), bursts) in betters.zip(self.watch.bursts()) {
             if is_filler(sample) {
                 continue;
             }
             better.beside = better.beside.saturating_add(worked);
             better.purse.settle(seen.now, &sample.work, busy <= 1 && filled, better.unmetered);
-            if let Some(stretched) = better.look(seen.now, sample) {
+            if let Some(stretched) = better.look(seen.now, sample, bursts) {
                 better.verdict = self.level.judge(stretched);
             }
             told &= better.promise.is_told(seen.now);
@@ -254,8 +257,8 @@ fn cap(lull: &Lull, most: Nanos) -> Nanos {
 
 impl Better {
     /// Follows its bursts and its promise; says how far it is slowed down when there is news.
-    fn look(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
-        let stretched = self.follow(now, sample);
+    fn look(&mut self, now: Nanos, sample: &Sample, bursts: (&Bursts, Edge)) -> Option<Stretched> {
+        let stretched = self.follow(now, sample, bursts);
         let reading = self.promise.read(now, sample);
         let told = self.promise.is_told(now);
         if !told || sample.class != Class::Latency {
@@ -270,18 +273,14 @@ impl Better {
     }
 
     /// Follows its bursts; says how far one was stretched that fillers worked beside, or just before.
-    fn follow(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
-        let Edge::Ended(length) = self.bursts.step(now, sample, QUIET) else {
-            let beside = self.bursts.is_busy() && self.is_beside(self.bursts.wall(now));
-            return if beside { self.stretch.goes_on(self.bursts.pace(sample)?) } else { None };
+    fn follow(&mut self, now: Nanos, sample: &Sample, (bursts, edge): (&Bursts, Edge)) -> Option<Stretched> {
+        let Edge::Ended(length) = edge else {
+            let beside = bursts.is_busy() && self.is_beside(bursts.wall(now));
+            return if beside { self.stretch.goes_on(bursts.pace(sample)?) } else { None };
         };
         let beside = self.is_beside(length);
         self.beside = 0;
-        if length < LEAST_BURST {
-            None
-        } else {
-            self.stretch.ended(self.bursts.pace(sample)?).filter(|_| beside)
-        }
+        if length < LEAST_BURST { None } else { self.stretch.ended(bursts.pace(sample)?).filter(|_| beside) }
     }
 
     /// Whether fillers worked enough to have stretched a burst of this length.

@@ -51,8 +51,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         printer::data(sim::table(&comparison));
         let simulated = comparison.simulated_seconds;
         printer::talk(format_args!(
-            "{simulated:.0} simulated seconds in {took:.1} s: {:.0} times real speed",
-            simulated / took
+            "{simulated:.0} simulated seconds in {took:.2} s: {:.0} times real speed; {:.0} events in each, {:.0} ns for an event",
+            simulated / took,
+            comparison.events as f64 / simulated,
+            took * 1e9 / comparison.events as f64
         ));
     }
     #[cfg(feature = "plot")]

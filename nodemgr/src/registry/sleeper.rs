@@ -56,8 +56,7 @@ const _: () = assert!(PROCESS_SLOTS <= u32::BITS as usize);
 
 impl Slots {
     fn of(slots: &[usize]) -> Self {
-        let held = (0..u32::BITS).filter(|bit| slots.contains(&(*bit as usize)));
-        Self(held.fold(0, |bits, bit| bits | 1 << bit))
+        Self(slots.iter().filter(|slot| **slot < PROCESS_SLOTS).fold(0, |bits, slot| bits | 1 << slot))
     }
 
     fn iter(self) -> impl Iterator<Item = usize> {

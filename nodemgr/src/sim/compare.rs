@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_simgpu_model::{Mode, Nanos};
 
+use super::apart;
 use super::engine::{Reserved, Rule, Run, TICK, TenantRun, WAKE, run};
 use super::measure::{Gaps, percent, quantile};
 use super::scenario::{Metric, Scenario, Sharing, Tenant};
@@ -83,6 +84,8 @@ pub struct Comparison {
     pub seconds: f64,
     /// Simulated seconds in all: of each rule, and of each tenant alone, the warm-up with them.
     pub simulated_seconds: f64,
+    /// Moments in all of these at which something was due or done: what a simulation takes grows with them.
+    pub events: u64,
     /// One for each rule.
     pub outcomes: Vec<Outcome>,
 }
@@ -165,25 +168,28 @@ pub struct Spread {
     pub max_ms: f64,
 }
 
-/// Runs the scenario under each of these.
+/// Runs the scenario under each of these, and each tenant alone, with nothing in its way.
 ///
 /// # Errors
 /// The budgets do not fit on one GPU.
 pub fn compare(scenario: &Scenario, rulers: &[Ruler]) -> Result<Comparison, Fault> {
-    let alone = alone(scenario)?;
     let all: Vec<usize> = (0..scenario.tenant.len()).collect();
-    let mut simulated: Nanos = alone.iter().map(|run| run.simulated).sum();
-    let mut outcomes = Vec::new();
-    for ruler in rulers {
-        outcomes.push(match ruler.kind {
-            Kind::Alone => outcome_alone(scenario, ruler.name, &alone),
-            Kind::Run(rule) => {
-                let run = run(scenario, &all, rule)?;
-                simulated += run.simulated;
-                outcome(scenario, ruler.name, &run, &alone)
-            }
-        });
-    }
+    let alone = all.iter().map(|at| (vec![*at], Rule::Driver(scenario.device.mode.into())));
+    let ruled = rulers.iter().filter_map(|ruler| match ruler.kind {
+        Kind::Alone => None,
+        Kind::Run(rule) => Some((all.clone(), rule)),
+    });
+    let jobs: Vec<_> = alone.chain(ruled).collect();
+    let runs = apart::each(&jobs, |(seated, rule)| run(scenario, seated, *rule));
+    let runs = runs.into_iter().collect::<Result<Vec<Run>, Fault>>()?;
+    let (alone, ruled) = runs.split_at(all.len());
+    let mut ruled = ruled.iter();
+    let outcomes = rulers.iter().filter_map(|ruler| match ruler.kind {
+        Kind::Alone => Some(outcome_alone(scenario, ruler.name, alone)),
+        Kind::Run(_) => Some(outcome(scenario, ruler.name, ruled.next()?, alone)),
+    });
+    let outcomes = outcomes.collect();
+    let simulated: Nanos = runs.iter().map(|run| run.simulated).sum();
     Ok(Comparison {
         schema: 1,
         simulated: true,
@@ -191,17 +197,9 @@ pub fn compare(scenario: &Scenario, rulers: &[Ruler]) -> Result<Comparison, Faul
         seed: scenario.seed,
         seconds: scenario.seconds,
         simulated_seconds: simulated as f64 / 1e9,
+        events: runs.iter().map(|run| run.events).sum(),
         outcomes,
     })
-}
-
-/// Each tenant by itself, with nothing in its way.
-fn alone(scenario: &Scenario) -> Result<Vec<Run>, Fault> {
-    let mode = match scenario.device.mode {
-        Sharing::TimeSlice => Mode::TimeSlice,
-        Sharing::Mps => Mode::Mps,
-    };
-    (0..scenario.tenant.len()).map(|at| run(scenario, &[at], Rule::Driver(mode))).collect()
 }
 
 fn outcome_alone(scenario: &Scenario, policy: &'static str, alone: &[Run]) -> Outcome {

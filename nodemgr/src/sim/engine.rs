@@ -70,6 +70,8 @@ pub struct Run {
     pub gaps: Vec<Gap>,
     /// Simulated time in all, the warm-up with it.
     pub simulated: Nanos,
+    /// Moments at which something was due or done.
+    pub events: u64,
 }
 
 /// What a tenant did.
@@ -84,8 +86,8 @@ pub struct TenantRun {
     pub states: Vec<(&'static str, u64)>,
 }
 
-/// Something that is due: when, in which order, whose, and whether it still holds.
-type Due = Reverse<(Nanos, u64, usize, u64)>;
+/// A wake-up that is due: when, its number, and whose.
+type Due = Reverse<(Nanos, u64, usize)>;
 
 struct Engine {
     now: Nanos,
@@ -94,10 +96,12 @@ struct Engine {
     seats: Vec<Seat>,
     due: BinaryHeap<Due>,
     order: u64,
+    events: u64,
     manager: Option<Manager>,
-    next_tick: Nanos,
+    next_tick: Nanos, // never, without a manager
+    marked: usize,    // ends of the window that have been reached
     fillers_give_way: bool,
-    done: Vec<usize>,
+    done: Vec<Completion>,       // a buffer
     gap: Option<(Nanos, Nanos)>, // since when nobody better works, what fillers had had by then
     gaps: Vec<Gap>,
     books: [DeviceBooks; 2], // at both ends of the window
@@ -110,8 +114,7 @@ struct Engine {
 pub fn run(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Run, Fault> {
     let mut engine = Engine::new(scenario, seated, rule)?;
     let end = engine.window.to + GRACE;
-    while let Some(next) = engine.next_moment().filter(|next| *next <= end) {
-        engine.pass(next);
+    while engine.pass(end) {
         engine.run_due();
         engine.tick_if_due();
         engine.mark_window();
@@ -171,8 +174,10 @@ impl Engine {
             seats,
             due: BinaryHeap::new(),
             order: 0,
+            events: 0,
+            next_tick: if manager.is_some() { START + TICK } else { Nanos::MAX },
+            marked: 0,
             manager,
-            next_tick: START + TICK,
             fillers_give_way: matches!(rule, Rule::Policy(row) if row.fillers_give_way),
             done: Vec::new(),
             gap: Some((START, 0)),
@@ -183,24 +188,32 @@ impl Engine {
         Ok(engine)
     }
 
-    fn next_moment(&mut self) -> Option<Nanos> {
-        let due = self.due.peek().map(|Reverse((at, ..))| *at);
-        let tick = self.manager.is_some().then_some(self.next_tick);
-        let edges = [self.window.from, self.window.to].into_iter().filter(|edge| *edge > self.now);
-        [due, tick, self.device.next_event()].into_iter().flatten().chain(edges).min()
+    /// When something is due that is not the device's.
+    fn next_moment(&self) -> Nanos {
+        let due = self.due.peek().map_or(Nanos::MAX, |Reverse((at, ..))| *at);
+        due.min(self.next_tick).min(self.next_edge())
     }
 
-    /// The device goes on until then; what is done by then is seen.
-    fn pass(&mut self, to: Nanos) {
-        self.now = to.max(self.now);
-        self.device.advance(self.now);
+    /// Time passes until something is due, or is seen to be done; says whether anything is before the end.
+    fn pass(&mut self, end: Nanos) -> bool {
+        let next = self.next_moment();
+        let to = self.device.advance_until_done(next.min(end).max(self.now));
         let mut done = std::mem::take(&mut self.done);
-        done.extend(self.device.drain_completions().filter_map(|completion| match completion {
-            Completion::Done { tag, .. } => usize::try_from(tag).ok(),
-            Completion::Stamp { .. } => None,
-        }));
-        done.drain(..).for_each(|seat| self.completed(seat));
+        self.device.swap_completions(&mut done);
+        let goes_on = next <= end || !done.is_empty();
+        if goes_on {
+            self.now = to;
+            self.events += 1;
+        }
+        for completion in done.drain(..) {
+            if let Completion::Done { tag, .. } = completion
+                && let Ok(seat) = usize::try_from(tag)
+            {
+                self.completed(seat);
+            }
+        }
         self.done = done; // the buffer serves again
+        goes_on
     }
 
     fn completed(&mut self, at: usize) {
@@ -231,16 +244,16 @@ impl Engine {
     /// Wakes the thread in this seat then, and not as it was to be woken before.
     fn wake(&mut self, at: usize, then: Nanos) {
         self.order += 1;
-        let ticket = self.seats[at].next_ticket();
-        self.due.push(Reverse((then, self.order, at, ticket)));
+        self.seats[at].wakes = self.order;
+        self.due.push(Reverse((then, self.order, at)));
     }
 
     fn run_due(&mut self) {
-        while let Some(Reverse((at, _, seat, ticket))) = self.due.peek().copied()
+        while let Some(Reverse((at, order, seat))) = self.due.peek().copied()
             && at <= self.now
         {
             self.due.pop();
-            if self.seats[seat].ticket == ticket {
+            if self.seats[seat].wakes == order {
                 self.step(seat);
             }
         }
@@ -270,7 +283,10 @@ impl Engine {
     }
 
     fn tick_if_due(&mut self) {
-        let Some(manager) = self.manager.as_mut().filter(|_| self.next_tick <= self.now) else { return };
+        if self.now < self.next_tick {
+            return;
+        }
+        let Some(manager) = &mut self.manager else { return };
         for seat in &mut self.seats {
             seat.settle_stalls(self.now, &self.device);
         }
@@ -286,11 +302,19 @@ impl Engine {
         }
     }
 
+    fn next_edge(&self) -> Nanos {
+        match self.marked {
+            0 => self.window.from,
+            1 => self.window.to,
+            _ => Nanos::MAX,
+        }
+    }
+
     fn mark_window(&mut self) {
-        let edge = [self.window.from, self.window.to].iter().position(|edge| *edge == self.now);
-        if let Some(edge) = edge {
-            self.books[edge] = self.device.books();
-            self.seats.iter_mut().for_each(|seat| seat.mark(edge, &self.device));
+        if self.now >= self.next_edge() {
+            self.books[self.marked] = self.device.books();
+            self.seats.iter_mut().for_each(|seat| seat.mark(self.marked, &self.device));
+            self.marked += 1;
         }
     }
 
@@ -301,7 +325,8 @@ impl Engine {
             switch: to.switch - from.switch,
             idle: to.idle - from.idle,
         };
+        let simulated = self.now.max(self.device.last_event()) - START;
         let tenants = self.seats.into_iter().map(Seat::finish).collect();
-        Run { window: self.window, device, tenants, gaps: self.gaps, simulated: self.now - START }
+        Run { window: self.window, device, tenants, gaps: self.gaps, simulated, events: self.events }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_core::admission::{self, Asked, Held, Launching, Progress, Wanted, Work};
 use weir_core::gate::{self, Gate, Patience, in_flight};
@@ -46,6 +46,11 @@ impl turn::Neighbour for Neighbour {
     fn precedence(&self) -> Precedence {
         self.precedence
     }
+}
+
+/// Adds to a word of the process's slot, which nobody else writes: a run has one thread.
+pub fn add(word: &AtomicU64, more: u64) {
+    word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 /// What wakes a sleeping launch, besides its time.
@@ -198,21 +203,21 @@ impl Launcher {
     }
 
     fn stands_still(&self, arrived: Nanos, now: Nanos) -> bool {
-        now > arrived && self.gate.stands_still(self.gate_pages(), (0, 0), arrived, now)
+        now > arrived && self.gate.stands_still_itself(self.gate_pages(), arrived, now)
     }
 
     /// Nothing of the tenant completes: the launch passes as debt (gpu-truths, rule 8).
     fn pass_as_debt(&mut self, price: i64, grant: &Grant) {
         self.pages.bucket.charge(Tokens(price));
         self.purse.fill(price, price, grant.generation);
-        self.slot().lanes[0].forced.fetch_add(1, Ordering::Relaxed);
+        add(&self.slot().lanes[0].forced, 1);
     }
 
     fn count_wait(&self, now: Nanos, arrived: Nanos) {
         if now > arrived {
             let lane = &self.slot().lanes[0];
-            lane.throttled.fetch_add(1, Ordering::Relaxed);
-            lane.waited_ns.fetch_add(now.since(arrived).0, Ordering::Relaxed);
+            add(&lane.throttled, 1);
+            add(&lane.waited_ns, now.since(arrived).0);
         }
     }
 
@@ -230,9 +235,9 @@ impl Launcher {
         self.flows = true;
         self.queued.push_back(price);
         let slot = self.slot();
-        slot.submitted_ns.fetch_add(price, Ordering::Relaxed);
-        slot.lanes[0].charged_ns.fetch_add(price, Ordering::Relaxed);
-        slot.lanes[0].calls[0].fetch_add(1, Ordering::Relaxed);
+        add(&slot.submitted_ns, price);
+        add(&slot.lanes[0].charged_ns, price);
+        add(&slot.lanes[0].calls[0], 1);
     }
 
     /// Tells a manager that takes the tenant for asleep.
@@ -245,7 +250,7 @@ impl Launcher {
     /// The oldest launch under way is done.
     pub fn completed(&mut self) {
         if let Some(price) = self.queued.pop_front() {
-            self.slot().completed_ns.fetch_add(price, Ordering::Relaxed);
+            add(&self.slot().completed_ns, price);
         }
     }
 
@@ -283,10 +288,13 @@ impl Launching for Launcher {
     }
 
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
+        if !self.queued.is_empty() {
+            return None;
+        }
         let grant = self.pages.grant.read();
         let terms = Terms { hold: grant.hold, request: grant.fallback_rate };
         let submitted = self.slot().submitted_ns.load(Ordering::Relaxed);
-        self.queued.is_empty().then(|| self.holder.ask(terms, submitted, arrived, now))?
+        self.holder.ask(terms, submitted, arrived, now)
     }
 
     fn is_alone(&self) -> bool {

@@ -12,6 +12,7 @@
 //!   seat, engine  one run, from event to event
 //!   measure       what is noted, and what follows from it
 //!   compare       several rules on one scenario, beside each tenant alone
+//!   apart         these runs, at once on all cores
 //!   script        the same programs, for a GPU in real time
 //!   oracle        what somebody could do who knew all arrivals
 //!   report, plot  the table, the document, the pictures
@@ -21,6 +22,7 @@
 //! each tenant; memory, copies, power and gangs are left out; the bell is, too, because the board closes fillers before it
 //! and the tick is its backstop.
 
+mod apart;
 mod compare;
 mod engine;
 mod launcher;

@@ -1,14 +1,13 @@
 //! A tenant in a run: its program, its thread, and its account.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use weir_protocol::pages::{Gate, Stall};
 use weir_protocol::units::Nanos as Time;
 use weir_simgpu_model::{ContextId, Device, Kernel, Nanos, StreamId};
 
 use super::engine::{SMS, TenantRun};
-use super::launcher::{Alarm, Launcher, Said};
+use super::launcher::{Alarm, Launcher, Said, add};
 use super::measure::{Log, Window};
 use super::scenario::{Metric, Promise, Tenant};
 use super::workload::{Program, Step};
@@ -51,8 +50,8 @@ pub struct Seat {
     pub launcher: Option<Launcher>,
     /// What its thread does.
     pub state: State,
-    /// Its wake-up that holds.
-    pub ticket: u64,
+    /// Number of its wake-up that holds.
+    pub wakes: u64,
     /// Since when it has had something to do.
     pub busy_since: Option<Nanos>,
     /// What it promises, and of which latency.
@@ -89,7 +88,7 @@ impl Seat {
             context,
             launcher,
             state: State::Runs,
-            ticket: 0,
+            wakes: 0,
             busy_since: None,
             promise: tenant.promise().map(|promise| (promise, tenant.slo_on)),
             log,
@@ -105,12 +104,6 @@ impl Seat {
             settled: Settled { at: super::engine::START, ..Settled::default() },
             used: [0; 2],
         }
-    }
-
-    /// A new wake-up holds, the one before does not.
-    pub fn next_ticket(&mut self) -> u64 {
-        self.ticket += 1;
-        self.ticket
     }
 
     /// The program's next step.
@@ -225,7 +218,7 @@ impl Seat {
             (Stall::Gate, gate),
             (Stall::Host, rest - gate),
         ] {
-            parts[stall as usize].fetch_add(ns, Ordering::Relaxed);
+            add(&parts[stall as usize], ns);
         }
     }
 

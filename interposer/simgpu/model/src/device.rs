@@ -107,6 +107,8 @@ pub(crate) struct Arrival {
 pub struct Device {
     pub(crate) spec: Spec,
     pub(crate) now: Nanos,
+    /// When something last happened.
+    pub(crate) stepped_at: Nanos,
     pub(crate) contexts: Vec<Option<Box<Context>>>,
     pub(crate) streams: Vec<Slot>,
     free: Vec<u32>,
@@ -117,6 +119,8 @@ pub struct Device {
     /// Residents have come or gone: rates, shares and the next end are stale.
     pub(crate) stale: bool,
     next_end: Nanos,
+    /// When something happens next, where that is known.
+    pub(crate) next: Option<Nanos>,
     pub(crate) turn: Turn,
     pub(crate) run_list: VecDeque<usize>,
     /// Whose state the device has loaded.
@@ -139,6 +143,7 @@ impl Device {
         Self {
             spec,
             now,
+            stepped_at: now,
             contexts: Vec::new(),
             streams: Vec::new(),
             free: Vec::new(),
@@ -146,6 +151,7 @@ impl Device {
             shares: Vec::new(),
             stale: false,
             next_end: Nanos::MAX,
+            next: None,
             turn: Turn::Idle,
             run_list: VecDeque::new(),
             loaded: None,
@@ -184,6 +190,7 @@ impl Device {
             engine.retain(self.now, |id| lookup(streams, id).is_some());
         }
         self.stale = true;
+        self.next = None;
         self.settle();
     }
 
@@ -254,6 +261,11 @@ impl Device {
     pub fn forget_events(&mut self, owner: u32) {
         self.reached.retain(|event, _| event.owner != owner);
         self.waiting.retain(|event, _| event.owner != owner);
+    }
+
+    /// What has happened since the last call, in order of time, in exchange for a buffer that is empty.
+    pub fn swap_completions(&mut self, buffer: &mut Vec<Completion>) {
+        std::mem::swap(&mut self.completions, buffer);
     }
 
     /// What has happened since the last call, in order of time.

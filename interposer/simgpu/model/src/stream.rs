@@ -112,6 +112,11 @@ impl Stream {
         }
     }
 
+    /// Whether it has no command that has arrived.
+    pub fn is_empty(&self) -> bool {
+        self.state == State::Empty
+    }
+
     /// Solo time that must pass before `sequence` can be complete, ns.
     pub fn solo_before(&self, sequence: u64) -> Nanos {
         let at = self.queue.partition_point(|queued| queued.sequence < sequence);

@@ -31,7 +31,7 @@ impl Device {
         };
         let queued = Queued { sequence, work, after, solo_sum };
         let at = (at + self.spec.submit_to_start).max(last);
-        self.arrivals.push_back(Arrival { at, stream: id, queued });
+        self.expect(Arrival { at, stream: id, queued });
         true
     }
 
@@ -48,6 +48,7 @@ impl Device {
     /// Ends a stall, a host function's or a spinning kernel's, also before the stream has come to it. `false`
     /// if the command has not arrived yet: try again later.
     pub fn resume(&mut self, id: StreamId, sequence: u64) -> bool {
+        self.next = None;
         let Some(stream) = self.stream_mut(id) else { return true };
         let Ok(place) = stream.queue.binary_search_by_key(&sequence, |queued| queued.sequence) else {
             return stream.arriving == 0;
@@ -70,6 +71,9 @@ impl Device {
 
     /// Everything that is due now.
     pub(crate) fn step(&mut self) {
+        self.take_in(self.now);
+        self.stepped_at = self.now;
+        self.next = None;
         self.end_kernels();
         for engine in 0..self.engines.len() {
             while let Some(stream) = self.engines[engine].finish(self.now) {
@@ -236,7 +240,9 @@ impl Device {
             StreamKind::Blocking => {
                 owner.blocking_commands.done += 1;
                 let held = |id: &StreamId| lookup(&self.streams, *id).is_some_and(|s| s.state == State::Held);
-                self.pumps.extend(owner.legacy.filter(held));
+                if let Some(legacy) = owner.legacy.filter(held) {
+                    self.pumps.push_back(legacy);
+                }
             }
         }
     }

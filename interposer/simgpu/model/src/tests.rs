@@ -315,3 +315,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn time_passes_until_something_is_done_and_no_further() {
+    let mut device = sliced();
+    let (_, stream) = tenant(&mut device, 7);
+    (1..=2).for_each(|sequence| assert!(device.submit(0, stream, sequence, full(MS))));
+    let mut done = Vec::new();
+    for (reached, ended) in [(MS, vec![MS]), (2 * MS, vec![2 * MS]), (9 * MS, vec![])] {
+        assert_eq!(device.advance_until_done(9 * MS), reached);
+        device.swap_completions(&mut done);
+        let at = done.drain(..).map(|completion| match completion {
+            Completion::Done { at, .. } | Completion::Stamp { at, .. } => at,
+        });
+        assert_eq!(at.collect::<Vec<_>>(), ended);
+    }
+    assert_eq!(device.last_event(), 2 * MS);
+}
+
+#[test]
+fn a_command_that_arrives_behind_another_is_no_event_and_is_there_when_its_turn_comes() {
+    let mut device = Device::new(Spec { submit_to_start: 5_000, ..Spec::default() }, 0);
+    let (_, stream) = tenant(&mut device, 7);
+    device.submit(0, stream, 1, spinner());
+    device.submit(1_000, stream, 2, full(MS));
+    assert_eq!(device.next_event(), Some(5_000));
+    device.advance(5_000);
+    assert_eq!(device.next_event(), Some(5_000 + 2 * MS), "the end of the slice");
+    device.advance(7_000);
+    assert!(device.resume(stream, 1));
+    device.advance(2 * MS);
+    assert_eq!(ends(&mut device, 7), [7_001, 7_001 + MS]);
+}

@@ -337,3 +337,10 @@ fn without_betters_fillers_share_the_gpu_as_static_does() {
     assert_eq!((story.percent(0), story.percent(1)), (95, 5));
     assert_eq!((story.state(0), story.decision(0).grant.in_flight_cap), ("OPEN", Nanos::from_micros(19_200)));
 }
+
+#[test]
+fn it_rests_where_it_has_neither_a_bubble_to_fill_nor_a_promise_to_keep() {
+    let promised = Sample { slo: slo(200, None), ..latency(10) };
+    assert!(is_static(&[primary(10), latency(10)]) && is_static(&[filler(), filler()]));
+    assert!(!is_static(&[primary(10), filler()]) && !is_static(&[primary(10), promised]));
+}

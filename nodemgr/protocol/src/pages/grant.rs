@@ -72,7 +72,11 @@ impl Rate {
         reason = "a rate is at most one, so the product is at most `elapsed`"
     )]
     pub const fn over(self, elapsed: Nanos) -> u64 {
-        (elapsed.0 as u128 * self.0 as u128 / 1_000_000) as u64
+        // Up to five hours the product fits into 64 bits, and is divided by a few instructions.
+        match elapsed.0.checked_mul(self.0 as u64) {
+            Some(product) => product / 1_000_000,
+            None => (elapsed.0 as u128 * self.0 as u128 / 1_000_000) as u64,
+        }
     }
 
     /// Time in which `tokens` accrue, rounded up; `Nanos(u64::MAX)` at rate zero.

@@ -38,11 +38,12 @@ impl Engine {
     /// The better one that keeps a filler out, as the board shows it, unless the manager lends the time all the same.
     fn closed_by(&self, at: usize) -> Option<usize> {
         let seat = &self.seats[at];
-        if seat.better || !self.fillers_give_way || seat.is_lent() {
+        if seat.better || !self.fillers_give_way {
             return None;
         }
         let shows = |seat: &Seat| seat.busy_since.is_some_and(|since| since + BOARD.0 <= self.now);
-        self.seats.iter().position(|seat| seat.better && shows(seat))
+        let works = self.seats.iter().position(|seat| seat.better && shows(seat));
+        works.filter(|_| !seat.is_lent())
     }
 
     /// Whoever waits for this tenant's turn to pass on wakes.
