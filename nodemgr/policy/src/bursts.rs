@@ -6,13 +6,14 @@
 //! ```
 //!
 //! A burst that waited at our gate, or while the GPU was a neighbour's, was not slowed down: that time is taken out of its
-//! length (gpu-truths, rule 3). With several processes the stalls are the sum of theirs, so it is the *part* of their time
+//! length (gpu-truths, rule 3). Where tenants overlap (MPS) nobody waits for the GPU: what is a neighbour's there is by how
+//! much he slowed it down, and is left in. With several processes the stalls are the sum of theirs, so it is the *part* of their time
 //! that counts.
 
 use weir_protocol::pages::Stall;
 use weir_protocol::units::Nanos;
 
-use crate::{Sample, Work};
+use crate::{Mode, Observation, Sample, Work};
 
 /// What has just happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,7 @@ const ENOUGH: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
     busy: bool,
+    mode: Mode,
     moved: Option<Nanos>, // when it last did
     began: Nanos,
     before: Work, // when the burst was first seen, ...
@@ -41,9 +43,10 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Looks at the tenant; a gap is one of at least `quiet`.
-    pub fn step(&mut self, now: Nanos, sample: &Sample, quiet: Nanos) -> Edge {
-        let moved = now.since(sample.idle_for);
+    /// Looks at one of the tenants; a gap is one of at least `quiet`.
+    pub fn step(&mut self, seen: &Observation<'_>, sample: &Sample, quiet: Nanos) -> Edge {
+        self.mode = seen.mode;
+        let moved = seen.now.since(sample.idle_for);
         let last = std::mem::replace(&mut self.last, sample.work);
         if sample.idle_for < quiet {
             let gap = self.moved.map(|before| moved.since(before));
@@ -66,9 +69,10 @@ impl Bursts {
         self.busy
     }
 
-    /// How slow the burst was: its time on the SMs for a thousand tokens, which nothing but a neighbour at the same moment
-    /// changes. A longer request, or a larger batch, takes longer and costs more alike (papers 1.5, weakness 7).
-    pub fn pace(&self, sample: &Sample) -> Option<Nanos> {
+    /// How slow the burst was: its time on the SMs for a thousand tokens, or where tenants overlap for a thousand ns that it
+    /// would take there alone. Nothing but a neighbour at the same moment changes it: a longer request, or a larger batch,
+    /// takes longer and costs more alike (papers 1.5, weakness 7). Beside it, in the same measure, what `others` did.
+    pub fn pace(&self, sample: &Sample, others: Nanos) -> Option<(Nanos, Nanos)> {
         let grown = |stall: Stall| {
             let at = stall as usize;
             sample.work.stalls[at].since(self.early.stalls[at]).0
@@ -76,7 +80,12 @@ impl Bursts {
         let on_sms = grown(Stall::Compute).saturating_add(grown(Stall::Communication));
         let charged = sample.work.charged.0.saturating_sub(self.early.charged.0);
         let charged = u64::try_from(charged).ok().filter(|charged| *charged >= ENOUGH)?;
-        Some(Nanos(on_sms.saturating_mul(1_000) / charged))
+        let (took, unit) = match self.mode {
+            Mode::TimeSlicing => (on_sms, charged),
+            Mode::Overlap => (on_sms.saturating_add(grown(Stall::Neighbour)), on_sms.max(1)),
+        };
+        let paced = |ns: u64| Nanos(ns.saturating_mul(1_000) / unit);
+        Some((paced(took), paced(others.0)))
     }
 
     /// How long the burst has lasted.
@@ -89,7 +98,11 @@ impl Bursts {
         let wall = self.wall(now);
         let spent = spent(&self.before, &sample.work);
         // Nothing is dealt out yet, or nobody does: then all of it counts.
-        let lost = u128::from(spent.gate.saturating_add(spent.neighbour)) * u128::from(wall.0);
+        let waited = match self.mode {
+            Mode::TimeSlicing => spent.gate.saturating_add(spent.neighbour),
+            Mode::Overlap => spent.gate,
+        };
+        let lost = u128::from(waited) * u128::from(wall.0);
         let lost = u64::try_from(lost / u128::from(spent.all.max(1))).unwrap_or(wall.0);
         wall.since(Nanos(lost))
     }
@@ -119,6 +132,9 @@ pub fn spent(before: &Work, after: &Work) -> Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_protocol::units::Tokens;
+
+    use crate::Signals;
     use crate::story::tenant;
 
     const QUIET: Nanos = Nanos::from_millis(1);
@@ -129,8 +145,13 @@ mod tests {
         (Nanos::from_millis(ms), sample)
     }
 
-    fn step(bursts: &mut Bursts, (now, sample): (Nanos, Sample)) -> Edge {
-        bursts.step(now, &sample, QUIET)
+    fn step(bursts: &mut Bursts, seen: (Nanos, Sample)) -> Edge {
+        step_in(Mode::TimeSlicing, bursts, seen)
+    }
+
+    fn step_in(mode: Mode, bursts: &mut Bursts, (now, sample): (Nanos, Sample)) -> Edge {
+        let seen = Observation { now, mode, signals: Signals::default(), samples: &[sample] };
+        bursts.step(&seen, &sample, QUIET)
     }
 
     #[test]
@@ -153,6 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn where_tenants_overlap_what_is_a_neighbours_is_slowdown() {
+        // gpu-truths, rule 3: what is taken out are the driver's slices, and there are none.
+        let mut bursts = Bursts::default();
+        let at = |ms: u64, idle_ms: u64, stalls: &[(Stall, u64)]| {
+            let (now, mut sample) = at(ms, idle_ms, stalls);
+            sample.work.charged = Tokens(ms.cast_signed() * 1_000_000 / 3); // by weight, beside two others
+            (now, sample)
+        };
+        step_in(Mode::Overlap, &mut bursts, at(100, 0, &[]));
+        let (now, sample) = at(200, 0, &[(Stall::Compute, 50), (Stall::Gate, 20), (Stall::Neighbour, 30)]);
+        assert_eq!(bursts.pace(&sample, Nanos(0)), Some((Nanos(1_600), Nanos(0))), "80 ms on the SMs for 50");
+        assert_eq!(bursts.truly(now, &sample), Nanos::from_millis(80));
+    }
+
+    #[test]
     fn a_tenant_that_lies_changes_no_more_than_its_own_figure() {
         let mut bursts = Bursts::default();
         step(&mut bursts, at(100, 0, &[(Stall::Gate, 50)]));
@@ -160,7 +196,7 @@ mod tests {
         sample.work.stalls = [Nanos(u64::MAX); Stall::ALL.len()];
         sample.work.stalls[Stall::Gate as usize] = Nanos(0);
         assert!(
-            matches!(bursts.step(now, &sample, QUIET), Edge::Ended(length) if length <= Nanos::from_millis(50))
+            matches!(step(&mut bursts, (now, sample)), Edge::Ended(length) if length <= Nanos::from_millis(50))
         );
     }
 }

@@ -44,6 +44,9 @@ use crate::{Decision, Observation, Policy, Sample};
 /// A gap of one of Dilu's samples ends a burst.
 const QUIET: Nanos = Nanos::from_millis(5);
 
+/// RCKM asks for a burst's length and not for what fillers did meanwhile (papers 1.5).
+const UNKNOWN: Nanos = Nanos(u64::MAX);
+
 /// Shorter bursts say nothing.
 const LEAST_BURST: Nanos = Nanos::from_millis(30);
 
@@ -102,7 +105,7 @@ impl Dilu {
                 continue;
             }
             silent = silent.min(sample.idle_for);
-            if let Some(stretched) = better.look(seen.now, sample) {
+            if let Some(stretched) = better.look(seen, sample) {
                 better.verdict = self.level.judge(stretched);
             }
         }
@@ -115,15 +118,15 @@ impl Dilu {
 
 impl Better {
     /// Follows its bursts; says how far it is disturbed when there is news.
-    fn look(&mut self, now: Nanos, sample: &Sample) -> Option<Stretched> {
-        let burst = match self.bursts.step(now, sample, QUIET) {
-            Edge::Ended(length) if length > LEAST_BURST => self.stretch.ended(length),
-            Edge::None if self.bursts.is_busy() && self.stretch.may_be_news(self.bursts.wall(now)) => {
-                self.stretch.goes_on(self.bursts.truly(now, sample))
+    fn look(&mut self, seen: &Observation<'_>, sample: &Sample) -> Option<Stretched> {
+        let burst = match self.bursts.step(seen, sample, QUIET) {
+            Edge::Ended(length) if length > LEAST_BURST => self.stretch.ended(length, UNKNOWN),
+            Edge::None if self.bursts.is_busy() && self.stretch.may_be_news(self.bursts.wall(seen.now)) => {
+                self.stretch.goes_on(self.bursts.truly(seen.now, sample), UNKNOWN)
             }
             _ => None,
         };
-        let reading = self.promise.read(now, sample);
+        let reading = self.promise.read(seen.now, sample);
         // A promise that is just kept is a burst that is stretched as far as is borne.
         let told = reading.map(|reading| Stretched::by(reading.permille().saturating_mul(EMERGENCY) / 1_000));
         if promise::is_told(sample) { told } else { burst }

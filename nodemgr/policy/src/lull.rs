@@ -66,7 +66,7 @@ impl Watch {
             if is_filler(sample) {
                 continue;
             }
-            pulse.edge = pulse.bursts.step(seen.now, sample, QUIET);
+            pulse.edge = pulse.bursts.step(seen, sample, QUIET);
             match pulse.edge {
                 Edge::Began(Some(gap)) => pulse.gaps.note(gap),
                 Edge::Ended(length) => pulse.lengths.note(length),

@@ -135,9 +135,10 @@ impl Stretch {
         self.judged.is_none() && self.lengths.least().is_some_and(long)
     }
 
-    /// A burst goes on: news once it is an emergency, so that nobody waits for its end (papers 1.5, weakness 9).
-    pub fn goes_on(&mut self, length: Nanos) -> Option<Stretched> {
-        let ratio = self.ratio(length)?;
+    /// A burst goes on: news once it is an emergency, so that nobody waits for its end (papers 1.5, weakness 9). Fillers can
+    /// have made it longer by `beside` at most.
+    pub fn goes_on(&mut self, length: Nanos, beside: Nanos) -> Option<Stretched> {
+        let ratio = self.ratio(length, beside)?;
         if self.judged.is_some() || !(EMERGENCY..ANOTHER_WORKLOAD).contains(&ratio) {
             return None;
         }
@@ -145,16 +146,18 @@ impl Stretch {
         Some(Stretched::by(ratio))
     }
 
-    /// A burst has ended.
-    pub fn ended(&mut self, length: Nanos) -> Option<Stretched> {
-        let ratio = self.ratio(length);
+    /// A burst has ended; as there, fillers can have made it longer by `beside`.
+    pub fn ended(&mut self, length: Nanos, beside: Nanos) -> Option<Stretched> {
+        let ratio = self.ratio(length, beside);
         self.lengths.push(length);
         let judged = self.judged.take().unwrap_or(1_000);
         ratio.map(|permille| Stretched { permille, judged })
     }
 
-    fn ratio(&self, length: Nanos) -> Option<u64> {
-        let permille = u128::from(length.0) * 1_000 / u128::from(self.lengths.least()?.0.max(1));
+    fn ratio(&self, length: Nanos, beside: Nanos) -> Option<u64> {
+        let least = self.lengths.least()?;
+        let length = length.0.min(least.0.saturating_add(beside.0));
+        let permille = u128::from(length) * 1_000 / u128::from(least.0.max(1));
         Some(u64::try_from(permille).unwrap_or(u64::MAX))
     }
 }
@@ -164,6 +167,9 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    /// Fillers worked all the time.
+    const THROUGHOUT: Nanos = Nanos(u64::MAX);
 
     #[test]
     fn the_level_falls_by_the_ratio_and_grows_on_each_fifth_calm_verdict() {
@@ -194,12 +200,12 @@ mod tests {
     #[test]
     fn a_burst_that_was_judged_while_it_went_on_shrinks_the_level_no_further_than_by_all_of_it() {
         let (mut stretch, mut level) = (Stretch::default(), Level::new(900_000));
-        assert_eq!(stretch.ended(Nanos(40 * MS)), None, "nothing to compare with");
-        assert_eq!(stretch.goes_on(Nanos(60 * MS)), None);
-        let early = stretch.goes_on(Nanos(80 * MS)).expect("twice as long");
+        assert_eq!(stretch.ended(Nanos(40 * MS), THROUGHOUT), None, "nothing to compare with");
+        assert_eq!(stretch.goes_on(Nanos(60 * MS), THROUGHOUT), None);
+        let early = stretch.goes_on(Nanos(80 * MS), THROUGHOUT).expect("twice as long");
         assert_eq!((level.judge(early), level.ppm), (Verdict::Emergency, 450_000));
-        assert_eq!(stretch.goes_on(Nanos(90 * MS)), None, "told once");
-        let late = stretch.ended(Nanos(120 * MS)).expect("three times as long");
+        assert_eq!(stretch.goes_on(Nanos(90 * MS), THROUGHOUT), None, "told once");
+        let late = stretch.ended(Nanos(120 * MS), THROUGHOUT).expect("three times as long");
         assert_eq!((level.judge(late), level.ppm), (Verdict::Emergency, 300_000));
     }
 
@@ -207,20 +213,34 @@ mod tests {
     fn a_burst_that_turns_out_to_be_another_workload_is_taken_back() {
         // papers 1.5: a ratio of 4 and more is ignored.
         let (mut stretch, mut level) = (Stretch::default(), Level::new(800_000));
-        stretch.ended(Nanos(40 * MS));
-        let early = stretch.goes_on(Nanos(80 * MS)).expect("twice as long");
+        stretch.ended(Nanos(40 * MS), THROUGHOUT);
+        let early = stretch.goes_on(Nanos(80 * MS), THROUGHOUT).expect("twice as long");
         assert_eq!((level.judge(early), level.ppm), (Verdict::Emergency, 400_000));
-        let late = stretch.ended(Nanos(200 * MS)).expect("five times as long");
+        let late = stretch.ended(Nanos(200 * MS), THROUGHOUT).expect("five times as long");
         assert_eq!((level.judge(late), level.ppm), (Verdict::Contention, 800_000));
     }
 
     #[test]
     fn the_least_of_the_last_twenty_is_what_bursts_are_held_against() {
         let mut stretch = Stretch::default();
-        stretch.ended(Nanos(10 * MS));
+        stretch.ended(Nanos(10 * MS), THROUGHOUT);
         for _ in 0..20 {
-            stretch.ended(Nanos(30 * MS));
+            stretch.ended(Nanos(30 * MS), THROUGHOUT);
         }
-        assert_eq!(stretch.ended(Nanos(60 * MS)), Some(Stretched::by(2_000)), "the 10 ms are forgotten");
+        assert_eq!(
+            stretch.ended(Nanos(60 * MS), THROUGHOUT),
+            Some(Stretched::by(2_000)),
+            "the 10 ms are forgotten"
+        );
+    }
+
+    #[test]
+    fn a_burst_is_stretched_no_further_than_by_what_fillers_did_meanwhile() {
+        // gpu-truths 3: hosts hiccup for 1 to 30 ms; rule 12: what one takes of the GPU is what another lacks.
+        let mut stretch = Stretch::default();
+        stretch.ended(Nanos(40 * MS), THROUGHOUT);
+        assert_eq!(stretch.goes_on(Nanos(100 * MS), Nanos(2 * MS)), None);
+        assert_eq!(stretch.ended(Nanos(100 * MS), Nanos(2 * MS)), Some(Stretched::by(1_050)));
+        assert_eq!(stretch.ended(Nanos(100 * MS), Nanos(60 * MS)), Some(Stretched::by(2_500)));
     }
 }

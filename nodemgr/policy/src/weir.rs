@@ -83,7 +83,8 @@ struct Better {
     purse: Purse,
     verdict: Verdict,
     unmetered: bool, // in the last tick
-    beside: u64,     // ns that fillers worked since its last burst ended
+    beside: u64,     // ns that fillers worked since its last burst ended, ...
+    within: u64,     // ... and since this one began, with what they had queued then
 }
 
 /// The policy.
@@ -142,7 +143,7 @@ impl Weir {
     /// Looks at each better, and moves the level and the slacks.
     fn judge(&mut self, seen: &Observation<'_>) {
         self.betters.follow(seen.samples);
-        let worked = self.take_fillers_work(seen);
+        let (worked, queued) = self.take_fillers_work(seen);
         let busy = seen.samples.iter().filter(|s| !is_filler(s) && is_working(s)).count();
         // What fillers take behind closed gates is their floor, and no price of a bubble.
         let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
@@ -152,7 +153,7 @@ impl Weir {
             if is_filler(sample) {
                 continue;
             }
-            better.beside = better.beside.saturating_add(worked);
+            better.note_fillers(worked, queued, bursts.1);
             better.purse.settle(seen.now, &sample.work, busy <= 1 && filled, better.unmetered);
             if let Some(stretched) = better.look(seen.now, sample, bursts) {
                 better.verdict = self.level.judge(stretched);
@@ -164,18 +165,19 @@ impl Weir {
         }
     }
 
-    /// What fillers did since the last look, in ns.
-    fn take_fillers_work(&mut self, seen: &Observation<'_>) -> u64 {
+    /// What fillers did since the last look, and what they have queued, in ns.
+    fn take_fillers_work(&mut self, seen: &Observation<'_>) -> (u64, u64) {
         self.charged.follow(seen.samples);
-        let mut worked = 0u64;
+        let (mut worked, mut queued) = (0u64, 0u64);
         for (sample, charged) in seen.samples.iter().zip(self.charged.iter_mut()) {
             let before = std::mem::replace(charged, sample.work.charged);
             if is_filler(sample) {
                 let more = sample.work.charged.0.saturating_sub(before.0);
                 worked = worked.saturating_add(u64::try_from(more).unwrap_or(0));
+                queued = queued.saturating_add(sample.outstanding.0);
             }
         }
-        worked
+        (worked, queued)
     }
 
     /// How far the fillers are opened, and how.
@@ -272,15 +274,29 @@ impl Better {
         stretched.filter(|_| !told)
     }
 
-    /// Follows its bursts; says how far one was stretched that fillers worked beside, or just before.
+    /// What fillers did in the last tick, and have queued now.
+    fn note_fillers(&mut self, worked: u64, queued: u64, edge: Edge) {
+        self.beside = self.beside.saturating_add(worked);
+        let before = if matches!(edge, Edge::Began(_)) { queued } else { self.within };
+        self.within = before.saturating_add(worked);
+    }
+
+    /// Follows its bursts; says how far fillers stretched one that they worked beside, or just before.
     fn follow(&mut self, now: Nanos, sample: &Sample, (bursts, edge): (&Bursts, Edge)) -> Option<Stretched> {
         let Edge::Ended(length) = edge else {
-            let beside = bursts.is_busy() && self.is_beside(bursts.wall(now));
-            return if beside { self.stretch.goes_on(bursts.pace(sample)?) } else { None };
+            if !(bursts.is_busy() && self.is_beside(bursts.wall(now))) {
+                return None;
+            }
+            let (pace, fillers) = bursts.pace(sample, Nanos(self.within))?;
+            return self.stretch.goes_on(pace, fillers);
         };
         let beside = self.is_beside(length);
         self.beside = 0;
-        if length < LEAST_BURST { None } else { self.stretch.ended(bursts.pace(sample)?).filter(|_| beside) }
+        if length < LEAST_BURST {
+            return None;
+        }
+        let (pace, fillers) = bursts.pace(sample, Nanos(self.within))?;
+        self.stretch.ended(pace, fillers).filter(|_| beside)
     }
 
     /// Whether fillers worked enough to have stretched a burst of this length.

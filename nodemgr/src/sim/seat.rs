@@ -34,7 +34,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, Default)]
 struct Settled {
     at: Nanos,
-    used: Nanos,
+    alone: Nanos,
     queued: Nanos,
 }
 
@@ -202,11 +202,11 @@ impl Seat {
         let Some(books) = device.context_books(self.context) else { return };
         let before = std::mem::replace(
             &mut self.settled,
-            Settled { at: now, used: books.true_use, queued: books.queued_time },
+            Settled { at: now, alone: books.alone, queued: books.queued_time },
         );
         let waits = self.at_gate_since.map_or(0, |since| now - since.max(before.at));
         let gate = std::mem::take(&mut self.gate_time) + waits;
-        let compute = books.true_use - before.used;
+        let compute = books.alone - before.alone;
         let neighbour = (books.queued_time - before.queued).saturating_sub(compute);
         let rest = (now - before.at).saturating_sub(compute + neighbour);
         let gate = gate.min(rest);

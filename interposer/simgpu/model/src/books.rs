@@ -7,6 +7,8 @@ use crate::Nanos;
 pub struct ContextBooks {
     /// Its part of the busy time: alone all of it, under MPS divided by weight.
     pub true_use: Nanos,
+    /// What its kernels would have taken so far without those of others.
+    pub alone: Nanos,
     /// Time in which it had a command queued or running.
     pub queued_time: Nanos,
     /// Switches to it.

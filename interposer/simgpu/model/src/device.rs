@@ -4,6 +4,7 @@ mod time;
 
 use std::collections::{HashMap, VecDeque};
 
+use self::time::Share;
 use crate::Nanos;
 use crate::books::{Backlog, ContextBooks, Copied, DeviceBooks};
 use crate::concurrency::Resident;
@@ -68,6 +69,7 @@ pub(crate) struct Context {
     pub listed: bool,
     pub backlog: Backlog,
     pub true_use: Nanos,
+    pub alone: Nanos,
     pub copied: [Copied; 3],
     pub switches: u64,
     pub launches: u64,
@@ -115,7 +117,7 @@ pub struct Device {
     /// Kernels that make progress, or would if nobody slowed them.
     pub(crate) resident: Vec<Resident>,
     /// Contexts with residents, each with its weight.
-    shares: Vec<(usize, u64)>,
+    shares: Vec<Share>,
     /// Residents have come or gone: rates, shares and the next end are stale.
     pub(crate) stale: bool,
     next_end: Nanos,
@@ -283,6 +285,7 @@ impl Device {
         let owner = self.contexts.get(context.0)?.as_ref()?;
         Some(ContextBooks {
             true_use: owner.true_use,
+            alone: owner.alone,
             queued_time: owner.backlog.time(self.now),
             switches: owner.switches,
             launches: owner.launches,

@@ -136,6 +136,19 @@ fn two_kernels_of_half_the_device_overlap_under_mps() {
     assert_eq!(device.books().busy, MS, "both at once");
     let used = tenants.map(|(context, _)| device.context_books(context).unwrap().true_use);
     assert_eq!(used, [MS / 2, MS / 2]);
+    let alone = tenants.map(|(context, _)| device.context_books(context).unwrap().alone);
+    assert_eq!(alone, [MS, MS], "neither is slowed down");
+}
+
+#[test]
+fn two_kernels_of_all_of_the_device_slow_each_other_down_under_mps() {
+    let mut device = mps();
+    let tenants = [tenant(&mut device, 0), tenant(&mut device, 1)];
+    tenants.map(|(_, stream)| device.submit(0, stream, 1, full(MS)));
+    device.advance(10 * MS);
+    assert_eq!(device.books().busy, 2 * MS);
+    let alone = tenants.map(|(context, _)| device.context_books(context).unwrap().alone);
+    assert!(alone.iter().all(|alone| alone.abs_diff(MS) <= 1), "what each takes by itself: {alone:?}");
 }
 
 #[test]

@@ -151,6 +151,20 @@ fn bursts_that_no_filler_worked_beside_are_not_stretched_by_one() {
 }
 
 #[test]
+fn bursts_are_not_stretched_by_fillers_that_work_in_the_bubbles_only() {
+    // gpu-truths 3: hosts hiccup. Fillers whose gates are closed cannot have made a burst twice as long.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    iterate(&mut story, 40 * 8, 20_000, 20_000);
+    let slowed = |who, at| match (who, iterates(at, 40_000, 20_000)) {
+        (BETTER, Doing::Works) => Doing::Slowed,
+        (BETTER, _) | (_, Doing::Works) => Doing::Idle,
+        _ => Doing::Works,
+    };
+    story.play(180, slowed);
+    assert_eq!((story.state(BETTER), story.state(FILLER), level(&story)), ("RECOVERY", "FILL", FULL));
+}
+
+#[test]
 fn waiting_at_our_gate_or_behind_a_neighbour_is_not_slowdown() {
     // gpu-truths, rule 3.
     for waiting in [Doing::Waits, Doing::Behind] {

@@ -109,21 +109,23 @@ impl Device {
             return;
         }
         self.books.busy += passed;
-        if let [(context, _)] = self.shares[..] {
+        if let [Share { context, .. }] = self.shares[..] {
             if let Some(owner) = self.contexts[context].as_mut() {
                 owner.true_use += passed;
+                owner.alone += passed; // it slows itself down at most
             }
             return;
         }
-        let mut weights: u64 = self.shares.iter().map(|share| share.1).sum();
+        let mut weights: u64 = self.shares.iter().map(|share| share.weight).sum();
         let mut rest = passed;
-        for &(context, weight) in &self.shares {
+        for &Share { context, weight, rate } in &self.shares {
             // The last one takes what rounding left over.
             let part = part(rest, weight, weights);
             weights -= weight;
             rest -= part;
             if let Some(owner) = self.contexts[context].as_mut() {
                 owner.true_use += part;
+                owner.alone += passed * rate / FULL;
             }
         }
     }
@@ -136,9 +138,15 @@ impl Device {
         set_rates(&mut self.resident, u64::from(self.spec.knee_permille));
         self.shares.clear();
         for kernel in &self.resident {
-            match self.shares.iter_mut().find(|share| share.0 == kernel.context) {
-                Some(share) => share.1 += kernel.weight(),
-                None => self.shares.push((kernel.context, kernel.weight())),
+            let rate = if kernel.spins { FULL } else { kernel.rate };
+            match self.shares.iter_mut().find(|share| share.context == kernel.context) {
+                Some(share) => {
+                    share.weight += kernel.weight();
+                    share.rate = share.rate.max(rate);
+                }
+                None => {
+                    self.shares.push(Share { context: kernel.context, weight: kernel.weight(), rate });
+                }
             }
         }
         let first = self.resident.iter().filter_map(Resident::ends_in).min();
@@ -154,6 +162,14 @@ impl Device {
         let progress = head.map_or(0, |kernel| first.saturating_sub(kernel.left / FULL));
         self.now + before.saturating_sub(progress)
     }
+}
+
+/// A context's part of the time, while nobody comes or goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub context: usize,
+    pub weight: u64,
+    pub rate: u64, // of its fastest kernel
 }
 
 /// So much of `whole` as `weight` is of `weights`, rounded down.
