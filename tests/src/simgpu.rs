@@ -14,9 +14,6 @@ use crate::wait;
 /// Kernels of every name cost 20 us, and the broker stays until it is killed.
 pub const EVERY_KERNEL_20_US: &str = "linger_ms = 3_600_000\n[[kernel]]\nname = \"*\"\ntime_us = 20\n";
 
-/// Windows of a share that are measured at most.
-const WINDOWS: usize = 5;
-
 /// One simulated machine.
 pub struct SimGpu {
     dist: Dist,
@@ -110,26 +107,15 @@ impl SimGpu {
         (books.now_ns, pids.map(of))
     }
 
-    /// Parts of the first GPU that these processes truly use, over a while, in percent. A while in which the machine took the
-    /// processors away says nothing of shares: then it is the next one, or the one after.
+    /// Parts of the first GPU that these processes truly use, over a while, in percent.
     pub fn shares<const N: usize>(&self, pids: [i32; N], window: Duration) -> [f64; N] {
-        let mut shares = self.window(pids, window);
-        for _ in 1..WINDOWS {
-            match shares {
-                (_, true) => break,
-                _ => shares = self.window(pids, window),
-            }
-        }
-        shares.0
-    }
-
-    /// The same in one window, and whether the machine was on time.
-    fn window<const N: usize>(&self, pids: [i32; N], window: Duration) -> ([f64; N], bool) {
-        let before = self.true_use(pids);
-        let on_time = wait::paced(window); // real processes take their shares in real time
-        let after = self.true_use(pids);
-        let wall = (after.0 - before.0) as f64;
-        (std::array::from_fn(|at| (after.1[at] - before.1[at]) as f64 * 100.0 / wall), on_time)
+        wait::in_time(|| {
+            let before = self.true_use(pids);
+            std::thread::sleep(window); // real processes take their shares in real time
+            let after = self.true_use(pids);
+            let wall = (after.0 - before.0) as f64;
+            std::array::from_fn(|at| (after.1[at] - before.1[at]) as f64 * 100.0 / wall)
+        })
     }
 
     /// Calls per driver function, of all processes that ever used this machine.
