@@ -47,6 +47,8 @@ pub struct Meter {
 pub enum Price {
     /// By prices that were learnt.
     Learnt(f64),
+    /// The same, while no other stream of the process had work: they share nothing.
+    Apart(f64),
     /// By what was charged.
     Guess(f64),
 }
@@ -55,6 +57,7 @@ impl Price {
     fn part(self, part: f64) -> Self {
         match self {
             Self::Learnt(ns) => Self::Learnt(ns * part),
+            Self::Apart(ns) => Self::Apart(ns * part),
             Self::Guess(ns) => Self::Guess(ns * part),
         }
     }
@@ -109,15 +112,9 @@ impl Meter {
     pub fn switched(&mut self, most: f64, expected: f64) -> f64 {
         let (mean, of) = self.switch;
         let of = (of + 1.0).min(SWITCHES);
-        let took = most - expected * self.shared();
+        let took = most - expected;
         self.switch = ((mean + (took - mean) / of).max(0.0), of);
         self.switch.0.min(most)
-    }
-
-    /// What launches take of what they should: where streams share the GPU less, and what prices are off by.
-    fn shared(&self) -> f64 {
-        let (took, of) = self.sharing;
-        if of > 0.0 { took / of } else { 1.0 }
     }
 
     /// Whether part of this time was another stretch's that could not be measured.
@@ -207,19 +204,19 @@ impl Meter {
         let share = |uncovered: f64| if to > from { uncovered / (to - from) } else { 1.0 };
         let part = share(self.busy.uncovered(from, to));
         self.learn_sharing(0.0, price.part(1.0 - part));
-        if let Price::Learnt(ns) = price
-            && self.sharing.1 > 0.0
-        {
-            return ns * part * self.shared();
-        }
-        let new = self.guessed.cover(from, to);
         match price {
-            Price::Learnt(ns) => ns * part.min(share(new)),
-            Price::Guess(ns) => (ns * part.min(share(new))).min(new),
+            Price::Apart(ns) => ns * part,
+            Price::Learnt(ns) if self.sharing.1 > 0.0 => ns * part * self.sharing.0 / self.sharing.1,
+            Price::Learnt(ns) => ns * part.min(share(self.guessed.cover(from, to))),
+            Price::Guess(ns) => {
+                let new = self.guessed.cover(from, to);
+                (ns * part.min(share(new))).min(new)
+            }
         }
     }
 
-    /// Launches of this price took `new` of the GPU's time, as far as no other stream's had it.
+    /// Launches of this price took `new` of the GPU's time, as far as no other stream's had it. Those of the only stream
+    /// at work would only tell what prices were off by while they were learnt.
     fn learn_sharing(&mut self, new: f64, price: Price) {
         let Price::Learnt(ns) = price else { return };
         let fade = SHARING / (SHARING + ns);

@@ -174,7 +174,7 @@ impl Stretch {
     ) -> (Bill, Spent) {
         let mut bill = self.bill(prices);
         let stretched = match self.price(sms) {
-            Price::Learnt(ns) if copied == 0.0 => sms.stretched(ns, most, most - surely),
+            Price::Learnt(ns) | Price::Apart(ns) if copied == 0.0 => sms.stretched(ns, most, most - surely),
             _ => self.charged,
         };
         let busy = (stretched + copied).clamp(surely, most);
@@ -195,20 +195,21 @@ impl Stretch {
     /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, the
     /// only one of its process, and it took not much longer than it should have.
     fn is_whole(&self, most: f64, doubt: f64, price: Price) -> bool {
-        let tight = self.by_itself && !self.began_idle() && doubt == 0.0 && self.copies.total_ns() == 0;
-        tight && matches!(price, Price::Learnt(ns) if ns < SHORT_NS && most < ns + ns.min(HALF_SLICE_NS))
+        let tight = !self.began_idle() && doubt == 0.0 && self.copies.total_ns() == 0;
+        tight && matches!(price, Price::Apart(ns) if ns < SHORT_NS && most < ns + ns.min(HALF_SLICE_NS))
     }
 
     /// What its launches should take. Those of several streams that one thread launches are not told apart; once
     /// something was measured, what they were charged is as good.
     fn price(&self, sms: &Meter) -> Price {
-        match self.parts.is_empty() {
+        let learnt = match self.parts.is_empty() {
             false if self.parts.are_learnt() || (sms.has_measured() && self.parts.are_known()) => {
-                Price::Learnt(self.parts.sum())
+                self.parts.sum()
             }
-            true if sms.has_measured() && !self.stood => Price::Learnt(self.charged),
-            _ => Price::Guess(self.charged),
-        }
+            true if sms.has_measured() && !self.stood => self.charged,
+            _ => return Price::Guess(self.charged),
+        };
+        if self.by_itself { Price::Apart(learnt) } else { Price::Learnt(learnt) }
     }
 
     /// What the stretch took by its launches' prices: a neighbour's time slices may lie in it.

@@ -109,6 +109,29 @@ fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
 }
 
 #[test]
+fn what_a_price_was_off_by_while_it_was_learnt_does_not_make_later_work_beside_a_neighbour_cheaper() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    let steps = |process: &mut Process, count: u32, took: u64| {
+        for _ in 0..count {
+            (0..10).for_each(|_| process.launch(STREAM, kernel, took));
+            process.mark(STREAM);
+            process.wait(process.gpu.ends[&STREAM] - 10_000);
+        }
+        process.drain();
+    };
+    process.mark(STREAM);
+    steps(&mut process, 4, 60_000); // at first it is slow, as code is loaded
+    steps(&mut process, 40, 30_000);
+    assert!((kernel.mean() / 30_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+    process.gpu.neighbour = None;
+    let charged = process.charged;
+    steps(&mut process, 20, 63_000); // more than half of it the neighbour's slices
+    let per_launch = (process.charged - charged) as f64 / 200.0;
+    assert!((per_launch / 30_000.0 - 1.0).abs() < 0.01, "{per_launch}");
+}
+
+#[test]
 fn the_switch_from_a_neighbours_work_is_nobodys_charge() {
     let mut process = process();
     let kernel = guess(5_000);
