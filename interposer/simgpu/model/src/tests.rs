@@ -144,7 +144,9 @@ fn two_kernels_of_half_the_device_overlap_under_mps() {
 fn two_kernels_of_all_of_the_device_slow_each_other_down_under_mps() {
     let mut device = mps();
     let tenants = [tenant(&mut device, 0), tenant(&mut device, 1)];
-    tenants.map(|(_, stream)| device.submit(0, stream, 1, full(MS)));
+    for (_, stream) in tenants {
+        device.submit(0, stream, 1, full(MS));
+    }
     device.advance(10 * MS);
     assert_eq!(device.books().busy, 2 * MS);
     let alone = tenants.map(|(context, _)| device.context_books(context).unwrap().alone);
