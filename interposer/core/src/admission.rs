@@ -15,6 +15,7 @@ use weir_protocol::pages::{Stand, Turn};
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
+use crate::progress::{Progress, Work};
 use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
@@ -60,17 +61,6 @@ pub trait Launching {
     fn work(&self) -> Work;
     /// Ends the turn, if the tenant holds it, and wakes whoever waits for it.
     fn end_turn(&mut self);
-}
-
-/// A tenant's work on a GPU.
-#[derive(Clone, Copy, Debug)]
-pub struct Work {
-    /// Predicted, queued, and not known to be done.
-    pub queued: u64,
-    /// Known to be done.
-    pub done: u64,
-    /// A neighbour has work there, or may: then it takes longer than predicted, nobody knows by how much.
-    pub beside: bool,
 }
 
 /// Tokens that a launch asks for.
@@ -287,43 +277,6 @@ fn holds(turn: &Turn) -> bool {
 /// Tokens that may be drawn at once in what is left of the turn.
 fn turn_ceiling(own: &Turn) -> i64 {
     if holds(own) { own.left().max(1) } else { i64::MAX }
-}
-
-/// Who was asked longer ago than this knows no more when the work in between was done.
-const STEADY: Nanos = Nanos::from_millis(3);
-
-/// How far a tenant's work has come: what of it was seen to be done, and when what is queued began to run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    done: u64,
-    began: Nanos,
-    queued: u64, // when something was last seen to be done; only that can have run since
-    asked: Nanos,
-}
-
-impl Progress {
-    /// What is launched from now on begins now: there was nothing before it.
-    fn begin(&mut self, now: Nanos) {
-        (self.began, self.queued) = (now, 0);
-    }
-
-    /// Predicted work that is not done yet, less the time since it began to run.
-    fn left(&mut self, work: Work, now: Nanos) -> Nanos {
-        if work.queued == 0 || work.beside {
-            self.begin(now);
-        } else if self.done != work.done {
-            // As predicted, but not before it was last seen not to be done.
-            let ended = self.began.0.saturating_add(work.done.saturating_sub(self.done));
-            let steady = now.since(self.asked) < STEADY;
-            self.began = if steady { Nanos(ended.max(self.asked.0).min(now.0)) } else { now };
-            self.queued = 0;
-        }
-        if self.queued == 0 {
-            self.queued = work.queued;
-        }
-        (self.done, self.asked) = (work.done, now);
-        Nanos(work.queued.saturating_sub(now.since(self.began).0.min(self.queued)))
-    }
 }
 
 #[cfg(test)]

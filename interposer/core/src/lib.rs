@@ -23,6 +23,7 @@ pub mod meter;
 pub mod overlap;
 pub mod pool;
 pub mod price;
+pub mod progress;
 pub mod purse;
 mod skyline;
 pub mod stall;

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
-use weir_core::admission::Progress;
 use weir_core::gate::{Gate, Pages};
 use weir_core::hold::Holder;
 use weir_core::ledger;
 use weir_core::lock::Lock;
 use weir_core::pool::{Change, Pool};
+use weir_core::progress::Progress;
 use weir_core::stall::Stalls;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::message::GpuGrant;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
-use weir_core::admission::{self, Launching, Progress, Work};
+use weir_core::admission::{self, Launching};
 use weir_core::gate::{self, in_flight};
 use weir_core::hold::Terms;
+use weir_core::progress::{Progress, Work};
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{ActivityPage, Gate, Turn};
 use weir_protocol::units::Nanos;

@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_core::admission::{self, Asked, Held, Launching, Progress, Wanted, Work};
+use weir_core::admission::{self, Asked, Held, Launching, Wanted};
 use weir_core::gate::{self, Gate, Patience, in_flight};
 use weir_core::hold::{Holder, Terms};
+use weir_core::progress::{Progress, Work};
 use weir_core::purse::Purse;
 use weir_core::turn::{self, Seen};
 use weir_protocol::pages::{Grant, Precedence, ProcessSlot, Turn};

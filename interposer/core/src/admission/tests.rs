@@ -186,32 +186,6 @@ fn whoever_has_no_tokens_passes_the_turn_on_as_its_work_ends() {
     assert_eq!(process.own.look().0, Stand::Away, "a millisecond later it is done, as far as one can know");
 }
 
-#[test]
-fn beside_a_neighbours_work_nothing_is_done_until_it_is_seen() {
-    let mut progress = Progress::default();
-    let work = |done: u64, beside: bool| Work { queued: 1_000_000, done, beside };
-    let mut left_at = |at_us: u64, work: Work| progress.left(work, Nanos(at_us * 1_000));
-    assert_eq!(left_at(10_000, work(1, false)), Nanos(1_000_000));
-    assert_eq!(left_at(10_400, work(1, false)), Nanos(600_000));
-    assert_eq!(left_at(10_400, work(1, true)), Nanos(1_000_000));
-    assert_eq!(left_at(20_000, work(2, false)), Nanos(1_000_000), "some of it is, nobody knows since when");
-}
-
-#[test]
-fn what_comes_behind_something_that_ended_began_when_that_was_to_end() {
-    let mut progress = Progress::default();
-    let mut left = |at_us: u64, done_us: u64, queued_us: u64| {
-        let work = Work { queued: queued_us * 1_000, done: done_us * 1_000, beside: false };
-        progress.left(work, Nanos(at_us * 1_000)).0 / 1_000
-    };
-    assert_eq!(left(1_000, 0, 0), 0);
-    assert_eq!(left(1_500, 0, 1_400), 900, "two of 700 us, launched when nothing was queued");
-    assert_eq!(left(2_100, 700, 700), 300, "the second one began at 1.7 ms");
-    assert_eq!(left(2_800, 700, 700), 0);
-    assert_eq!(left(2_900, 700, 1_400), 700, "what was launched behind it has not run, however late it is");
-    assert_eq!(left(3_000, 1_400, 700), 600, "it had not ended when it was last looked at");
-}
-
 /// What a launch hears `at_us`, when so much is queued and so much is done: what holds it up, and for how many us.
 fn hears(process: &mut Process, at_us: u64, queued_us: u64, done_us: u64) -> Option<(Cause, u64)> {
     let (queued, done) = (queued_us * 1_000, done_us * 1_000);
