@@ -51,6 +51,8 @@ driver_calls! {
     fn pop_context = cuCtxPopCurrent_v2(context: *mut CUcontext);
     /// The context that a green one stands for.
     fn context_of_green = cuCtxFromGreenCtx(context: *mut CUcontext, green: CUgreenCtx);
+    /// How many devices there are.
+    fn device_count = cuDeviceGetCount(count: *mut c_int);
     /// The device's primary context, with one user more.
     fn retain_primary = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
     /// One user less.
@@ -169,6 +171,13 @@ driver_calls! {
 #[allow(clippy::cast_possible_truncation, reason = "x86-64 only: the number was a pointer")]
 pub fn handle(number: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(number as usize)
+}
+
+/// How many devices there are.
+pub fn devices() -> usize {
+    let mut count = 0;
+    let told = device_count(&raw mut count) == CUDA_SUCCESS;
+    if told { usize::try_from(count).unwrap_or(0) } else { 0 }
 }
 
 /// Whether there is a context behind the handle.

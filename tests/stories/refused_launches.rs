@@ -22,6 +22,11 @@ fn a_launch_on_several_devices_that_the_driver_refuses_costs_nothing() {
     let node = Node::start(&gpu, &format!("policy = \"static\"\n{prices}"));
     let mut client = Memory::start(Program::under_weir(&gpu, Some(&node), TENTH, GRAPHS));
     assert_eq!(client.tell("on_devices_of_nothing").result, "CUDA_ERROR_INVALID_VALUE", "no list");
+    let longer = client.tell(&format!("on_too_many_devices {US_5}")).result;
+    assert_eq!(
+        longer, "CUDA_ERROR_INVALID_VALUE",
+        "more devices than there are: nobody reads beyond the list"
+    );
     let stream = client.does("stream");
     client.does(&format!("on_devices {US_5} 100"));
     for _ in 0..400 {

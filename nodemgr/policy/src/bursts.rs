@@ -7,8 +7,8 @@
 //!
 //! A burst that waited at our gate, or while the GPU was a neighbour's, was not slowed down: that time is taken out of its
 //! length (gpu-truths, rule 3). Where tenants overlap (MPS) nobody waits for the GPU: what is a neighbour's there is by how
-//! much he slowed it down, and is left in. With several processes the stalls are the sum of theirs, so it is the *part* of their time
-//! that counts.
+//! much he slowed it down, and is left in. With several processes the stalls are the sum of theirs, so it is the *part* of
+//! their time that counts.
 
 use weir_protocol::pages::Stall;
 use weir_protocol::units::Nanos;
@@ -131,9 +131,9 @@ pub fn spent(before: &Work, after: &Work) -> Spent {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_protocol::units::Tokens;
 
+    use super::*;
     use crate::Signals;
     use crate::story::tenant;
 

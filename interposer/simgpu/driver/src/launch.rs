@@ -216,6 +216,9 @@ impl Driver {
         count: c_uint,
         _flags: c_uint,
     ) -> Answer {
+        if count as usize > session::current()?.devices.len() {
+            return Err(CUDA_ERROR_INVALID_VALUE); // each launch goes to a device of its own
+        }
         for launch in list(launches.cast_const(), count as usize)? {
             let CUDA_LAUNCH_PARAMS { function, shared_mem_bytes, stream, kernel_params, .. } = *launch;
             let [gx, gy, gz] = [launch.grid_dim_x, launch.grid_dim_y, launch.grid_dim_z];

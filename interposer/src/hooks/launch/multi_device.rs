@@ -9,7 +9,7 @@ use weir_abi::types::CUDA_LAUNCH_PARAMS;
 
 use super::admit::{Admission, owe};
 use super::{Work, shape};
-use crate::driver::Stream;
+use crate::driver::{self, Stream};
 use crate::guard::guard;
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Thread};
@@ -40,9 +40,11 @@ pub fn multi_device(
     )
 }
 
+/// None where there is no list, or a longer one than there are devices: the driver says what is wrong with that, and does not
+/// read it.
 fn parts<'a>(list: *const CUDA_LAUNCH_PARAMS, devices: c_uint) -> &'a [CUDA_LAUNCH_PARAMS] {
-    if list.is_null() {
-        return &[]; // the driver says what is wrong with that
+    if list.is_null() || devices as usize > driver::devices() {
+        return &[];
     }
     // SAFETY: the caller passes `devices` launches; the driver reads the same ones.
     unsafe { std::slice::from_raw_parts(list, devices as usize) }

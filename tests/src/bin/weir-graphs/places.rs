@@ -46,7 +46,8 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             (call!(client, cuStreamGetGreenCtx(handle(n(0)), &raw mut green)), vec![number(green)])
         }
         "in_context_of_its_own" => in_context_of_its_own(client, n(0), n(1)),
-        "on_devices" => on_devices(client, n(0), n(1)),
+        "on_devices" => on_devices(client, n(0), n(1), 1),
+        "on_too_many_devices" => on_devices(client, n(0), 1, u32::MAX),
         "on_devices_of_nothing" => {
             (call!(client, cuLaunchCooperativeKernelMultiDevice(null_mut(), 1, 0)), Vec::new())
         }
@@ -72,8 +73,8 @@ fn in_context_of_its_own(client: &Client, kernel: u64, count: u64) -> Done {
     (first_error(results.into_iter()), Vec::new())
 }
 
-/// One kernel on a list of devices, which is one, with so many blocks.
-fn on_devices(client: &Client, kernel: u64, blocks: u64) -> Done {
+/// One kernel on a list of devices, which is one, with so many blocks; the list is said to be of `count`.
+fn on_devices(client: &Client, kernel: u64, blocks: u64, count: u32) -> Done {
     let mut list = [CUDA_LAUNCH_PARAMS {
         function: client.function(kernel),
         grid_dim_x: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -86,7 +87,7 @@ fn on_devices(client: &Client, kernel: u64, blocks: u64) -> Done {
         stream: null_mut(),
         kernel_params: null_mut(),
     }];
-    (call!(client, cuLaunchCooperativeKernelMultiDevice(list.as_mut_ptr(), 1, 0)), Vec::new())
+    (call!(client, cuLaunchCooperativeKernelMultiDevice(list.as_mut_ptr(), count, 0)), Vec::new())
 }
 
 /// A part of the GPU with so many SMs: the green context, the context that stands for it, the SMs it has.
