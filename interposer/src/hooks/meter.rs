@@ -17,7 +17,7 @@ use weir_protocol::units::{Nanos, Tokens};
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
 use crate::joins;
-use crate::link::{CAPTURES, Context, Gpu};
+use crate::link::{CAPTURE_TURN, CAPTURES, Context, Gpu};
 use crate::stall;
 use crate::thread::{Current, Thread};
 
@@ -30,6 +30,9 @@ const BOUND_EVERY: Nanos = Nanos::from_millis(3);
 
 /// So much work is worth a mark before the program waits, however young the last one is.
 pub const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
+
+/// What is worth a mark before the program waits.
+const ENDS: [Due; 2] = [REMAINDER, Due { work: Nanos(1), ..STRETCH }];
 
 /// So much work is worth a word (gpu-truths, rule 6).
 const WORD: Nanos = Nanos::from_micros(100);
@@ -85,6 +88,15 @@ impl<'a> Hands<'a> {
     /// Puts a mark behind all work of this context that has none.
     pub fn put_everywhere(&mut self) {
         self.current.context.flight.mark_all(self);
+    }
+
+    /// Puts a mark behind the work on `stream`, or on all streams of this context, where the program is about to wait for it.
+    pub fn put_ends(&mut self, stream: Option<Stream>) {
+        if CAPTURES.load(Ordering::Relaxed) == 0
+            && let Some(_no_capture_begins) = CAPTURE_TURN.try_lock()
+        {
+            self.current.context.flight.mark_ends(stream.map(Stream::key), &ENDS, self);
+        }
     }
 
     /// Sees which marks were reached, in all contexts that this process has on the GPU, and settles what they say.

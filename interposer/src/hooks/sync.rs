@@ -69,15 +69,15 @@ pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Str
         Some(stream) => stream.key() == last.key(),
         None => current.context.flight.knows(last.key()), // not a stream of another context
     };
-    if !covers_last || !joins::is_apart(last) {
-        return;
-    }
     let mut hands = Hands::new(thread, current, last);
-    if thread.take_guess() || current.context.flight.wants_end(last.key()) {
-        hands.put_last(ANYTHING);
-    } else if !hands.put_last(REMAINDER) {
-        hands.put_last(Due { work: Nanos(1), ..STRETCH });
+    if covers_last && joins::is_apart(last) {
+        if thread.take_guess() || current.context.flight.wants_end(last.key()) {
+            hands.put_last(ANYTHING);
+        } else if !hands.put_last(REMAINDER) {
+            hands.put_last(Due { work: Nanos(1), ..STRETCH });
+        }
     }
+    hands.put_ends(stream);
 }
 
 /// The application records an event of its own: once it was reached, what lies before it is done. In a stream that

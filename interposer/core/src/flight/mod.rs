@@ -200,20 +200,46 @@ impl Flight {
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
-    /// that must be seen to complete. Never into a stream whose queue may be full: the record would wait, and who knows
-    /// for whom.
+    /// that must be seen to complete.
     pub fn mark_all(&self, driver: &mut impl Driver) {
+        let unseen = |book: &StreamBook| book.given() > book.marked.load(Ordering::Relaxed).max(book.done());
+        self.mark_each(unseen, |_, _, _| true, driver);
+    }
+
+    /// Puts a mark behind the work on `stream`, or on all streams, where one of these is due or a stretch that began on an
+    /// idle stream is to end: the program waits, and no launch will see to it. What has none at the end of a burst is
+    /// measured together with the pause behind it, which is as good as not at all.
+    pub fn mark_ends(&self, stream: Option<u64>, due: &[Due], driver: &mut impl Driver) {
+        let unmarked = |book: &StreamBook| book.given().saturating_sub(book.marked.load(Ordering::Relaxed));
+        let has_any = |book: &StreamBook| {
+            stream.is_none_or(|stream| book.stream.load(Ordering::Relaxed) == stream) && unmarked(book) > 0
+        };
+        let worth = |index: usize, marks: &Marks, now: Nanos| {
+            let (work, at) = (unmarked(&self.books[index]), marks.recorded_at(index));
+            let is = |due: &Due| work >= due.work.0 && at.is_none_or(|at| now.since(at) >= due.time);
+            marks.began_idle(index) || due.iter().any(|due| is(due) && marks.spare() > due.spare)
+        };
+        self.mark_each(has_any, worth, driver);
+    }
+
+    /// Puts a mark into each stream that `wants` one and is `worth` it. Never into a stream whose queue may be full: the
+    /// record would wait, and who knows for whom.
+    fn mark_each<D: Driver>(
+        &self,
+        wants: impl Fn(&StreamBook) -> bool,
+        worth: impl Fn(usize, &Marks, Nanos) -> bool,
+        driver: &mut D,
+    ) {
         let launched = driver.launched();
-        for (index, book) in self.books.iter().enumerate() {
-            let (given, done) = (book.given(), book.done());
-            let seen = book.marked.load(Ordering::Relaxed).max(done);
+        for index in self.in_use() {
+            let book = &self.books[index];
             let place = Place(book.place.load(Ordering::Relaxed));
             let queued = launched.wrapping_sub(book.launched.load(Ordering::Relaxed));
-            let queued = queued.min(given.saturating_sub(done) / SHORTEST_NS);
-            if given > seen && place != Place::NOWHERE && queued < FULL {
+            let queued = queued.min(book.given().saturating_sub(book.done()) / SHORTEST_NS);
+            if place != Place::NOWHERE && queued < FULL && wants(book) {
                 let place = (index, book.stream.load(Ordering::Relaxed), place);
-                let anyhow = (|| self.marks.try_lock(), |_: &Marks, _: &mut _| true);
-                self.put(place, anyhow, driver);
+                let worth = |marks: &Marks, driver: &mut D| worth(index, marks, driver.now());
+                self.put(place, (|| self.marks.try_lock(), worth), driver);
             }
         }
     }
