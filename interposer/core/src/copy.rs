@@ -9,7 +9,7 @@
 
 use weir_protocol::pages::CopyWay;
 
-use crate::price::{Estimate, Known, Parts, whole};
+use crate::price::{Estimate, Known, Parts, Took, whole};
 
 /// Bytes of a unit: small enough that its price stays above a nanosecond on the fastest link.
 const UNIT: u64 = 4 << 10;
@@ -105,7 +105,7 @@ impl CopyPrices {
             && let Some(line) = self.waited.get(way as usize)
             && line.add_to(1, units(bytes), &mut parts)
         {
-            parts.learn(ns as f64, 0.0);
+            parts.learn(Took::exactly(ns as f64));
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let copies = Tally { calls: [1, 0, 0], units: [units(64 << 20), 0, 0], predicted_ns: [0; 3] };
         let mut parts = Parts::with_room();
         assert!(prices.add_to(&copies, &mut parts));
-        parts.learn((64 << 20) as f64 / 2.0, 0.0); // 2 GB/s
+        parts.learn(Took::exactly((64 << 20) as f64 / 2.0)); // 2 GB/s
         let predicted = prices.predict(CopyWay::HostToDevice, 1, 8 << 20) as f64;
         assert!((predicted / ((8 << 20) as f64 / 2.0) - 1.0).abs() < 0.01, "{predicted}");
         let other = prices.predict(CopyWay::DeviceToHost, 1, 8 << 20);
@@ -170,7 +170,7 @@ mod tests {
             let copies = Tally { calls: [0, calls, 0], units: [0, units(bytes), 0], predicted_ns: [0; 3] };
             let mut parts = Parts::with_room();
             assert!(prices.add_to(&copies, &mut parts));
-            parts.learn(calls as f64 * 9_000.0 + bytes as f64 / 12.0, 0.0);
+            parts.learn(Took::exactly(calls as f64 * 9_000.0 + bytes as f64 / 12.0));
         }
         let small = prices.predict(CopyWay::DeviceToHost, 1, 4096) as f64;
         assert!((small / (9_000.0 + 4096.0 / 12.0) - 1.0).abs() < 0.05, "{small}");
@@ -187,7 +187,7 @@ mod tests {
             assert!(prices.wants_bracket(CopyWay::HostToDevice, LARGE));
             let mut parts = Parts::with_room();
             assert!(prices.add_to(&copies, &mut parts));
-            parts.learn(45_000.0, 0.0);
+            parts.learn(Took::exactly(45_000.0));
         }
         assert!(!prices.wants_bracket(CopyWay::HostToDevice, LARGE));
         assert!(prices.wants_bracket(CopyWay::Peer, LARGE) && !prices.wants_bracket(CopyWay::Fill, LARGE));

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::lock::Lock;
+use weir_core::price::{Estimate, Kernels};
 
 use super::copy_pieces::{Amounts, What};
 use super::graph_memory;
@@ -32,6 +33,7 @@ pub struct GraphPrices {
 /// One executable graph. A program may change every node before each launch, so the sum is kept and not taken anew.
 #[derive(Default)]
 struct Nodes {
+    estimate: Option<&'static Estimate>, // of its launches
     made_of: Vec<u64>, // the nodes of the graph that it was made of, in the driver's order: by these it is changed
     kernels: HashMap<u64, Kernel>,
     copies: HashMap<u64, Copying>,
@@ -48,6 +50,8 @@ pub struct Kernel {
     pub ns: u64,
     /// The node of the graph itself that it is, or is inside of.
     pub within: u64,
+    /// What is known of its cost.
+    pub estimate: &'static Estimate,
 }
 
 /// A copy or memset node.
@@ -106,9 +110,9 @@ pub fn set_node(
             if params.is_collective(client) {
                 client.book.graph(exec.addr() as u64).set_collective(true);
             }
-            if let Some(ns) = params.price_ns(client) {
+            if let Some(estimate) = params.estimate(client) {
                 let within = nodes.take(node).map_or(node, |before| before.within);
-                nodes.put(node, Kernel { ns, within });
+                nodes.put(node, Kernel { ns: estimate.price().unsigned_abs(), within, estimate });
             }
         });
         graph_split::updated(client, exec);
@@ -283,10 +287,13 @@ impl GraphPrices {
         let before = self.execs.lock().remove(&key);
         let first = before.is_none();
         let before = before.unwrap_or_default();
-        let mut walk = Walk::of(client, &own, &before.made_of);
+        let mut walk = Walk::of(client, graph, &own, &before.made_of);
         client.graph_memory.enter(exec, &mut walk.memory);
         let mut execs = self.execs.lock();
+        let estimate = client.book.graph(key);
+        estimate.kernels().lock().restart(walk.is_row_of_kernels());
         let mut nodes = Nodes {
+            estimate: Some(estimate),
             made_of: if first { own.iter().map(|node| node.addr() as u64).collect() } else { before.made_of },
             disabled: before.disabled,
             told_ns: before.told_ns,
@@ -302,7 +309,7 @@ impl GraphPrices {
         } else {
             nodes.tell(client, key);
         }
-        client.book.graph(key).weigh(weight);
+        estimate.weigh(weight);
         execs.insert(key, nodes);
         walk.kinds
     }
@@ -336,13 +343,22 @@ impl Nodes {
 
     fn put(&mut self, node: u64, kernel: Kernel) {
         self.sum_ns = self.sum_ns.saturating_add(self.part_ns(&kernel));
+        self.tell_kernel(&kernel, Kernels::add);
         self.kernels.insert(node, kernel);
     }
 
     fn take(&mut self, node: u64) -> Option<Kernel> {
         let kernel = self.kernels.remove(&node)?;
         self.sum_ns = self.sum_ns.saturating_sub(self.part_ns(&kernel));
+        self.tell_kernel(&kernel, Kernels::remove);
         Some(kernel)
+    }
+
+    /// A kernel that is not disabled came, or went.
+    fn tell_kernel(&self, kernel: &Kernel, change: impl FnOnce(&mut Kernels, &'static Estimate)) {
+        if let Some(estimate) = self.estimate.filter(|_| !self.disabled.contains(&kernel.within)) {
+            change(&mut estimate.kernels().lock(), kernel.estimate);
+        }
     }
 
     fn put_copy(&mut self, node: u64, copying: Copying) {

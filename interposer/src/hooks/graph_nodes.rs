@@ -32,7 +32,11 @@ impl Kinds {
     }
 
     fn add(&mut self, other: Self) {
-        self.0 |= other.0;
+        *self = self.and(other);
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
@@ -76,12 +80,8 @@ impl KernelNode {
         }
     }
 
-    /// What it costs, in nanoseconds.
-    pub fn price_ns(&self, client: &Client) -> Option<u64> {
-        Some(self.estimate(client)?.price().unsigned_abs())
-    }
-
-    fn estimate(&self, client: &Client) -> Option<&'static Estimate> {
+    /// What is known of its cost.
+    pub fn estimate(&self, client: &Client) -> Option<&'static Estimate> {
         let signature = self.0.as_ref()?;
         names::ensure(client, signature.handle);
         Some(client.book.kernel(signature))
@@ -106,16 +106,17 @@ pub struct Walk<'a> {
     pub kinds: Kinds,
     /// Whether a kernel waits for other ranks.
     pub collective: bool,
-    weighted_ns: Moments,
+    /// Whether in each graph inside of it one node waits for the other.
+    pub in_row: bool,
     widest: f64,
-    guessed: bool,
 }
 
 impl<'a> Walk<'a> {
     /// Through a graph of these nodes, which are known by the names in `names` where there are so many: an executable graph
     /// that took over another's parameters is still changed by the nodes of the graph that it was made of.
-    pub fn of(client: &'a Client, nodes: &[CUgraphNode], names: &[u64]) -> Self {
+    pub fn of(client: &'a Client, graph: CUgraph, nodes: &[CUgraphNode], names: &[u64]) -> Self {
         let mut walk = Self::new(client);
+        walk.in_row = are_in_row(graph, nodes.len());
         for (at, node) in nodes.iter().enumerate() {
             let name = names.get(at).copied().unwrap_or(node.addr() as u64);
             walk.visit(*node, name, name, DEPTH);
@@ -146,14 +147,15 @@ impl<'a> Walk<'a> {
             memory: Needs::default(),
             kinds: Kinds::default(),
             collective: false,
-            weighted_ns: Moments::default(),
+            in_row: true,
             widest: 0.0,
-            guessed: false,
         }
     }
 
     fn through(&mut self, graph: CUgraph, within: u64, depth: u32) {
-        for node in nodes_of(graph) {
+        let nodes = nodes_of(graph);
+        self.in_row &= are_in_row(graph, nodes.len());
+        for node in nodes {
             self.visit(node, node.addr() as u64, within, depth);
         }
     }
@@ -169,14 +171,8 @@ impl<'a> Walk<'a> {
                 let kernel = KernelNode::of(node);
                 if let Some(estimate) = kernel.estimate(self.client) {
                     let ns = estimate.price().unsigned_abs();
-                    self.kernels.insert(name, Kernel { ns, within });
-                    let weight = estimate.weight();
-                    self.weighted_ns
-                        .iter_mut()
-                        .zip(weight)
-                        .for_each(|(sum, weight)| *sum += ns as f64 * weight);
-                    self.widest = self.widest.max(weight[0]);
-                    self.guessed |= !estimate.is_learnt();
+                    self.kernels.insert(name, Kernel { ns, within, estimate });
+                    self.widest = self.widest.max(estimate.weight()[0]);
                     self.collective |= kernel.is_collective(self.client);
                 }
             }
@@ -216,15 +212,19 @@ impl<'a> Walk<'a> {
         self.copies.insert(name, Copying { amounts, within });
     }
 
-    /// Part of the GPU that the kernels hold, each for as long as it takes; where that is not known of all, the widest's.
+    /// Part of the GPU that the kernels hold while nothing is known of some of them: the widest's.
     pub fn weight(&self) -> Moments {
-        match self.sum_ns() {
-            sum if sum == 0 || self.guessed => {
-                let widest = self.widest.max(0.001);
-                [widest, widest * widest, widest * widest * widest]
-            }
-            sum => self.weighted_ns.map(|weighted| weighted / sum as f64),
-        }
+        let widest = self.widest.max(0.001);
+        [widest, widest * widest, widest * widest * widest]
+    }
+
+    /// Whether kernels run one after the other, and nothing else takes any time.
+    pub fn is_row_of_kernels(&self) -> bool {
+        const OTHERS: [CUgraphNodeType; 3] =
+            [CU_GRAPH_NODE_TYPE_EMPTY, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_EVENT_RECORD];
+        let only = |kinds: Kinds| self.kinds.0 & !kinds.0 == 0;
+        let quick = OTHERS.into_iter().map(Kinds::of).fold(Kinds::of(CU_GRAPH_NODE_TYPE_KERNEL), Kinds::and);
+        self.in_row && !self.collective && only(quick)
     }
 
     /// What all kernels on the way cost, in nanoseconds.
@@ -243,4 +243,45 @@ pub fn nodes_of(graph: CUgraph) -> Vec<CUgraphNode> {
     let result = driver::graph_nodes(graph, nodes.as_mut_ptr(), &raw mut count);
     nodes.truncate(if result == CUDA_SUCCESS { count } else { 0 });
     nodes
+}
+
+/// A graph's edges: from which nodes, and to which.
+pub fn edges_of(graph: CUgraph) -> Option<(Vec<CUgraphNode>, Vec<CUgraphNode>)> {
+    let none: CUgraphNode = std::ptr::null_mut();
+    let mut count = ask_edges(graph, &mut [], &mut [], &mut [])?;
+    let (mut from, mut to) = (vec![none; count], vec![none; count]);
+    if count > 0 {
+        let mut data = vec![CUgraphEdgeData::default(); count];
+        count = ask_edges(graph, &mut from, &mut to, &mut data)?;
+    }
+    from.truncate(count);
+    to.truncate(count);
+    Some((from, to))
+}
+
+/// As many edges as there is room for; without room, how many there are.
+fn ask_edges(
+    graph: CUgraph,
+    from: &mut [CUgraphNode],
+    to: &mut [CUgraphNode],
+    data: &mut [CUgraphEdgeData],
+) -> Option<usize> {
+    fn place<T>(room: &mut [T]) -> *mut T {
+        if room.is_empty() { std::ptr::null_mut() } else { room.as_mut_ptr() }
+    }
+    let (mut count, from, to) = (from.len(), place(from), place(to));
+    let mut result = driver::edges(graph, from, to, place(data), &raw mut count);
+    if result == CUDA_ERROR_NOT_FOUND {
+        result = driver::edges_v1(graph, from, to, &raw mut count);
+    }
+    (result == CUDA_SUCCESS).then_some(count)
+}
+
+/// Whether each of a graph's nodes waits for one and is waited for by one, but for the first and the last.
+fn are_in_row(graph: CUgraph, nodes: usize) -> bool {
+    let once = |mut ends: Vec<CUgraphNode>| {
+        ends.sort_unstable();
+        ends.is_sorted_by(|one, next| one != next)
+    };
+    edges_of(graph).is_some_and(|(from, to)| from.len() + 1 == nodes && once(from) && once(to))
 }

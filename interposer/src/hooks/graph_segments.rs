@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use weir_abi::types::*;
 use weir_core::cut::cut;
 
-use super::graph_nodes::{Walk, nodes_of};
+use super::graph_nodes::{Walk, edges_of, nodes_of};
 use crate::driver;
 use crate::link::Client;
 
@@ -87,33 +87,9 @@ impl Graph {
 
     /// Its edges, as places in `nodes`.
     fn edges(&self, nodes: &[CUgraphNode]) -> Option<Vec<(usize, usize)>> {
-        let none: CUgraphNode = std::ptr::null_mut();
-        let mut count = self.ask_edges(&mut [], &mut [], &mut [])?;
-        let (mut from, mut to) = (vec![none; count], vec![none; count]);
-        if count > 0 {
-            let mut data = vec![CUgraphEdgeData::default(); count];
-            count = self.ask_edges(&mut from, &mut to, &mut data)?;
-        }
+        let (from, to) = edges_of(self.raw())?;
         let place: HashMap<_, _> = nodes.iter().enumerate().map(|(place, node)| (*node, place)).collect();
-        from.iter().zip(&to).take(count).map(|(a, b)| Some((*place.get(a)?, *place.get(b)?))).collect()
-    }
-
-    /// As many edges as there is room for; without room, how many there are.
-    fn ask_edges(
-        &self,
-        from: &mut [CUgraphNode],
-        to: &mut [CUgraphNode],
-        data: &mut [CUgraphEdgeData],
-    ) -> Option<usize> {
-        fn place<T>(room: &mut [T]) -> *mut T {
-            if room.is_empty() { std::ptr::null_mut() } else { room.as_mut_ptr() }
-        }
-        let (mut count, from, to) = (from.len(), place(from), place(to));
-        let mut result = driver::edges(self.raw(), from, to, place(data), &raw mut count);
-        if result == CUDA_ERROR_NOT_FOUND {
-            result = driver::edges_v1(self.raw(), from, to, &raw mut count);
-        }
-        (result == CUDA_SUCCESS).then_some(count)
+        from.iter().zip(&to).map(|(a, b)| Some((*place.get(a)?, *place.get(b)?))).collect()
     }
 
     /// One graph for each piece of its nodes, in order.

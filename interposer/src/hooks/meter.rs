@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 
 use weir_abi::types::CUDA_SUCCESS;
-use weir_core::flight::{Driver, Due, Place};
+use weir_core::flight::{Driver, Due, Neighbours, Place};
 use weir_core::overlap::Weight;
 use weir_core::price::{Estimate, Known, Parts};
 use weir_core::stall::Span;
@@ -187,7 +187,7 @@ impl Driver for Hands<'_> {
         clock::now()
     }
 
-    fn neighbours(&mut self) -> Option<u64> {
+    fn neighbours(&mut self) -> Neighbours {
         self.current.gpu.neighbours()
     }
 

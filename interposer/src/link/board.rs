@@ -100,6 +100,13 @@ impl Board {
         words.try_fold(0u64, |sum, word| Some(sum.wrapping_add(word?)))
     }
 
+    /// How often any of them has ended work (see [`ActivityPage::ended`]); `None` if they are not known.
+    pub fn ended(&self, board: u32) -> Option<u64> {
+        let neighbours = self.known(board)?;
+        let ended = neighbours.pages.iter().map(|neighbour| neighbour.page.ended(None));
+        Some(ended.fold(0, u64::wrapping_add))
+    }
+
     /// Asks `f` about the neighbours; `None` if they are not known.
     pub fn with<R>(&self, board: u32, f: impl FnOnce(&mut [Neighbour]) -> R) -> Option<R> {
         Some(f(&mut self.known(board)?.pages))

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
+use weir_core::flight::Neighbours;
 use weir_core::gate::{Gate, Pages};
 use weir_core::hold::Holder;
 use weir_core::ledger;
@@ -213,10 +214,14 @@ impl Gpu {
         self.slot().state.store(state as u32, Ordering::Relaxed);
     }
 
-    /// What the neighbours on this GPU have been up to (see [`weir_core::flight::Driver::neighbours`]).
-    pub fn neighbours(&self) -> Option<u64> {
-        let siblings = self.activity.quiet(Some(self.slot))?;
-        Some(siblings.wrapping_add(self.board.quiet(self.grant.board())?))
+    /// What the neighbours on this GPU have been up to, the tenant's other processes among them.
+    pub fn neighbours(&self) -> Neighbours {
+        let (own, board) = (Some(self.slot), self.grant.board());
+        let both = |siblings: u64, others: u64| siblings.wrapping_add(others);
+        Neighbours {
+            quiet: self.activity.quiet(own).zip(self.board.quiet(board)).map(|(a, b)| both(a, b)),
+            ended: self.board.ended(board).map(|others| both(self.activity.ended(own), others)),
+        }
     }
 
     /// The tenant's memory on this GPU: (held, limit).

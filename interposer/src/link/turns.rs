@@ -133,7 +133,7 @@ impl Launching for &Gpu {
         let done =
             slots.iter().map(|slot| slot.completed_ns.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
         let queued = slots.iter().map(|slot| in_flight(slot).0).fold(0, u64::saturating_add);
-        Work { queued, done, beside: self.neighbours().is_none() }
+        Work { queued, done, beside: self.neighbours().quiet.is_none() }
     }
 
     fn end_turn(&mut self) {

@@ -8,11 +8,18 @@ use super::Driver;
 /// 30 ns.
 const ANCHOR_NS: f64 = 200e6;
 
+/// Between what the clocks are apart at least and at most there may be so much, for what lies between not to matter, ns.
+const CLOSE_NS: f64 = 50_000.0;
+
+/// Clocks drift apart by no more than this part of the time.
+const DRIFT: f64 = 1e-5;
+
 /// What is known of a context's clock.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     anchor: Option<(u64, f64)>, // an event that was reached, and when
-    ahead: Option<f64>,         // the processor's clock less the GPU's, ns
+    ahead: Option<f64>,         // the processor's clock less the GPU's, ns: at least, as far as is known
+    most: Option<(f64, f64)>,   // the same, at most, and when that was seen
 }
 
 impl Clock {
@@ -38,6 +45,15 @@ impl Clock {
         let Some(time) = time else { return };
         let (least, most) = (recorded_from.0 as f64 - time, now.0 as f64 - time);
         self.ahead = Some(self.ahead.unwrap_or(least).min(most).max(least));
+        let before = self.most.map_or(most, |(before, at)| before + DRIFT * (time - at).abs());
+        self.most = Some((most.min(before), time));
+    }
+
+    /// When an event was reached, on the processor's clock, if the two are known to be close; else when at the latest. Before
+    /// the first event of a stream that idled the clocks seem apart by as much more as the stream is behind.
+    pub fn reached_by(&self, time: f64) -> Nanos {
+        let most = self.most.map_or(f64::INFINITY, |(most, _)| most);
+        moment(time + if most - self.ahead() < CLOSE_NS { self.ahead() } else { most })
     }
 
     /// The processor's clock less the GPU's, in nanoseconds.

@@ -18,9 +18,8 @@ pub trait Driver {
     fn elapsed(&mut self, from: u64, to: u64) -> Option<f64>;
     /// The processor's clock.
     fn now(&mut self) -> Nanos;
-    /// What the neighbours on the GPU have been up to: the same number twice means that none of them had work there in
-    /// between. `None`: one has work there now, or nobody can tell.
-    fn neighbours(&mut self) -> Option<u64>;
+    /// What the neighbours on the GPU have been up to.
+    fn neighbours(&mut self) -> Neighbours;
     /// Whether tenants' kernels run at once (MPS) and not in turns.
     fn overlaps(&mut self) -> bool;
     /// If they do: what weighed on the GPU beside this process from one moment to another.
@@ -33,6 +32,28 @@ pub trait Driver {
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
     /// The processor's time went to this, as far as the GPU goes.
     fn spent(&mut self, span: Span);
+}
+
+/// What the neighbours on a GPU have been up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// The same number twice means that none of them had work there in between. `None`: one has work there now, or nobody can
+    /// tell.
+    pub quiet: Option<u64>,
+    /// The same number twice means that none of them has come to an end in between. `None`: nobody can tell.
+    pub ended: Option<u64>,
+}
+
+impl Neighbours {
+    /// Whether none of them had work there since.
+    pub fn were_quiet_since(&self, before: &Self) -> bool {
+        self.quiet.is_some() && self.quiet == before.quiet
+    }
+
+    /// Whether none of them has come to an end since: who has come is still there.
+    pub fn have_stayed_since(&self, before: &Self) -> bool {
+        self.ended.is_some() && self.ended == before.ended
+    }
 }
 
 /// A stream as the driver's calls name it; [`Self::NOWHERE`] if nobody but its own launches may put a mark there.

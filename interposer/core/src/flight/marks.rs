@@ -19,7 +19,7 @@ use super::book::Value;
 use super::clock::Clock;
 use super::horizon::Told;
 use super::stretch::{Bill, Company, Meters, Stretch};
-use super::{BOOKS, Driver};
+use super::{BOOKS, Driver, Neighbours};
 use crate::copy::{CopyPrices, ENGINES};
 use crate::meter::Meter;
 use crate::price::Parts;
@@ -39,7 +39,7 @@ struct Mark {
     launched: u64,
     recorded_from: Nanos,
     stretch: Option<Stretch>,
-    quiet: Option<u64>, // of the neighbours, when it was last seen not to be reached
+    beside: Neighbours, // when it was last seen not to be reached
 }
 
 /// An event that is to become a mark.
@@ -72,7 +72,7 @@ struct Chain {
     launched_at: Nanos,      // the first launch behind it, if the stream was idle
     stood: bool,             // work stood still since
     reached_at: Option<f64>, // the last one that was reached, on the GPU's clock ...
-    quiet: Option<u64>,      // ... and the neighbours, not long before that
+    beside: Neighbours,      // ... and the neighbours, not long before that
     switched: bool,          // a neighbour had the GPU since the one before
     elsewhere: Option<u64>,  // what other streams had been given, if it was done
 }
@@ -94,7 +94,7 @@ pub(super) struct Marks {
 
 /// How far a look at the marks has come.
 pub(super) struct Look {
-    quiet: Option<u64>, // of the neighbours, before the first mark is asked for
+    beside: Neighbours, // before the first mark is asked for
     at: usize,
     busy: u64, // bit per book: its oldest mark was not reached
 }
@@ -102,7 +102,7 @@ pub(super) struct Look {
 impl Look {
     /// A look that begins now.
     pub fn begin(driver: &mut impl Driver) -> Self {
-        Self { quiet: driver.neighbours(), at: 0, busy: 0 }
+        Self { beside: driver.neighbours(), at: 0, busy: 0 }
     }
 }
 
@@ -204,12 +204,12 @@ impl Marks {
             launched_at: Nanos(0),
             stood: false,
             reached_at: before.and_then(|chain| chain.reached_at),
-            quiet: before.and_then(|chain| chain.quiet),
+            beside: before.map(|chain| chain.beside).unwrap_or_default(),
             switched: before.is_some_and(|chain| chain.switched),
             elsewhere,
         });
-        let quiet = driver.neighbours();
-        self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, quiet });
+        let beside = driver.neighbours();
+        self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, beside });
     }
 
     /// The launches since the last mark of a stream, which was `never_idle` until the next one, and that one was put.
@@ -228,7 +228,6 @@ impl Marks {
         if chain.stood || charged == 0 {
             parts.clear();
         }
-        let may_have_idled = recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64;
         Stretch {
             charged: charged as f64,
             communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
@@ -236,7 +235,9 @@ impl Marks {
             stood: chain.stood,
             elsewhere: chain.elsewhere,
             by_itself: false,
-            slack: if never_idle { 0.0 } else { may_have_idled },
+            never_idle,
+            open: recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64,
+            put_by: recorded_by,
             late: (
                 chain.launched_at.since(chain.recorded_by).0 as f64,
                 chain.launched_at.since(chain.recorded_from).0 as f64,
@@ -287,7 +288,7 @@ impl Marks {
     ) -> Option<Reached> {
         while let Some(mark) = self.under_way.get_mut(look.at) {
             if look.busy & (1 << mark.book) != 0 || !driver.reached(mark.event) {
-                mark.quiet = look.quiet; // what comes behind it has not begun
+                mark.beside = look.beside; // what comes behind it has not begun
                 look.busy |= 1 << mark.book;
                 look.at += 1;
                 continue;
@@ -302,22 +303,24 @@ impl Marks {
     }
 
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
-        let Mark { event, book, value, launched, recorded_from, mut stretch, quiet } = mark;
+        let Mark { event, book, value, launched, recorded_from, mut stretch, beside } = mark;
         let time = self.clock.time_of(event, &mut self.spare, driver);
         self.clock.compare(time, recorded_from, driver.now());
         let mut bill = None;
         if let Some(chain) = &mut self.chains[book] {
-            let (before, since, switched) = (chain.reached_at, chain.quiet, chain.switched);
-            (chain.reached_at, chain.quiet, chain.switched) = (time, quiet, since != quiet);
+            let (before, since, switched) = (chain.reached_at, chain.beside, chain.switched);
+            (chain.reached_at, chain.beside, chain.switched) = (time, beside, since.quiet != beside.quiet);
             if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
-                let alone = since.is_some() && since == driver.neighbours();
-                let company = match alone {
+                let now = driver.neighbours();
+                let company = match now.were_quiet_since(&since) {
                     // The first launch after a neighbour's work waited until the GPU had switched.
                     true if switched && stretch.began_idle() => Company::Before,
                     true => Company::None,
                     false if driver.overlaps() => Company::AtOnce,
+                    false if now.have_stayed_since(&since) => Company::Comes,
                     false => Company::InTurns,
                 };
+                stretch.began(self.clock.reached_by(from));
                 let clock = self.clock.ahead();
                 let (sms, engines) = (&mut self.meter, &mut self.engines);
                 let meters = Meters { sms, engines, copies: self.copies, clock };

@@ -21,7 +21,7 @@ use weir_protocol::pages::{CopyWay, Held, ProcessSlot};
 use weir_protocol::units::Nanos;
 
 use self::book::StreamBook;
-pub use self::driver::{Driver, Place};
+pub use self::driver::{Driver, Neighbours, Place};
 use self::marks::{Look, Marks, Record};
 use self::records::Records;
 use self::stretch::Bill;

@@ -4,13 +4,14 @@
 //! the time between the two events is what the launches took, and teaches their prices.
 
 use weir_protocol::pages::Stall;
+use weir_protocol::units::Nanos;
 
 use super::Driver;
 use super::clock::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
 use crate::overlap::{Load, Moments};
-use crate::price::{Bound, Parts};
+use crate::price::{Bound, Parts, Took};
 use crate::stall::Span;
 
 /// So soon after a launch onto an idle stream the mark behind it says when it ended, however short it was, in
@@ -30,7 +31,9 @@ pub(super) struct Stretch {
     pub communicated: f64, // part of `charged`
     pub copies: Tally,
     pub stood: bool,      // work stood still in it
-    pub slack: f64,       // at most so long the stream idled in between, ns
+    pub never_idle: bool, // its first mark had not been reached when its second was put
+    pub open: f64,        // so long it took to put all that, ns
+    pub put_by: Nanos,    // its second mark was put, on the processor's clock
     pub late: (f64, f64), // so long after the first mark, least and most, the first launch came onto an idle stream, ns
     pub parts: Parts,
     pub elsewhere: Option<u64>, // what other streams had been given when it began, if it was done
@@ -58,6 +61,8 @@ pub(super) enum Company {
     None,
     /// Nobody, but right before it somebody was.
     Before,
+    /// Somebody may have been, in time slices, and is still at work: whole slices, if any.
+    Comes,
     /// Somebody may have been, in time slices.
     InTurns,
     /// Somebody may have been, at the same time.
@@ -82,6 +87,17 @@ pub(super) struct Spent {
 }
 
 impl Stretch {
+    /// Its first mark was reached by then, on the processor's clock. If the second was put after that, the stream may have
+    /// idled, whatever the driver said when it was put: it was late to see the first one reached.
+    pub fn began(&mut self, reached: Nanos) {
+        self.never_idle &= reached >= self.put_by;
+    }
+
+    /// At most so long the stream idled in between, ns.
+    fn slack(&self) -> f64 {
+        if self.never_idle { 0.0 } else { self.open }
+    }
+
     /// Whether its first launch came onto an idle stream.
     pub fn began_idle(&self) -> bool {
         self.late.1 > 0.0
@@ -97,10 +113,11 @@ impl Stretch {
     ) -> (Bill, Spent) {
         let Meters { sms, engines, copies: prices, clock } = meters;
         let most = (to - from - self.late.0).max(0.0);
-        let doubt = self.slack + self.late.1 - self.late.0;
+        let doubt = self.slack() + self.late.1 - self.late.0;
         let surely = (most - doubt).max(0.0);
         // Nothing is learnt from a stretch in which the host may have paused.
-        let measure = (doubt < most.max(PROMPT_NS)).then_some(((to - from - self.late.1).max(0.0), doubt));
+        let ns = (to - from - self.late.1).max(0.0);
+        let measure = (doubt < most.max(PROMPT_NS)).then_some(Took { ns, idle: doubt, most });
         let (copied, learnt) = (self.copied(prices), self.parts.are_learnt());
         let busy = (self.charged + copied).clamp(surely, most);
         let on_sms = (busy - copied).max(0.0);
@@ -120,14 +137,23 @@ impl Stretch {
                 (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
-            Company::InTurns | Company::Before if !self.is_whole(most, doubt, self.price(sms)) => {
+            Company::Comes | Company::InTurns | Company::Before
+                if self.is_whole(most, doubt, self.price(sms)) =>
+            {
+                let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
+                (bill.took, bill.measured) = (took, whole);
+                if whole && learnt && company == Company::Comes {
+                    bill.took += self.parts.learn(Took::exactly(most));
+                }
+            }
+            Company::Comes | Company::InTurns | Company::Before => {
                 return self.by_price(to, (surely, most), copied, (sms, prices));
             }
             Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
-            Company::None | Company::InTurns | Company::Before => {
+            Company::None => {
                 let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
                 (bill.took, bill.measured) = (took, whole);
-                if whole && company == Company::None {
+                if whole {
                     sms.weigh((to - on_sms, to), took, self.weight(sms.beside_one()));
                     if measure.is_some() {
                         sms.has_certainty();
@@ -141,13 +167,13 @@ impl Stretch {
 
     /// Teaches prices what the stretch took, alone on the GPU. One that another stream's may have overlapped says of a
     /// launch how long it took beside that. Returns what is to be charged for earlier launches.
-    fn teach(&mut self, measure: Option<(f64, f64)>, beside: Load, prices: &'static CopyPrices) -> f64 {
+    fn teach(&mut self, measure: Option<Took>, beside: Load, prices: &'static CopyPrices) -> f64 {
         match measure.filter(|_| !self.parts.is_empty()) {
-            Some((took, doubt)) if self.by_itself && prices.add_to(&self.copies, &mut self.parts) => {
-                self.parts.learn(took, doubt)
+            Some(took) if self.by_itself && prices.add_to(&self.copies, &mut self.parts) => {
+                self.parts.learn(took)
             }
-            Some((took, _)) if !self.by_itself && self.copies.total_ns() == 0 => {
-                self.parts.bound(took / self.slowed(beside), Bound::AtOnce)
+            Some(took) if !self.by_itself && self.copies.total_ns() == 0 => {
+                self.parts.bound(took.ns / self.slowed(beside), Bound::AtOnce)
             }
             _ => 0.0,
         }
@@ -222,7 +248,7 @@ impl Stretch {
     ) -> (Bill, Spent) {
         let (mut bill, copied) = (self.bill(prices), copied.min(most));
         self.parts.owe(self.charged);
-        let how = if self.slack > 0.0 { Bound::Waited } else { Bound::Most };
+        let how = if self.slack() > 0.0 { Bound::Waited } else { Bound::Most };
         let owed = if copied == 0.0 { self.parts.bound(most, how) } else { 0.0 };
         bill.took = sms.estimate(to - (most - copied), to, self.price(sms));
         if self.parts.is_empty() && !sms.has_measured() {
@@ -239,17 +265,17 @@ impl Stretch {
         &mut self,
         to: f64,
         (surely, most): (f64, f64),
-        measure: Option<(f64, f64)>,
+        measure: Option<Took>,
         engines: &mut [Meter; ENGINES],
         prices: &'static CopyPrices,
     ) {
         let Some(way) = self.copies.only_way() else { return };
         let busy = self.copied(prices).clamp(surely, most);
         let alone = engines[way].cover(to - busy, to) >= 0.99 * busy;
-        if let Some((took, doubt)) = measure.filter(|_| alone && !self.stood)
+        if let Some(took) = measure.filter(|_| alone && !self.stood)
             && prices.add_to(&self.copies, &mut self.parts)
         {
-            self.parts.learn(took, doubt);
+            self.parts.learn(took);
         }
     }
 

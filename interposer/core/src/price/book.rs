@@ -267,7 +267,7 @@ mod tests {
         book.set_graph(9, 1_000, false);
         let mut stretch = crate::price::Parts::with_room();
         assert!(stretch.add(book.graph(9), 1));
-        stretch.learn(50_000.0, 0.0);
+        stretch.learn(crate::price::Took::exactly(50_000.0));
         let learnt = book.graph(9).price();
         assert!((49_000..=50_000).contains(&learnt), "{learnt}");
         book.change_graph(9, 1_000, 1_500);

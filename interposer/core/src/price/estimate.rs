@@ -11,6 +11,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::Bounds;
+use super::kernels::Kernels;
+use crate::lock::Lock;
 use crate::overlap::Moments;
 
 /// Measurements after which an estimate counts as learnt.
@@ -77,11 +79,12 @@ pub struct Estimate {
     errors: [AtomicU64; 2], // bits of `f64`: mean and mean square of the last errors, relative
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
-    weight_ppm: [AtomicU32; 3], // part of the GPU that a launch holds; of a graph, what its kernels come to
+    weight_ppm: [AtomicU32; 3], // part of the GPU that a launch holds; of a graph, if it is not known what it is made of
     guess_ns: AtomicU64,
     owed: AtomicU32,           // launches charged by guess that no stretch could measure
     owed_ns: AtomicU64,        // and what they were charged
     bounds: AtomicPtr<Bounds>, // most signatures never need them
+    made_of: AtomicPtr<Lock<Kernels>>, // of a graph
     collective: AtomicBool,
     restarts: AtomicU32,
 }
@@ -117,6 +120,7 @@ impl Estimate {
             owed_ns: AtomicU64::new(0),
             restarts: AtomicU32::new(0),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
+            made_of: AtomicPtr::new(std::ptr::null_mut()),
             collective: AtomicBool::new(false),
         }
     }
@@ -266,6 +270,27 @@ impl Estimate {
         if self.known() == Known::Nothing { 0.0 } else { self.make_good(price) }
     }
 
+    /// The kernels of the graph that this is.
+    pub fn kernels(&self) -> &Lock<Kernels> {
+        if let Some(known) = self.made_of() {
+            return known;
+        }
+        let (none, new) = (std::ptr::null_mut(), Box::into_raw(Box::default()));
+        // Release: as in `bound`.
+        match self.made_of.compare_exchange(none, new, Ordering::Release, Ordering::Acquire) {
+            // SAFETY: leaked, as is whatever stands there.
+            Ok(_) => unsafe { &*new },
+            // SAFETY: as above.
+            Err(known) => unsafe { &*known },
+        }
+    }
+
+    /// The same, if it is a graph's.
+    pub(super) fn made_of(&self) -> Option<&Lock<Kernels>> {
+        // SAFETY: null, or leaked by `kernels`.
+        unsafe { self.made_of.load(Ordering::Acquire).as_ref() }
+    }
+
     fn bounds(&self) -> Option<&Bounds> {
         // SAFETY: null, or leaked by `bound`.
         unsafe { self.bounds.load(Ordering::Acquire).as_ref() }
@@ -314,6 +339,11 @@ impl Estimate {
         self.measured.fetch_add(1, Ordering::Relaxed);
         self.set(mean, variance.max(0.0) + share * drift * drift);
         self.make_good(mean)
+    }
+
+    /// The price is off by so much, as is known from elsewhere.
+    pub(super) fn move_by(&self, ns: f64) {
+        self.set((self.mean() + ns).max(1.0), self.variance());
     }
 
     fn set(&self, mean: f64, variance: f64) {

@@ -6,6 +6,7 @@
 //! little is known of it and how often it occurs. Prices that always occur in the same mix are not told apart by this,
 //! and need not be: their sum is right.
 
+use super::kernels::Held;
 use super::{Bound, Estimate, Known};
 use crate::overlap::{Load, Moments};
 
@@ -34,6 +35,24 @@ const IDLE: f64 = 1.0 / 8.0;
 pub struct Parts {
     launches: Vec<Part>,
     mixed: bool,
+}
+
+/// What a stretch took, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Took {
+    /// If its stream never idled.
+    pub ns: f64,
+    /// At most so long it may have idled.
+    pub idle: f64,
+    /// However it was.
+    pub most: f64,
+}
+
+impl Took {
+    /// Exactly so long.
+    pub fn exactly(ns: f64) -> Self {
+        Self { ns, idle: 0.0, most: ns }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +98,24 @@ impl Parts {
         fits
     }
 
+    /// Adds one launch, however many signatures there are.
+    pub(super) fn add_one(&mut self, estimate: &'static Estimate) {
+        match self.launches.iter_mut().find(|part| std::ptr::eq(part.estimate, estimate)) {
+            Some(part) => part.count = part.count.saturating_add(1),
+            None => self.launches.push(Part { estimate, count: 1, restarts: estimate.restarts() }),
+        }
+    }
+
+    /// Takes one launch out.
+    pub(super) fn remove_one(&mut self, estimate: &'static Estimate) {
+        if let Some(at) = self.launches.iter().position(|part| std::ptr::eq(part.estimate, estimate)) {
+            self.launches[at].count -= 1;
+            if self.launches[at].count == 0 {
+                self.launches.swap_remove(at);
+            }
+        }
+    }
+
     /// Whether nothing is known of the launches.
     pub fn is_empty(&self) -> bool {
         self.known().is_empty()
@@ -109,18 +146,23 @@ impl Parts {
     }
 
     /// Part of the GPU that the launches hold, each for as long as it takes beside such a load; `None` if
-    /// nothing is known of them. Beside others a launch that holds much takes longer by more than one that holds little:
-    /// kernels that want more SMs than there are all run slower.
+    /// nothing is known of them.
     pub fn weight(&self, load: Load) -> Option<Moments> {
-        let (mut time, mut sums) = (0.0, Moments::default());
+        let held = self.held(load);
+        (held.beside > 0.0).then(|| held.sums.map(|sum| sum / held.beside))
+    }
+
+    pub(super) fn held(&self, load: Load) -> Held {
+        let mut held = Held::default();
         for part in &self.launches {
-            let weight = part.estimate.weight();
-            let takes = f64::from(part.count) * part.estimate.mean() * load.slowed(weight[0]);
-            time += takes;
-            let stretched = stretched(weight, load.beside(weight[0]));
-            sums.iter_mut().zip(stretched).for_each(|(sum, weight)| *sum += takes * weight);
+            let takes = part.count() * part.estimate.mean();
+            let graph = part.estimate.made_of().and_then(|kernels| kernels.lock().held(load));
+            held.add(match graph {
+                Some(kernels) => kernels.scaled(takes),
+                None => Held::of(takes, part.estimate.weight(), load),
+            });
         }
-        (time > 0.0).then(|| sums.map(|sum| sum / time))
+        held
     }
 
     /// Whether something is known of every launch, and of any.
@@ -142,24 +184,24 @@ impl Parts {
         }
     }
 
-    /// Corrects the prices after the stretch took `measured_ns`, give or take `slack_ns`. Returns what is to be charged
-    /// for earlier launches that were charged by guess.
-    pub fn learn(&self, measured_ns: f64, slack_ns: f64) -> f64 {
+    /// Corrects the prices by what the stretch took. Returns what is to be charged for earlier launches that were charged by
+    /// guess.
+    pub fn learn(&self, took: Took) -> f64 {
         if self.is_stale() || self.would_guess() {
             return 0.0;
         }
+        let (error, doubt) = self.error(took);
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
-        let noise = RESOLUTION_NS + VARIATION * self.sum() + slack_ns;
+        let noise = RESOLUTION_NS + VARIATION * self.sum() + doubt;
         let squares: f64 = self.known().iter().map(Part::square).sum();
         let spread: f64 = self.known().iter().map(|part| part.square() * part.estimate.spread()).sum();
-        let unknown: f64 =
-            self.known().iter().map(|part| part.count().powi(2) * part.estimate.variance()).sum();
+        let unknown: f64 = self.known().iter().map(Part::unknown).sum();
         let all = unknown + spread + noise * noise;
         let far = FAR * all.sqrt();
-        let error = self.less_idle(measured_ns - self.sum(), slack_ns).clamp(-far, far);
+        let error = error.clamp(-far, far);
         let correct = |part: &Part| {
             let (estimate, variance) = (part.estimate, part.estimate.variance());
-            if part.count().powi(2) * variance < KNOWN * unknown {
+            if part.unknown() < KNOWN * unknown {
                 return 0.0;
             }
             let gain = part.count() * variance / all;
@@ -170,13 +212,34 @@ impl Parts {
             }
             estimate.correct(estimate.mean() + gain * error, left, share)
         };
-        self.known().iter().map(correct).sum()
+        let owed = self.known().iter().map(correct).sum();
+        for graph in
+            self.known().iter().map(|part| part.estimate).filter(|graph| graph.known() == Known::Mean)
+        {
+            graph.made_of().into_iter().for_each(|kernels| kernels.lock().come_to(graph.mean()));
+        }
+        owed
     }
 
-    /// The error of a measurement in which the stream may have idled for `slack_ns`, for prices that are known.
-    fn less_idle(&self, error: f64, slack_ns: f64) -> f64 {
-        let idle = (error - RESOLUTION_NS).clamp(0.0, slack_ns);
-        if self.are_learnt() { error - idle * (1.0 - IDLE) } else { error }
+    /// Together the launches take so long, for certain: shares out what their prices are off by. How far each is known stays
+    /// as it was: the next one is shared out alike.
+    pub(super) fn come_to(&self, ns: f64) {
+        let unknown: f64 = self.known().iter().map(Part::unknown).sum();
+        let error = ns - self.sum();
+        for part in self.known().iter().filter(|_| unknown > 0.0) {
+            part.estimate.move_by(error * part.unknown() / unknown / part.count());
+        }
+    }
+
+    /// By how much the stretch took more than its price, and how far that is in doubt. Of prices that are known the time in which
+    /// the stream may have idled says little; what was shorter than its price at its longest leaves no doubt.
+    fn error(&self, Took { ns, idle, most }: Took) -> (f64, f64) {
+        let sum = self.sum();
+        if sum > most {
+            return (most - sum, 0.0);
+        }
+        let idled = (ns - sum - RESOLUTION_NS).clamp(0.0, idle);
+        (if self.are_learnt() { ns - sum - idled * (1.0 - IDLE) } else { ns - sum }, idle)
     }
 }
 
@@ -185,20 +248,15 @@ impl Part {
         f64::from(self.count)
     }
 
+    /// What is not known of its launches' prices adds so much to the variance of the stretch.
+    fn unknown(&self) -> f64 {
+        self.count().powi(2) * self.estimate.variance()
+    }
+
     /// What its launches would add to the variance of the stretch if each varied by as much as it takes.
     fn square(&self) -> f64 {
         self.count() * self.estimate.mean().powi(2)
     }
-}
-
-/// The weight of a graph of several kernels, where each is stretched by as much as it holds.
-fn stretched([mean, square, cube]: Moments, beside: f64) -> Moments {
-    let together = mean + beside;
-    if together <= 1.0 || square <= mean * mean {
-        return [mean, square, cube];
-    }
-    let squares = (cube + beside * square) / together;
-    [(square + beside * mean) / together, squares, cube * squares / square]
 }
 
 #[cfg(test)]
@@ -230,7 +288,7 @@ mod tests {
     fn the_first_measurement_replaces_a_guess_however_wrong() {
         for truth in [1_500.0, 100_000.0, 50e6] {
             let estimate = guess();
-            stretch(&[(estimate, 1)]).learn(truth, 0.0);
+            stretch(&[(estimate, 1)]).learn(Took::exactly(truth));
             assert!((estimate.mean() / truth - 1.0).abs() < 0.01, "{truth}: {}", estimate.mean());
         }
     }
@@ -244,7 +302,7 @@ mod tests {
             let counts = [(); 3].map(|()| random(&mut seed) % 40 + 1);
             let took: f64 = counts.iter().zip(truth).map(|(n, t)| f64::from(*n) * t).sum();
             let parts: Vec<_> = estimates.iter().copied().zip(counts).collect();
-            stretch(&parts).learn(took * (0.99 + 0.02 * noise(&mut seed)), 0.0);
+            stretch(&parts).learn(Took::exactly(took * (0.99 + 0.02 * noise(&mut seed))));
         }
         for (estimate, truth) in estimates.iter().zip(truth) {
             let off = (estimate.mean() - truth).abs();
@@ -262,7 +320,7 @@ mod tests {
                 charged += estimate.mean();
                 took += truth;
             }
-            stretch(&[(estimate, 1)]).learn(truth, 0.0);
+            stretch(&[(estimate, 1)]).learn(Took::exactly(truth));
         }
         assert!((charged / took - 1.0).abs() < 0.02, "charged {charged}, took {took}");
     }
@@ -273,12 +331,12 @@ mod tests {
         let mut seed = 5;
         let mut random = || 20_000.0 * 10f64.powf(noise(&mut seed));
         (0..3).for_each(|_| {
-            stretch(&[(varied, 1)]).learn(random(), 0.0);
-            stretch(&[(steady, 1)]).learn(5_000.0, 0.0);
+            stretch(&[(varied, 1)]).learn(Took::exactly(random()));
+            stretch(&[(steady, 1)]).learn(Took::exactly(5_000.0));
         });
         for _ in 0..3_000 {
             let took: f64 = (0..10).map(|_| random() + 5_000.0).sum();
-            stretch(&[(varied, 10), (steady, 10)]).learn(took, 0.0);
+            stretch(&[(varied, 10), (steady, 10)]).learn(Took::exactly(took));
             assert!((steady.mean() - 5_000.0).abs() < 1_000.0, "{}", steady.mean());
         }
         let off = varied.mean() / (180_000.0 / 10f64.ln()) - 1.0;
@@ -288,8 +346,9 @@ mod tests {
     #[test]
     fn a_kernel_that_becomes_dearer_is_followed_however_long_it_was_steady() {
         let estimate = guess();
-        let teach =
-            |ns: f64, times: usize| (0..times).map(|_| stretch(&[(estimate, 1)]).learn(ns, 0.0)).sum::<f64>();
+        let teach = |ns: f64, times: usize| {
+            (0..times).map(|_| stretch(&[(estimate, 1)]).learn(Took::exactly(ns))).sum::<f64>()
+        };
         teach(100_000.0, 10_000);
         teach(300_000.0, 60);
         assert!((estimate.mean() / 300_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
@@ -301,7 +360,7 @@ mod tests {
         for round in 0..2_000 {
             let held_up = if random(&mut seed).is_multiple_of(4) { 60_000.0 * noise(&mut seed) } else { 0.0 };
             let took = 30.0 * 5_000.0 + 500.0 * (noise(&mut seed) - 0.5) + held_up;
-            stretch(&[(estimate, 30)]).learn(took, 60_000.0);
+            stretch(&[(estimate, 30)]).learn(Took { ns: took, idle: 60_000.0, most: took });
             let off = 100.0 * (estimate.mean() / 5_000.0 - 1.0);
             assert!(
                 round < 1_000 || off.abs() < 1.5,
@@ -313,7 +372,9 @@ mod tests {
     #[test]
     fn a_kernel_that_becomes_dearer_is_followed_where_the_host_may_have_been_held_up() {
         let estimate = guess();
-        let teach = |ns: f64| stretch(&[(estimate, 30)]).learn(30.0 * ns, 60_000.0);
+        let teach = |ns: f64| {
+            stretch(&[(estimate, 30)]).learn(Took { ns: 30.0 * ns, idle: 60_000.0, most: 30.0 * ns })
+        };
         for _ in 0..1_000 {
             teach(5_000.0);
         }
@@ -340,10 +401,10 @@ mod tests {
     fn launches_that_were_charged_by_guess_are_made_good_once_the_price_is_known() {
         let estimate = guess();
         stretch(&[(estimate, 30)]).owe(30.0 * 5_000.0);
-        let owed: f64 = (0..5).map(|_| stretch(&[(estimate, 1)]).learn(100_000.0, 0.0)).sum();
+        let owed: f64 = (0..5).map(|_| stretch(&[(estimate, 1)]).learn(Took::exactly(100_000.0))).sum();
         assert!((owed / (30.0 * 95_000.0) - 1.0).abs() < 0.01, "{owed}");
         stretch(&[(estimate, 30)]).owe(30.0 * 5_000.0);
-        assert_eq!(stretch(&[(estimate, 1)]).learn(100_000.0, 0.0), 0.0, "these were not");
+        assert_eq!(stretch(&[(estimate, 1)]).learn(Took::exactly(100_000.0)), 0.0, "these were not");
     }
 
     #[test]
@@ -364,10 +425,10 @@ mod tests {
         let estimate = guess();
         let before = stretch(&[(estimate, 1)]);
         estimate.change(7_000);
-        before.learn(100_000.0, 0.0);
+        before.learn(Took::exactly(100_000.0));
         before.bound(100.0, Bound::Most);
         assert_eq!(estimate.price(), 7_000);
-        stretch(&[(estimate, 1)]).learn(8_000.0, 0.0);
+        stretch(&[(estimate, 1)]).learn(Took::exactly(8_000.0));
         assert!((estimate.mean() / 8_000.0 - 1.0).abs() < 0.01, "{}", estimate.mean());
     }
 
@@ -381,7 +442,7 @@ mod tests {
             parts.is_empty()
                 && parts.weight(Load::default()).is_some_and(|[mean, ..]| (mean - 0.1).abs() < 1e-6)
         );
-        parts.learn(100.0, 0.0);
+        parts.learn(Took::exactly(100.0));
         parts.bound(100.0, Bound::Most);
         parts.owe(5_000.0);
         assert_eq!(narrow.price(), 5_000);

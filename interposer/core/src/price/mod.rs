@@ -12,13 +12,15 @@ mod book;
 mod bounds;
 mod cache;
 mod estimate;
+mod kernels;
 mod learn;
 
 pub use book::Book;
 pub use cache::{Cache, Hit};
 pub(crate) use estimate::whole;
 pub use estimate::{Bound, Estimate, Known};
-pub use learn::{PARTS, Parts};
+pub use kernels::Kernels;
+pub use learn::{PARTS, Parts, Took};
 
 /// What tells launches of different cost apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

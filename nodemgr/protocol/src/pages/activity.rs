@@ -170,6 +170,13 @@ impl ActivityPage {
         let mut words = others.map(|(_, slot)| slot.word.load(Ordering::SeqCst));
         words.try_fold(0u64, |sum, word| (word % 2 == 0).then(|| sum.wrapping_add(word)))
     }
+
+    /// How often any process but that of `own` has ended work, now or never: the same number twice means that none of them did
+    /// in between.
+    pub fn ended(&self, own: Option<usize>) -> u64 {
+        let others = self.slots.iter().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        others.fold(0, |sum, (_, slot)| sum.wrapping_add(slot.word.load(Ordering::SeqCst) / 2))
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -192,6 +199,8 @@ mod tests {
         assert!(!page.is_busy(3));
         assert_ne!(page.quiet(None), before, "something went on meanwhile");
         assert_eq!(page.edges(), 2, "it began once, and ended once");
+        assert_eq!((page.ended(None), page.ended(Some(3))), (1, 0));
+        assert!(page.begin(3, || Nanos(9)) && page.ended(None) == 1, "what has begun has not ended");
     }
 
     #[test]

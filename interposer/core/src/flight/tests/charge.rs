@@ -67,6 +67,46 @@ fn a_sparse_small_kernel_is_learnt_without_the_time_before_it() {
 }
 
 #[test]
+fn a_driver_that_tells_late_what_was_reached_makes_no_kernel_dearer() {
+    let mut process = process();
+    let (kernel, mut took) = (guess(5_000), 0);
+    process.flight.add_events(9..=64);
+    process.mark(STREAM);
+    process.harvest();
+    process.gpu.tells_late = 1_000_000;
+    for n in 0..400 {
+        process.gpu.now += if n % 4 == 3 { 400_000 } else { 1_000 }; // the stream has drained, and nobody knows
+        (0..10).for_each(|_| process.launch(STREAM, kernel, 5_000));
+        process.mark(STREAM);
+        process.harvest();
+        took += 50_000;
+    }
+    process.gpu.now += 2_000_000;
+    process.drain();
+    assert!((kernel.mean() / 5_000.0 - 1.0).abs() < 0.02, "{}", kernel.mean());
+    assert!((process.charged as f64 / f64::from(took) - 1.0).abs() < 0.02, "{} of {took}", process.charged);
+}
+
+#[test]
+fn a_stream_that_never_idles_is_measured_however_far_it_is_behind() {
+    let mut process = process();
+    let (kernel, mut took) = (guess(5_000), 0);
+    process.flight.add_events(9..=64);
+    process.gpu.ends.insert(STREAM, 20_000_000);
+    process.mark(STREAM); // the first one, and 20 ms before the others
+    for _ in 0..200 {
+        (0..10).for_each(|_| process.launch(STREAM, kernel, 20_000));
+        process.mark(STREAM);
+        process.gpu.now += 200_000;
+        process.harvest();
+        took += 200_000;
+    }
+    process.drain();
+    assert!((kernel.mean() / 20_000.0 - 1.0).abs() < 0.02, "{}", kernel.mean());
+    assert!((process.charged as f64 / f64::from(took) - 1.0).abs() < 0.02, "{} of {took}", process.charged);
+}
+
+#[test]
 fn streams_that_overlap_are_charged_once_for_the_time_they_share() {
     let mut process = process();
     let kernel = guess(100_000);
@@ -106,6 +146,36 @@ fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
     assert!((alone / 30_000.0 - 1.0).abs() < 0.02 && beside == alone, "{alone}, {beside}");
     let per_launch = (process.charged - charged) as f64 / 200.0;
     assert!((per_launch / 30_000.0 - 1.0).abs() < 0.02, "{per_launch}");
+}
+
+/// Launches a kernel by tens, and more often beside a neighbour than alone, whose work has `ended` so often by the nth ten, which took
+/// so long. Returns the price that the kernel has then; alone it seemed to cost `priced`.
+fn beside_a_neighbour(priced: u64, ended: impl Fn(u64) -> u64, took: impl Fn(u64) -> u64) -> f64 {
+    let mut process = process();
+    let kernel = guess(5_000);
+    process.mark(STREAM);
+    for n in 0..1_000 {
+        process.gpu.neighbour = (n < 8).then_some(0);
+        process.gpu.ended = Some(ended(n));
+        let took = if n < 8 { 10 * priced } else { took(n) };
+        (0..10).for_each(|_| process.launch(STREAM, kernel, took / 10));
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 10_000);
+    }
+    process.drain();
+    kernel.mean()
+}
+
+#[test]
+fn beside_a_neighbour_that_has_come_and_stays_prices_are_learnt_where_no_slice_of_his_can_lie() {
+    let dearer = beside_a_neighbour(98_000, |_| 0, |_| 1_000_000);
+    assert!((dearer / 100_000.0 - 1.0).abs() < 0.002, "{dearer}");
+    let varied = beside_a_neighbour(90_000, |_| 0, |n| 700_000 + n * 7 % 13 * 50_000);
+    assert!((varied / 100_000.0 - 1.0).abs() < 0.05, "{varied}");
+    let sliced = beside_a_neighbour(100_000, |_| 0, |n| 1_000_000 + n % 4 / 3 * 2_200_000);
+    assert!((sliced / 100_000.0 - 1.0).abs() < 0.002, "{sliced}");
+    let visited = beside_a_neighbour(100_000, |n| n, |n| 1_000_000 + n % 4 / 3 * 300_000);
+    assert!((visited / 100_000.0 - 1.0).abs() < 0.002, "he came for 0.1 ms: {visited}");
 }
 
 #[test]

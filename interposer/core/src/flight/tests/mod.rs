@@ -37,8 +37,11 @@ struct Gpu {
     ends: HashMap<u64, u64>, // by stream
     here: u64,
     events: HashMap<u64, u64>,
+    records: usize,
     refuses: bool,
+    tells_late: u64, // that an event was reached
     neighbour: Option<u64>,
+    ended: Option<u64>,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
     launches: u64,
     part: Option<f64>,           // beside others under MPS
@@ -54,6 +57,7 @@ impl Driver for Gpu {
         let at = self.now.max(self.ends.get(&stream).copied().unwrap_or(0));
         if !self.refuses {
             self.events.insert(event, at);
+            self.records += 1;
         }
         !self.refuses
     }
@@ -65,7 +69,7 @@ impl Driver for Gpu {
     }
 
     fn reached(&mut self, event: u64) -> bool {
-        self.events[&event] <= self.now
+        self.events[&event] + self.tells_late <= self.now
     }
 
     fn elapsed(&mut self, from: u64, to: u64) -> Option<f64> {
@@ -93,8 +97,8 @@ impl Driver for Gpu {
         self.launches
     }
 
-    fn neighbours(&mut self) -> Option<u64> {
-        self.neighbour
+    fn neighbours(&mut self) -> Neighbours {
+        Neighbours { quiet: self.neighbour, ended: self.ended }
     }
 
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {

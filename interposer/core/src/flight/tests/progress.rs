@@ -23,6 +23,27 @@ fn a_mark_that_was_reached_says_that_the_work_before_it_is_done() {
 }
 
 #[test]
+fn what_a_program_waits_for_gets_its_mark_on_each_stream_where_one_is_due() {
+    let due = [
+        Due { work: Nanos(1_000), time: Nanos(0), spare: 0 },
+        Due { work: Nanos(1), time: Nanos(500), spare: 0 },
+    ];
+    let mut process = process();
+    let mut marked = |work: [u64; 2], later: u64, stream: Option<u64>| {
+        process.gpu.now += later;
+        process.submit(STREAM, work[0]);
+        process.submit(OTHER, work[1]);
+        let before = process.gpu.records;
+        process.flight.mark_ends(stream, &due, &mut process.gpu);
+        process.gpu.records - before
+    };
+    assert_eq!(marked([2_000, 3_000], 0, Some(OTHER)), 1, "the one that is waited for");
+    assert_eq!(marked([10, 10], 1, None), 1, "2,010 ns on one, 10 on the other");
+    assert_eq!(marked([10, 0], 600, None), 2, "little, but the last marks are old");
+    assert_eq!(marked([0, 0], 600, None), 0, "all have theirs");
+}
+
+#[test]
 fn marks_of_one_stream_keep_their_distance_in_time() {
     let mut process = process();
     let rare = Due { work: Nanos(1), time: Nanos(1_000), spare: 0 };
