@@ -370,6 +370,18 @@ mod tests {
     }
 
     #[test]
+    fn what_took_less_than_its_price_is_believed_however_long_the_host_may_have_been_held_up() {
+        let estimate = guess();
+        for _ in 0..3 {
+            stretch(&[(estimate, 1)]).learn(Took { ns: 8_000.0, idle: 5_000.0, most: 8_000.0 });
+        }
+        for _ in 0..3 {
+            stretch(&[(estimate, 40)]).learn(Took { ns: 200_000.0, idle: 100_000.0, most: 200_000.0 });
+        }
+        assert!((estimate.mean() / 5_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
+    }
+
+    #[test]
     fn a_kernel_that_becomes_dearer_is_followed_where_the_host_may_have_been_held_up() {
         let estimate = guess();
         let teach = |ns: f64| {
