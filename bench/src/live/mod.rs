@@ -3,7 +3,7 @@
 //! hangs, hangs by our doing.
 //!
 //! ```text
-//! weir-bench live [--programs 100000] [--seconds 180] [--seed 0]
+//! weir-bench live [--programs 100000] [--seconds 180] [--seed 0] [--gpus 3]
 //! weir-bench live --seed 4711 --programs 1       # a failing seed again
 //! ```
 
@@ -52,6 +52,9 @@ pub struct Options {
     /// How many tenants, of 10 % each; the first two have two processes.
     #[arg(long, default_value_t = TENANTS.len(), value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     tenants: usize,
+    /// How many simulated GPUs at a time, each with so many tenants and its part of the programs.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    gpus: u64,
     /// Run without Weir.
     #[arg(long)]
     bare: bool,
@@ -113,13 +116,51 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     }
     let until = options.programs.is_none().then(|| Instant::now() + Duration::from_secs(options.seconds));
     let plan = Plan { first, count: options.programs.unwrap_or(u64::MAX), until };
-    let outcome = Session::new(true, tenants)?.play(plan)?;
+    let outcome = side_by_side(plan.parts(options.gpus), tenants)?;
     let failed = [&bare.hangs, &bare.errors, &outcome.errors].iter().map(|list| list.len()).sum::<usize>();
     report.bar(Bar::at_most("live.hangs", outcome.hangs.len() as f64, "programs", 0.0));
     report.bar(Bar::at_most("live.errors", failed as f64, "programs", 0.0));
     report.figure("throttled", outcome.figures());
     report.figure("limit_percent", watch::SHARE);
     Ok(report.finish(options.json))
+}
+
+/// Runs each plan on a GPU of its own, all at once.
+fn side_by_side(plans: Vec<Plan>, tenants: usize) -> io::Result<Outcome> {
+    std::thread::scope(|scope| {
+        let play = |plan| scope.spawn(move || Session::new(true, tenants)?.play(plan));
+        let played: Vec<_> = plans.into_iter().map(play).collect();
+        let mut outcome = Outcome::default();
+        for played in played {
+            let one = played.join().map_err(|_| io::Error::other("a session ended early"))?;
+            outcome += one?;
+        }
+        Ok(outcome)
+    })
+}
+
+impl Plan {
+    /// As many plans, of other seeds each.
+    fn parts(self, parts: u64) -> Vec<Self> {
+        let count = self.count.div_ceil(parts);
+        let part = |n| match n {
+            0 => Self { count, ..self },
+            n => Self { first: self.first + directed::COUNT + n * count, count, ..self },
+        };
+        (0..parts).map(part).collect()
+    }
+}
+
+impl std::ops::AddAssign for Outcome {
+    fn add_assign(&mut self, other: Self) {
+        self.programs += other.programs;
+        self.hangs.extend(other.hangs);
+        self.errors.extend(other.errors);
+        self.longest_launch = self.longest_launch.max(other.longest_launch);
+        self.longest_program = self.longest_program.max(other.longest_program);
+        self.totals += other.totals;
+        self.wall = self.wall.max(other.wall);
+    }
 }
 
 /// Tenants and the node they run on.
