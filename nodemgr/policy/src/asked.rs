@@ -5,7 +5,7 @@ use weir_protocol::units::{Bytes, Nanos};
 use crate::lend::is_busy;
 use crate::pools::{Opened, Opening};
 use crate::pressure::Verdict;
-use crate::{Class, Sample, promise};
+use crate::{Sample, promise};
 
 /// What holds for all tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ mod tests {
     use weir_protocol::units::SmShare;
 
     use super::*;
+    use crate::Class;
     use crate::story::{slo, tenant};
 
     fn common() -> Common {
