@@ -67,7 +67,7 @@ impl Pools {
         lend::lend(left, claims, rates, betters, betters);
     }
 
-    /// The decisions of the last division, if it was asked for the same again.
+    /// The decisions of the last division, for whoever asks for the same again.
     pub fn last(&self) -> &[Decision] {
         &self.decisions
     }
