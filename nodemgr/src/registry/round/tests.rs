@@ -267,6 +267,15 @@ fn a_sleeper_that_rings_ends_the_rest_no_sooner_than_a_tick_after_the_last_run()
 }
 
 #[test]
+fn a_sleeper_that_cannot_ring_is_seen_when_the_rest_is_over() {
+    let mut node = Node::new();
+    node.tick(2_000, &[1]);
+    assert_eq!(node.rest(20, &[1]), [4; 20]);
+    assert_eq!(node.rest(1, &[0, 1]), [1]);
+    assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
+}
+
+#[test]
 fn a_sleeper_that_rings_closes_no_gate_to_which_nobody_has_armed_its_bell() {
     let mut node = Node::ruled_by("static", ClassName::Filler);
     node.tick(2_000, &[1]);
