@@ -114,6 +114,9 @@ impl Manager {
         };
         let letter_box =
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let timer = tick::Timer::new(options.tick).map_err(|error| {
+            Fault::system(&codes::SYSTEM, "make a timer", error, "look at the limits of open files")
+        })?;
         let mut registry = Registry::new(gpus, options.reserve, options.policy);
         registry.park_idle_after(options.park_idle_after);
         registry.guard_by(options.unmanaged);
@@ -137,7 +140,7 @@ impl Manager {
         }
         let persistent = options.tenants.iter().map(|tenant| registry.persist(tenant, now()));
         let persistent = persistent.collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared::new(&options, registry, letter_box));
+        let shared = Arc::new(Shared::new(&options, registry, letter_box, timer));
         let mut poll = Poll::new(shared.clone())?;
         poll.take_over()?;
         poll.open_doors(&persistent)?;
@@ -190,7 +193,7 @@ fn start_threads(
     asker: Option<Asker>,
     options: Options,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let ticking = tick::start(shared.clone(), options.tick)?;
+    let ticking = tick::start(shared.clone())?;
     let scraping = scrape::start(shared.clone(), options.signals)?;
     let guarding = guard::start(shared.clone(), asker)?;
     let polling = std::thread::Builder::new().name("weir-poll".into()).spawn(move || poll.run())?;

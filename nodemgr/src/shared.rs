@@ -17,6 +17,7 @@ use crate::histogram::Histogram;
 use crate::park::{self, Checkpoints, Driver};
 use crate::place::Place;
 use crate::registry::Registry;
+use crate::tick;
 
 /// Shared by the poll loop, the tick, and the threads that carry out `weir set`.
 pub struct Shared {
@@ -41,13 +42,19 @@ pub struct Shared {
     mail: Mutex<Vec<(u64, Response)>>,
     letter_box: OwnedFd,
     driver: OnceLock<Driver>, // loaded with the first park
+    timer: tick::Timer,
     stopping: AtomicBool,
     pausing: (Mutex<()>, Condvar),
 }
 
 impl Shared {
-    /// Over `registry`; `letter_box` is the eventfd that wakes the poll loop.
-    pub fn new(options: &crate::manager::Options, registry: Registry, letter_box: OwnedFd) -> Self {
+    /// Over `registry`; `letter_box` is the eventfd that wakes the poll loop, `timer` what wakes the control loop.
+    pub fn new(
+        options: &crate::manager::Options,
+        registry: Registry,
+        letter_box: OwnedFd,
+        timer: tick::Timer,
+    ) -> Self {
         Self {
             place: options.place.clone(),
             authority: Authority::here(),
@@ -61,6 +68,7 @@ impl Shared {
             watchers: Mutex::default(),
             mail: Mutex::default(),
             letter_box,
+            timer,
             driver: OnceLock::new(),
             stopping: AtomicBool::new(false),
             pausing: (Mutex::default(), Condvar::new()),
@@ -92,6 +100,18 @@ impl Shared {
             park::watch(self.clone());
         }
         Ok(driver)
+    }
+
+    /// What wakes the control loop; set under the registry's lock.
+    pub fn timer(&self) -> &tick::Timer {
+        &self.timer
+    }
+
+    /// The control loop runs with the next tick, should it rest.
+    pub fn hasten(&self, registry: &mut Registry) {
+        if let Some(at) = registry.end_rest() {
+            self.timer.ring_at(at);
+        }
     }
 
     /// Those who wait for events.

@@ -1,9 +1,10 @@
-//! The control loop: once per tick, observe, decide, publish what changed.
+//! The control loop: once per tick, or less often where nothing can change, observe, decide, publish what changed.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use weir_protocol::units::Nanos;
 
@@ -12,35 +13,77 @@ use crate::park;
 use crate::registry::ParkJob;
 use crate::shared::{Shared, now};
 
-/// While everybody sleeps a tick is so many times as long: all that it can see then is that somebody wakes, and nobody else
-/// has the time that is his.
-const IDLE: u64 = 4;
+/// What the control loop sleeps on.
+pub struct Timer {
+    timer: OwnedFd,
+    period: Nanos,
+}
+
+impl Timer {
+    /// One that rings with each tick of this length.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(period: Nanos) -> io::Result<Self> {
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let timer = Self { timer, period };
+        timer.set(TimerfdTimerFlags::empty(), period, period)?;
+        Ok(timer)
+    }
+
+    /// Rings from now on every so many ticks.
+    fn ring_every(&self, ticks: u64) {
+        let length = Nanos(self.period.0.saturating_mul(ticks));
+        self.or_warn(self.set(TimerfdTimerFlags::empty(), length, length));
+    }
+
+    /// Rings at this moment, at once if it is over, and from then on with each tick.
+    pub fn ring_at(&self, moment: Nanos) {
+        self.or_warn(self.set(TimerfdTimerFlags::ABSTIME, moment, self.period));
+    }
+
+    fn set(&self, flags: TimerfdTimerFlags, first: Nanos, every: Nanos) -> rustix::io::Result<()> {
+        let first = Nanos(first.0.max(1)); // zero would stop it
+        let spec = Itimerspec { it_interval: timespec(every), it_value: timespec(first) };
+        rustix::time::timerfd_settime(&self.timer, flags, &spec).map(drop)
+    }
+
+    fn or_warn(&self, set: rustix::io::Result<()>) {
+        if let Err(error) = set {
+            tracing::warn!(%error, "the ticks keep their length");
+        }
+    }
+
+    /// Sleeps until it rings; says whether it did.
+    fn wait(&self) -> rustix::io::Result<bool> {
+        match rustix::io::read(&self.timer, &mut [0; 8]) {
+            Ok(_) => Ok(true),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn timespec(time: Nanos) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(0),
+        tv_nsec: i64::try_from(time.0 % 1_000_000_000).unwrap_or(0),
+    }
+}
 
 /// Runs until the manager stops. A tick that comes late is not made up for: the next one sees all there is.
 ///
 /// # Errors
-/// The timer cannot be made.
-pub fn start(shared: Arc<Shared>, period: Nanos) -> io::Result<std::thread::JoinHandle<()>> {
-    let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-    every(&timer, period)?;
+/// The thread cannot be made.
+pub fn start(shared: Arc<Shared>) -> io::Result<std::thread::JoinHandle<()>> {
     let run = move || {
-        let mut awake = true;
-        let mut expirations = [0; 8];
         while !shared.is_stopping() {
-            match rustix::io::read(&timer, &mut expirations) {
-                Ok(_) => {
-                    let (now_awake, jobs) = tick(&shared);
-                    let before = std::mem::replace(&mut awake, now_awake);
-                    jobs.into_iter().for_each(|job| park::start(&shared, job));
+            match shared.timer().wait() {
+                Ok(true) => {
+                    tick(&shared).into_iter().for_each(|job| park::start(&shared, job));
                     serve_watchers(&shared);
-                    let length = if awake { period } else { Nanos(period.0 * IDLE) };
-                    if awake != before
-                        && let Err(error) = every(&timer, length)
-                    {
-                        tracing::warn!(%error, "the tick keeps its length");
-                    }
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Ok(false) => {}
                 Err(error) => {
                     return tracing::error!(%error, "the tick's timer failed: tenants see a silent manager");
                 }
@@ -50,20 +93,42 @@ pub fn start(shared: Arc<Shared>, period: Nanos) -> io::Result<std::thread::Join
     std::thread::Builder::new().name("weir-tick".into()).spawn(run)
 }
 
-/// One tick: whether anybody is awake, and what it leaves to other threads.
-fn tick(shared: &Shared) -> (bool, Vec<ParkJob>) {
+/// One tick: what it leaves to other threads.
+fn tick(shared: &Shared) -> Vec<ParkJob> {
     let (mut registry, now) = (shared.registry(), now());
-    let awake = registry.tick(now);
+    registry.tick(now);
     let jobs = registry.park_jobs(now);
-    (awake || registry.is_anyone_away(), jobs)
+    let before = registry.pace();
+    let pace = registry.settle_pace(now);
+    if pace != before {
+        shared.timer().ring_every(pace); // under the lock: nobody ends the rest in between
+    }
+    jobs
 }
 
-/// Makes the timer ring every so often.
-fn every(timer: &OwnedFd, period: Nanos) -> io::Result<()> {
-    let period = Timespec {
-        tv_sec: i64::try_from(period.0 / 1_000_000_000).unwrap_or(0),
-        tv_nsec: i64::try_from(period.0 % 1_000_000_000).unwrap_or(0),
-    };
-    let every = Itimerspec { it_interval: period, it_value: period };
-    Ok(rustix::time::timerfd_settime(timer, TimerfdTimerFlags::empty(), &every).map(drop)?)
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    const HOUR: Nanos = Nanos::from_secs(3_600);
+
+    /// Whether it rings within so many seconds.
+    fn rings(timer: &Timer, seconds: i64) -> bool {
+        let within = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&timer.timer, PollFlags::IN)], Some(&within)).unwrap() == 1
+    }
+
+    #[test]
+    fn a_rest_ends_at_once_if_the_last_tick_is_long_over() {
+        let timer = Timer::new(HOUR).unwrap();
+        timer.ring_every(4);
+        assert!(!rings(&timer, 0));
+        timer.ring_at(Nanos(0));
+        assert!(rings(&timer, 60) && timer.wait().unwrap());
+        assert!(!rings(&timer, 0), "and the next tick comes when it is due");
+        timer.ring_at(Nanos(now().0 + HOUR.0));
+        assert!(!rings(&timer, 0));
+    }
 }

@@ -56,7 +56,8 @@ impl Gpu {
 
     /// A launch or a copy waits here. The manager is told, if it takes the tenant for asleep.
     pub fn waits(&self) {
-        self.tell(Wants { ring: false, ..self.grant.bell.wants() });
+        let wants = self.grant.bell.wants();
+        self.tell(Wants { ring: wants.stir, ..wants });
     }
 
     fn tell(&self, wants: Wants) {

@@ -11,6 +11,7 @@
 //! Each GPU has a policy of its own, so that an emergency on one throttles nobody on another (papers 1.5, weakness 2).
 //! A new policy is one file and one row in [`POLICIES`]; `static_shares` is the template, and docs/writing-a-policy.md the way.
 
+mod asked;
 mod bursts;
 mod cooling;
 mod dilu;

@@ -67,6 +67,11 @@ impl Pools {
         lend::lend(left, claims, rates, betters, betters);
     }
 
+    /// The decisions of the last division, for whoever asks for the same again.
+    pub fn last(&self) -> &[Decision] {
+        &self.decisions
+    }
+
     /// The grants of this division. `fillers` says for each filler whether its gate is open, how much it may queue, and
     /// its state; `betters` says the state of the others.
     pub fn answer(
@@ -101,7 +106,7 @@ fn in_pieces(grant: Grant, piece: Nanos) -> Grant {
 }
 
 /// How much fillers get together, in millionths of the GPU, if they want it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// Of what busy betters did not request.
     Beside(u64),
@@ -110,7 +115,7 @@ pub enum Opened {
 }
 
 /// How far a filler is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// Whether more than the request holds.
     pub gate: Gate,

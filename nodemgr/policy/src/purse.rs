@@ -32,6 +32,13 @@ impl Purse {
     /// only fillers were there, and at our gate if that let all through that it could (`unmetered`), so that it was the turn
     /// that was waited for. Stalls come late, and those of several processes add up; neither favours the fillers.
     pub fn settle(&mut self, now: Nanos, work: &Work, only_fillers: bool, unmetered: bool) {
+        if let Some((at, before)) = &mut self.before
+            && self.saved == MOST
+            && before == work
+        {
+            *at = now; // as below: of a tenant that rests nothing is lost, and it has all that may be saved up
+            return;
+        }
         let Some((at, before)) = self.before.replace((now, *work)) else { return };
         let spent = spent(&before, work);
         let gate = if unmetered { spent.gate } else { 0 };

@@ -33,6 +33,7 @@
 
 use weir_protocol::units::{Nanos, Tokens};
 
+use crate::asked::{Asked, Common, Row};
 use crate::bursts::{Bursts, Edge};
 use crate::cooling::Cooling;
 use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
@@ -97,6 +98,7 @@ pub struct Weir {
     hold: Nanos,   // for which all betters may be put off
     filling: bool, // a bubble, in the last tick
     filled_at: Option<Nanos>,
+    asked: Asked,
     pools: Pools,
 }
 
@@ -111,6 +113,7 @@ impl Default for Weir {
             hold: Nanos(0),
             filling: false,
             filled_at: None,
+            asked: Asked::default(),
             pools: Pools::default(),
         }
     }
@@ -122,6 +125,12 @@ impl Policy for Weir {
         self.judge(seen);
         self.cooling.look(seen, lull.quiet);
         let (opened, opening) = self.open(seen, &lull);
+        let hold = if wants_to_fill(seen) { self.hold } else { Nanos(0) };
+        let beside = Common { opened, opening, hold, best_effort: seen.signals.best_effort_permille };
+        let rows = seen.samples.iter().zip(self.betters.iter());
+        if self.asked.is_same(beside, rows.map(|(sample, better)| Row::of(sample, better.verdict))) {
+            return self.pools.last();
+        }
         self.pools.begin(seen);
         self.pools.divide(seen, opened, promise::is_broken);
         let rates = seen.samples.iter().zip(&self.pools.rates).zip(self.betters.iter_mut());
@@ -133,7 +142,6 @@ impl Policy for Weir {
             self.betters.get(at).map_or(STEADY, |better| better.state(&seen.samples[at], fillers))
         };
         let decisions = self.pools.answer(seen, |_| opening, state);
-        let hold = if wants_to_fill(seen) { self.hold } else { Nanos(0) };
         widen(seen, fillers, hold, decisions);
         decisions
     }

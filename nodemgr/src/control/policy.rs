@@ -66,6 +66,7 @@ pub(super) fn answer(shared: &Shared, peer: &Peer, asked: &AskPolicy) -> Result<
     let shown = gpus.into_iter().filter_map(|gpu| one(&mut registry, gpu, wanted)).collect();
     if wanted.is_some() {
         registry.tick(now()); // what follows from it holds when the answer comes
+        shared.hasten(&mut registry);
     }
     let known = weir_policy::POLICIES.iter();
     let known = known.map(|row| KnownPolicy { name: row.name.into(), about: row.about.into() }).collect();

@@ -166,6 +166,7 @@ fn carry_out(shared: &Shared, peer: &Peer, change: SetBudget) -> Result<SetDone,
         shared.authority.may_set(peer, registry.named(&change.tenant)?, &new)?;
         let since = Instant::now();
         let published = registry.apply(id, new, now());
+        shared.hasten(&mut registry);
         let excess = registry.tenant(id).map_or(0, |tenant| tenant.excess(new.memory).0);
         (published, old, new, since, excess)
     };

@@ -32,6 +32,7 @@ pub(super) fn answer(shared: &Shared, peer: &Peer, off: bool) -> Result<Outcome,
     let was_off = registry.is_off();
     registry.switch(off, peer.uid);
     registry.tick(now()); // what follows from it holds when the answer comes
+    shared.hasten(&mut registry);
     if was_off != off {
         let uid = peer.uid;
         match off {

@@ -38,20 +38,36 @@ pub struct Arrival {
     pub tenant: u64,
     pidfd: OwnedFd,
     heard: Vec<u8>,
+    left: usize, // bytes of it that lie in the socket still
 }
 
 impl Arrival {
-    /// Takes what has come.
+    /// Hears what has come. What makes it whole is left in the socket until it is answered: to take it out wakes the process,
+    /// which sleeps until there is an answer, and of a thousand that come at once each would be woken twice.
     fn hear(&mut self) -> Frame {
         let mut chunk = [0u8; MAX_HELLO];
-        match rustix::net::recv(&self.socket, &mut chunk, RecvFlags::DONTWAIT) {
+        match rustix::net::recv(&self.socket, &mut chunk, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => Frame::Partial,
             Ok((0, _)) | Err(_) => Frame::Nonsense,
             Ok((length, _)) => {
                 self.heard.extend_from_slice(&chunk[..length]);
-                parse(&self.heard)
+                self.left = length;
+                let frame = parse(&self.heard);
+                if frame == Frame::Partial {
+                    self.take_left();
+                }
+                frame
             }
         }
+    }
+
+    /// Takes what was heard out of the socket: whoever closes one with something in it breaks the connection off, and what
+    /// follows is the bell.
+    pub(super) fn take_left(&mut self) {
+        let mut chunk = [0u8; MAX_HELLO];
+        let left = std::mem::take(&mut self.left);
+        // It is there, and nobody else reads it: as many bytes as were seen come back at once.
+        let _ = rustix::net::recv(&self.socket, &mut chunk[..left], RecvFlags::DONTWAIT);
     }
 }
 
@@ -77,12 +93,12 @@ impl Poll {
             if self.arrivals_at.get(&tenant).copied().unwrap_or(0) >= MAX_AT_DOOR {
                 continue; // closed: only this tenant's own processes suffer
             }
-            let mut arrival = Box::new(Arrival { socket, peer, pidfd, tenant, heard: Vec::new() });
+            let mut arrival = Box::new(Arrival { socket, peer, pidfd, tenant, heard: Vec::new(), left: 0 });
             match arrival.hear() {
                 // Most have said it before they are let in, and need not be waited for.
                 Frame::Whole(hello) => self.welcome(*arrival, hello),
                 Frame::Foreign(protocol) => self.turn_away(*arrival, protocol),
-                Frame::Nonsense => {}
+                Frame::Nonsense => arrival.take_left(),
                 Frame::Partial => self.wait_for(arrival),
             }
         }
@@ -104,11 +120,11 @@ impl Poll {
         if frame == Frame::Partial {
             return;
         }
-        let Some(Source::Arrival(arrival)) = self.remove(token) else { return };
+        let Some(Source::Arrival(mut arrival)) = self.remove(token) else { return };
         match frame {
             Frame::Whole(hello) => self.welcome(*arrival, hello),
             Frame::Foreign(protocol) => self.turn_away(*arrival, protocol),
-            Frame::Nonsense | Frame::Partial => {}
+            Frame::Nonsense | Frame::Partial => arrival.take_left(),
         }
     }
 
@@ -119,23 +135,26 @@ impl Poll {
         self.welcome(arrival, hello);
     }
 
-    fn welcome(&mut self, arrival: Arrival, hello: Hello) {
+    fn welcome(&mut self, mut arrival: Arrival, hello: Hello) {
         if let (Some(slot), PROTOCOL_VERSION) = (hello.slot, hello.protocol) {
             return self.rejoin(arrival, slot as usize, hello);
         }
-        let Arrival { socket, peer, pidfd, tenant, .. } = arrival;
+        let (peer, tenant) = (arrival.peer, arrival.tenant);
         self.bury_former_self(tenant, peer.pid);
         let admitted = self.admit(&peer, tenant, hello);
         let (process, pages, welcome) = match admitted {
             Ok(admitted) => admitted,
             Err(reason) => {
                 tracing::warn!(pid = peer.pid, uid = peer.uid, %reason, "a process was refused");
-                return drop(transport::send(&socket, &Reply::Refused { reason }, &[]));
+                let _ = transport::send(&arrival.socket, &Reply::Refused { reason }, &[]);
+                return arrival.take_left();
             }
         };
         let fds: Vec<_> = pages.iter().flat_map(|pages| pages.fds()).collect();
-        let sent = transport::send(&socket, &Reply::Welcome(welcome), &fds);
+        let sent = transport::send(&arrival.socket, &Reply::Welcome(welcome), &fds);
         failpoint::at("register.welcomed");
+        arrival.take_left();
+        let Arrival { socket, pidfd, .. } = arrival;
         match sent.ok().and_then(|()| self.watch((socket, pidfd), &peer, tenant, &process)) {
             Some(member) => self.note_newcomer(member),
             None => self.shared.registry().bury(process.id),

@@ -78,7 +78,10 @@ impl Poll {
             Heard::End => self.lose(token),
             Heard::Rings => {
                 let tenant = member.tenant;
-                self.shared.registry().hear_bell(tenant);
+                let mut registry = self.shared.registry();
+                registry.hear_bell(tenant);
+                self.shared.hasten(&mut registry);
+                drop(registry);
                 self.listen_for(token, EventFlags::RDHUP);
                 self.deadlines.insert((Instant::now() + Duration::from_micros(self.shared.tick_us), token));
             }

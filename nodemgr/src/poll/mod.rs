@@ -221,9 +221,16 @@ impl Poll {
         }
     }
 
-    /// Ends the tenants that nobody needs any more, and shuts their doors.
+    /// Ends the tenants that nobody needs any more, and shuts their doors. What has changed is decided upon with the next tick.
     fn sweep(&mut self) {
-        let over = self.shared.registry().sweep();
+        let over = {
+            let mut registry = self.shared.registry();
+            let over = registry.sweep();
+            if registry.is_anew() {
+                self.shared.hasten(&mut registry);
+            }
+            over
+        };
         for (tenant, name) in over {
             self.shut_door(tenant, &name);
             tracing::info!(tenant = %name, "the tenant has ended; its budget is free");

@@ -83,7 +83,8 @@ impl Poll {
     }
 
     /// A process that has its slot and its pages, and lost its connection.
-    pub(super) fn rejoin(&mut self, arrival: Arrival, slot: usize, hello: Hello) {
+    pub(super) fn rejoin(&mut self, mut arrival: Arrival, slot: usize, hello: Hello) {
+        arrival.take_left();
         let Arrival { socket, peer, tenant, .. } = arrival;
         let process = {
             let registry = self.shared.registry();

@@ -1,7 +1,8 @@
 //! The bell: a tenant to which fillers give way begins work, and their gates close before the next tick.
 //!
 //! It is armed while a filler's gate is open, and who has rung is not heard again until the next tick finds one open. The
-//! board has told the fillers already; this holds for those who cannot see it, or do not look (design 5).
+//! board has told the fillers already; this holds for those who cannot see it, or do not look (design 5). Who has slept rings
+//! also where no gate is open: for him a run of the loop comes sooner ([`pace`](super::pace)).
 
 use super::ruler::Ruler;
 use super::seat::Seat;
@@ -10,14 +11,16 @@ use crate::control::schema::ClassName;
 
 impl Registry {
     /// A process of this tenant has begun work. What it says of itself on the board must agree: then the gates of those who
-    /// give way to it close, wherever it works.
+    /// give way to it close, wherever it works and one is open.
     pub fn hear_bell(&mut self, tenant: u64) {
-        let Some(rings) = self.tenants.iter_mut().find(|known| known.id == tenant) else { return };
+        let Self { tenants, rulers, .. } = self;
+        let Some(rings) = tenants.iter_mut().find(|known| known.id == tenant) else { return };
         if rings.class == ClassName::Filler {
             return; // nobody gives way to it
         }
-        let works = rings.cells.iter_mut().filter_map(|cell| cell.take_ring().then_some(cell.gpu));
-        let works: Vec<usize> = works.collect();
+        let is_armed = |gpu: usize| rulers.get(gpu).is_some_and(|ruler| ruler.armed);
+        let heard = rings.cells.iter_mut().filter(|cell| is_armed(cell.gpu));
+        let works: Vec<usize> = heard.filter_map(|cell| cell.take_ring().then_some(cell.gpu)).collect();
         for gpu in works {
             if let Some(ruler) = self.rulers.get_mut(gpu) {
                 ruler.close_gates(&mut self.tenants);

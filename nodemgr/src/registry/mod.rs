@@ -12,6 +12,7 @@ mod create;
 mod heirs;
 mod mps;
 mod outside;
+mod pace;
 mod pages;
 mod park;
 mod persistent;
@@ -78,6 +79,11 @@ pub struct Registry {
     /// What has happened.
     pub events: Ring,
     turns: u64,
+    tick_length: Nanos,
+    ticked_at: Nanos,  // as the loop runs it
+    pace: u64,         // ticks from then until it runs again
+    changed_at: Nanos, // when a run last found anything new
+    disturbed: bool,   // something is, or may be
     outside: Signals,
     signals: Vec<SignalStats>,
     guarded: Guarded,
@@ -114,6 +120,11 @@ impl Registry {
             policy_name: policy.name,
             events: Ring::default(),
             turns: round::turns(DEFAULT_TICK),
+            tick_length: DEFAULT_TICK,
+            ticked_at: Nanos(0),
+            pace: 1,
+            changed_at: Nanos(0),
+            disturbed: true,
             outside: Signals::default(),
             signals: Vec::new(),
             guarded: Guarded::default(),
@@ -141,7 +152,7 @@ impl Registry {
 
     /// Ticks will be so long.
     pub fn expect_ticks(&mut self, length: Nanos) {
-        self.turns = round::turns(length);
+        (self.turns, self.tick_length) = (round::turns(length), length);
     }
 
     /// Notes that the manager has started.

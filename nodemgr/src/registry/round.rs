@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Where all are asleep nothing can change but the time, so that the policy is asked no more often either. Nor is one that
-//! looks at nothing but who is busy, until that changes: then a tick looks only whether those who are busy go on.
+//! looks at nothing but who is busy, until that changes: then a tick looks only whether those who are busy go on, and comes
+//! less often ([`pace`](super::pace)).
 
 use weir_policy::{Mode, Observation, Signals};
 use weir_protocol::units::Nanos;
@@ -72,8 +73,8 @@ impl Due {
 }
 
 impl Ruler {
-    /// Observes, decides and publishes; says whether anybody is awake. `stirred`: the tenants that say so; `renewed`: those that
-    /// have other processes than before.
+    /// Observes, decides and publishes; says whether it has found anything new. `stirred`: the tenants that say so; `renewed`:
+    /// those that have other processes than before.
     pub(super) fn run(
         &mut self,
         tenants: &mut [Tenant],
@@ -98,7 +99,16 @@ impl Ruler {
         } else {
             due.seats(self.seats.len()).for_each(|at| self.remind(tenants, round, at));
         }
-        self.awake
+        new || (news && !all) || (self.awake && !was_awake)
+    }
+
+    /// When it has to run again, if nobody says anything until then.
+    pub(super) fn due(&self, now: Nanos) -> Nanos {
+        match (self.awake, self.rests) {
+            (false, _) => Nanos(u64::MAX),
+            (true, false) => now,
+            (true, true) => self.watched.iter().map(|at| self.seats[*at].due(now)).min().unwrap_or(now),
+        }
     }
 
     fn observe_all(&mut self, tenants: &mut [Tenant], round: &Round) -> bool {

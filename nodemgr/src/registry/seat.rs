@@ -71,6 +71,15 @@ impl Seat {
         }
     }
 
+    /// When a policy that looks at nothing but who is busy may have to know of it anew, if it says nothing by itself.
+    pub(super) fn due(&self, now: Nanos) -> Nanos {
+        match (self.sleep, &self.beat) {
+            (Sleep::Sound, _) => Nanos(u64::MAX),
+            (Sleep::Awake, Some(beat)) if self.busy && !self.renewed => Nanos(beat.since.0 + STILL.0),
+            _ => now,
+        }
+    }
+
     /// Its turn, in which there is nothing to be granted.
     pub(super) fn tick(&self) {
         if let Some(beat) = &self.beat {

@@ -10,23 +10,26 @@ use super::{Cell, Registry, watch};
 const MARK_PERIOD: Nanos = Nanos::from_millis(100);
 
 impl Registry {
-    /// One run of the control loop; says whether anybody is awake.
-    pub fn tick(&mut self, now: Nanos) -> bool {
+    /// One run of the control loop.
+    pub fn tick(&mut self, now: Nanos) {
         self.epoch += 1;
         let anew = std::mem::take(&mut self.anew);
         let Self { epoch, turns, off, outside, .. } = *self;
-        let mut awake = false;
         let (stirred, renewed) = (self.stirs.look(), std::mem::take(&mut self.renewed));
+        let disturbed = std::mem::take(&mut self.disturbed);
+        let mut changed = disturbed || anew || !(stirred.is_empty() && renewed.is_empty());
         for (gpu, ruler) in self.rulers.iter_mut().enumerate() {
             let mode = self.mps.mode(gpu);
             let signals = Signals { power: self.powered.signal(gpu, now), ..outside };
             let round = Round { now, epoch, turns, anew, off, mode, signals };
-            awake |= ruler.run(&mut self.tenants, &round, stirred, &renewed);
+            changed |= ruler.run(&mut self.tenants, &round, stirred, &renewed);
+        }
+        if changed {
+            self.changed_at = now;
         }
         if now.since(self.marked_at) >= MARK_PERIOD {
             self.mark(now);
         }
-        awake
     }
 
     fn mark(&mut self, now: Nanos) {

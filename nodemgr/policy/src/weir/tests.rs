@@ -1,9 +1,10 @@
 use super::*;
-use weir_protocol::pages::Rate;
+use proptest::prelude::*;
+use weir_protocol::pages::{Rate, Stall};
 use weir_protocol::units::SmShare;
 
-use crate::Power;
 use crate::story::{Doing, Story, filler, iterates, latency, primary, slo};
+use crate::{Mode, Power, Signals};
 
 const BETTER: usize = 0;
 const FILLER: usize = 1;
@@ -357,4 +358,49 @@ fn it_rests_where_it_has_neither_a_bubble_to_fill_nor_a_promise_to_keep() {
     let promised = Sample { slo: slo(200, None), ..latency(10) };
     assert!(is_static(&[primary(10), latency(10)]) && is_static(&[filler(), filler()]));
     assert!(!is_static(&[primary(10), filler()]) && !is_static(&[primary(10), promised]));
+}
+
+prop_compose! {
+    /// What each of four tenants does in a tick, as two ticks often have it.
+    fn any_tick()(
+        moves in prop::array::uniform4(0u64..4),
+        broken in any::<bool>(),
+        best_effort_permille in prop::sample::select(vec![1_000u16, 1_000, 300]),
+    ) -> ([u64; 4], bool, u16) {
+        (moves, broken, best_effort_permille)
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_remembered_of_the_last_division_is_what_another_one_would_come_to(
+        ticks in prop::collection::vec((any_tick(), 1u64..40), 1..20),
+    ) {
+        let (mut policy, mut forgetful) = (Weir::default(), Weir::default());
+        let mut samples = [latency(300), primary(200), filler(), filler()];
+        samples.iter_mut().zip(1..).for_each(|(sample, tenant)| sample.tenant = tenant);
+        let mut now = Nanos::from_secs(1);
+        for ((moves, broken, best_effort_permille), times) in ticks {
+            samples[0].slo = slo(200, Some(if broken { 210 } else { 120 }));
+            for _ in 0..times {
+                now.0 += 1_000_000;
+                for (sample, moves) in samples.iter_mut().zip(moves) {
+                    let idle = sample.idle_for.0 + 1_000_000;
+                    (sample.idle_for, sample.outstanding) = match moves {
+                        0 => (Nanos(idle), Nanos(0)),
+                        1 => (Nanos(0), Nanos(0)),
+                        _ => (Nanos(0), Nanos(300_000)),
+                    };
+                    let worked = if moves == 0 { 0 } else { 250_000 * moves };
+                    sample.work.charged.0 += worked.cast_signed();
+                    sample.work.stalls[Stall::Compute as usize].0 += worked;
+                    sample.work.stalls[Stall::Neighbour as usize].0 += worked / 9;
+                }
+                let signals = Signals { best_effort_permille, ..Signals::default() };
+                let seen = Observation { now, mode: Mode::TimeSlicing, signals, samples: &samples };
+                forgetful.asked = Asked::default();
+                prop_assert_eq!(policy.decide(&seen), forgetful.decide(&seen));
+            }
+        }
+    }
 }

@@ -9,7 +9,8 @@
 //!
 //! A tenant that is marked as asleep on a GPU and begins work there, or waits at its gate, moves one word that it has for
 //! all its GPUs ([`UsagePage::stir`](super::UsagePage::stir)). So a tick looks at that one word, and not at what each
-//! process does on each GPU.
+//! process does on each GPU. And it rings, whether the bell is armed or not: where all others sleep or work on, the next
+//! tick may be some time away.
 
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
@@ -61,7 +62,8 @@ impl Bell {
     pub fn wants(&self) -> Wants {
         fence(Ordering::SeqCst);
         let is_set = |word: &AtomicU32| word.load(Ordering::Relaxed) != 0;
-        Wants { ring: is_set(&self.armed), stir: is_set(&self.asleep) }
+        let stir = is_set(&self.asleep);
+        Wants { ring: stir || is_set(&self.armed), stir }
     }
 }
 
@@ -86,22 +88,25 @@ mod model {
     }
 
     #[test]
-    fn whoever_is_taken_for_asleep_stirs_or_is_seen() {
+    fn whoever_is_taken_for_asleep_stirs_and_rings_or_is_seen() {
         loom::model(|| {
             let pages =
                 loom::sync::Arc::new((ActivityPage::default(), Bell::default(), UsagePage::default()));
             let tenant = {
                 let pages = pages.clone();
                 loom::thread::spawn(move || {
-                    if pages.0.begin(0, Nanos::default) && pages.1.wants().stir {
+                    let began = pages.0.begin(0, Nanos::default);
+                    let wants = pages.1.wants();
+                    if began && wants.stir {
                         pages.2.stir();
                     }
+                    began && wants.ring
                 })
             };
             pages.1.mark_asleep(true);
             let seen = pages.0.quiet(None).is_none();
-            tenant.join().unwrap();
-            assert!(pages.2.stirs() == 1 || seen, "the manager was told nothing");
+            let rang = tenant.join().unwrap();
+            assert!((pages.2.stirs() == 1 && rang) || seen, "the manager was told nothing");
         });
     }
 }

@@ -1,0 +1,128 @@
+//! What a division of the GPU was asked for last: where that is the same again, so are the grants, and most ticks are such.
+
+use weir_protocol::units::{Bytes, Nanos};
+
+use crate::lend::is_busy;
+use crate::pools::{Opened, Opening};
+use crate::pressure::Verdict;
+use crate::{Sample, promise};
+
+/// What holds for all tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// How much the fillers get together, ...
+    pub opened: Opened,
+    /// ... and how.
+    pub opening: Opening,
+    /// For how long bursts are put off.
+    pub hold: Nanos,
+    /// What best effort may have at most, in thousandths.
+    pub best_effort: u16,
+}
+
+/// All of a tenant that its grant, or another's, depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    tenant: u64,
+    memory_limit: Bytes,
+    rest: u64, // shares, class, verdict, whether it is busy, has promised, has broken that: packed, as each tick has all rows
+}
+
+impl Row {
+    /// That of a tenant whose bursts are judged so.
+    pub fn of(sample: &Sample, verdict: Verdict) -> Self {
+        let shares = [sample.request, sample.limit].map(|share| u64::from(share.as_permille()));
+        let kinds = (sample.class as u64) << 2 | verdict as u64;
+        let promise = sample.slo.map_or(0, |_| 1 << 1 | u64::from(promise::is_broken(sample)));
+        let stands = u64::from(is_busy(sample)) << 2 | promise;
+        let rest = shares[0] << 23 | shares[1] << 7 | kinds << 3 | stands;
+        Self { tenant: sample.tenant, memory_limit: sample.memory_limit, rest }
+    }
+}
+
+/// What was asked for last.
+#[derive(Default)]
+pub struct Asked {
+    common: Option<Common>,
+    rows: Vec<Row>,
+}
+
+impl Asked {
+    /// Whether this is the same again; remembers it.
+    pub fn is_same(&mut self, common: Common, rows: impl ExactSizeIterator<Item = Row>) -> bool {
+        let mut same = self.common.replace(common) == Some(common) && self.rows.len() == rows.len();
+        if !same {
+            self.rows.clear();
+            self.rows.extend(rows);
+            return false;
+        }
+        for (before, row) in self.rows.iter_mut().zip(rows) {
+            same &= std::mem::replace(before, row) == row;
+        }
+        same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::units::SmShare;
+
+    use super::*;
+    use crate::Class;
+    use crate::story::{slo, tenant};
+
+    fn common() -> Common {
+        let opening = Opening::open(Nanos(1), "FILL");
+        Common { opened: Opened::Bubble(5), opening, hold: Nanos(0), best_effort: 1_000 }
+    }
+
+    fn row(change: impl FnOnce(&mut Sample)) -> Row {
+        let mut sample = tenant();
+        change(&mut sample);
+        Row::of(&sample, Verdict::Recovery)
+    }
+
+    #[test]
+    fn whatever_a_grant_depends_on_makes_another_question() {
+        let same = row(|_| {});
+        let others = [
+            row(|sample| sample.tenant += 1),
+            row(|sample| sample.request = SmShare::permille(1)),
+            row(|sample| sample.limit = SmShare::permille(1)),
+            row(|sample| sample.memory_limit.0 += 1),
+            row(|sample| sample.class = Class::Filler),
+            row(|sample| sample.idle_for = crate::IDLE_AFTER),
+            row(|sample| sample.slo = slo(200, None)),
+            row(|sample| sample.slo = slo(200, Some(200))),
+            Row::of(&tenant(), Verdict::Emergency),
+        ];
+        for other in others {
+            let mut asked = Asked::default();
+            assert!(!asked.is_same(common(), [same, same].into_iter()), "the first one");
+            assert!(asked.is_same(common(), [same, same].into_iter()));
+            assert!(!asked.is_same(common(), [same, other].into_iter()), "{other:?}");
+            assert!(asked.is_same(common(), [same, other].into_iter()));
+        }
+        assert_eq!(same, row(|sample| sample.idle_for = Nanos(1)), "as busy as before");
+    }
+
+    #[test]
+    fn so_does_what_holds_for_all_and_how_many_they_are() {
+        let same = row(|_| {});
+        let others = [
+            Common { opened: Opened::Beside(5), ..common() },
+            Common { opening: Opening::closed("BUSY"), ..common() },
+            Common { hold: Nanos(1), ..common() },
+            Common { best_effort: 999, ..common() },
+        ];
+        for other in others {
+            let mut asked = Asked::default();
+            asked.is_same(common(), [same].into_iter());
+            assert!(!asked.is_same(other, [same].into_iter()), "{other:?}");
+        }
+        let mut asked = Asked::default();
+        asked.is_same(common(), [same, same].into_iter());
+        assert!(!asked.is_same(common(), [same].into_iter()) && asked.is_same(common(), [same].into_iter()));
+        assert!(!asked.is_same(common(), [same, same].into_iter()));
+    }
+}
