@@ -9,6 +9,7 @@ use weir_protocol::units::Nanos;
 
 use crate::control::serve_watchers;
 use crate::park;
+use crate::prompt::be_prompt;
 use crate::registry::ParkJob;
 use crate::shared::{Shared, now};
 
@@ -24,6 +25,7 @@ pub fn start(shared: Arc<Shared>, period: Nanos) -> io::Result<std::thread::Join
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     every(&timer, period)?;
     let run = move || {
+        be_prompt();
         let mut awake = true;
         let mut expirations = [0; 8];
         while !shared.is_stopping() {
