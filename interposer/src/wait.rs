@@ -49,7 +49,8 @@ pub fn at_gate(
     let gpu = current.gpu;
     let arrived = clock::now();
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
-    let (mut now, mut patience) = (arrived, Patience::Fresh);
+    let (mut now, mut known) = (arrived, gpu.grant.generation());
+    let mut patience = Patience::under(gpu.launched_under(), known);
     let mut gang = AtGate::new(client, gpu, arrived);
     let (generation, drawn, pass) = loop {
         let asked = gang.ask(now, patience, |patience| ask(gpu, wanted, patience, (arrived, now)));
@@ -59,7 +60,8 @@ pub fn at_gate(
                 gpu.bucket.charge(price);
                 break (generation, price, Pass::CaughtUp);
             }
-            Asked::Waits(held) => held,
+            // A grant that has come since the last look ends the sleep before it begins.
+            Asked::Waits(held) => Holdup { generation: known, ..held },
         };
         if now == arrived {
             stall::wait(gpu, arrived);
@@ -75,7 +77,8 @@ pub fn at_gate(
         if held.cause == Cause::InFlight {
             Hands::new(thread, current, stream).look(); // it slept until that should be done
         }
-        patience = held.patience_then(patience, gpu.grant.generation());
+        known = gpu.grant.generation();
+        patience = held.patience_then(patience, known);
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
     count(current, arrived, now, pass);

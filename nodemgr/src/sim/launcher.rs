@@ -174,7 +174,8 @@ impl Launcher {
     /// The launch as it stands at the gate: new, or after a sleep.
     fn again(&self, now: Nanos, generation: u32) -> Asking {
         let Some(before) = self.asking else {
-            return Asking { arrived: now, patience: Patience::Fresh, held: None };
+            let patience = Patience::under(self.purse.generation(), generation);
+            return Asking { arrived: now, patience, held: None };
         };
         let patience =
             before.held.map_or(before.patience, |held| held.patience_then(before.patience, generation));
