@@ -1,13 +1,14 @@
 //! Waiting: the only place where a launch or a copy is held back, at the gate or for news of its kernel.
 //!
-//! A sleep is a futex wait on the word of whoever has to move first: on the grant page, so that a new grant wakes everyone at
-//! once, or on a neighbour's page. It is bounded: by the time in which enough tokens accrue, by what is in flight, and on a
+//! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and where a neighbour has to move
+//! first, on its page as well. It is bounded: by the time in which enough tokens accrue, by what is in flight, and on a
 //! neighbour's word by a millisecond. Nothing is held while we sleep.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use rustix::thread::futex;
+use rustix::thread::ClockId;
+use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::time::Timespec;
 use weir_core::admission::{self, Held, Wanted};
 use weir_core::gate::{Cause, Gate, Patience, Wait, work_of_all};
@@ -48,7 +49,8 @@ pub fn at_gate(
     let gpu = current.gpu;
     let arrived = clock::now();
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
-    let (mut now, mut patience) = (arrived, Patience::Fresh);
+    let (mut now, mut known) = (arrived, gpu.grant.generation());
+    let mut patience = Patience::under(gpu.launched_under(), known);
     let mut gang = AtGate::new(client, gpu, arrived);
     let (generation, drawn, pass) = loop {
         let asked = gang.ask(now, patience, |patience| ask(gpu, wanted, patience, (arrived, now)));
@@ -58,7 +60,8 @@ pub fn at_gate(
                 gpu.bucket.charge(price);
                 break (generation, price, Pass::CaughtUp);
             }
-            Asked::Waits(held) => held,
+            // A grant that has come since the last look ends the sleep before it begins.
+            Asked::Waits(held) => Holdup { generation: known, ..held },
         };
         if now == arrived {
             stall::wait(gpu, arrived);
@@ -74,7 +77,8 @@ pub fn at_gate(
         if held.cause == Cause::InFlight {
             Hands::new(thread, current, stream).look(); // it slept until that should be done
         }
-        patience = held.patience_then(patience, gpu.grant.generation());
+        known = gpu.grant.generation();
+        patience = held.patience_then(patience, known);
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited
     };
     count(current, arrived, now, pass);
@@ -191,19 +195,68 @@ fn mark_everything(hands: &mut Hands<'_>) {
 
 fn sleep(held: &Holdup, gpu: &Gpu) {
     gpu.waits();
-    let (word, value) =
-        held.neighbour.as_ref().map_or((gpu.grant.futex_word(), held.generation), Watched::word);
+    let grant = (gpu.grant.futex_word(), held.generation);
+    // Woken, timed out, interrupted, or a word had moved already: in each case the gate is asked again.
+    match &held.neighbour {
+        Some(neighbour) => until_either(neighbour.word(), grant, held.at_most),
+        None => until(grant, held),
+    }
+}
+
+fn until((word, value): Watch<'_>, held: &Holdup) {
     let time = if held.cause == Cause::InFlight { LATENESS.aim(held.at_most) } else { held.at_most };
     let began = clock::now();
-    // Woken, timed out, interrupted, or the word had moved already: in each case the gate is asked again.
     let slept = futex::wait(word, futex::Flags::empty(), value, Some(&timespec(time)));
     if slept == Err(Errno::TIMEDOUT) {
         LATENESS.seen(Nanos(clock::now().since(began).0.saturating_sub(time.0)));
     }
 }
 
+/// Until the neighbour moves, or the grant is another one: it takes effect at once, whoever is waited for.
+fn until_either(neighbour: Watch<'_>, grant: Watch<'_>, time: Nanos) {
+    let end = timespec(Nanos(clock::now().0.saturating_add(time.0))); // this call takes an instant, not a duration
+    let words = [neighbour, grant].map(waiter);
+    let slept = futex::waitv(&words, WaitvFlags::empty(), Some(&end), ClockId::Monotonic);
+    if !matches!(slept, Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)) {
+        // A kernel before 5.16, or a filter of system calls that does not know this one: the grant is looked at afterwards.
+        let _ = futex::wait(neighbour.0, futex::Flags::empty(), neighbour.1, Some(&timespec(time)));
+    }
+}
+
+/// A word to sleep on, while it shows this.
+type Watch<'a> = (&'a AtomicU32, u32);
+
+fn waiter((word, value): Watch<'_>) -> futex::Wait {
+    let mut wait = futex::Wait::new();
+    wait.val = value.into();
+    wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+    wait.flags = WaitFlags::SIZE_U32;
+    wait
+}
+
 fn timespec(time: Nanos) -> Timespec {
     const SECOND: u64 = 1_000_000_000;
     let whole = |n: u64| i64::try_from(n).unwrap_or(0);
     Timespec { tv_sec: whole(time.0 / SECOND), tv_nsec: whole(time.0 % SECOND) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_that_waits_for_a_neighbour_wakes_at_a_new_grant() {
+        const LONG: Nanos = Nanos::from_secs(10);
+        let (neighbour, grant) = (AtomicU32::new(7), AtomicU32::new(1));
+        let began = clock::now();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| until_either((&neighbour, 7), (&grant, 1), LONG));
+            grant.store(2, Ordering::Release);
+            while !waits.is_finished() {
+                let _ = futex::wake(&grant, futex::Flags::empty(), 1); // it may fall asleep only now
+                std::thread::yield_now();
+            }
+        });
+        assert!(clock::now().since(began) < LONG, "nobody moved but the manager");
+    }
 }

@@ -110,8 +110,15 @@ pub enum Patience {
     Fresh,
     /// It has waited: at a balance worth a turn.
     Turn,
-    /// The grant changed while it waited: at any balance above zero, so that the change takes effect at once.
+    /// The grant has changed since the last launch: at any balance above zero, so that the change takes effect at once.
     None,
+}
+
+impl Patience {
+    /// That of a launch that arrives under the grant `now`, where launches went out under another one, or none, `before`: 0.
+    pub fn under(before: u32, now: u32) -> Self {
+        if before == 0 || before == now { Self::Fresh } else { Self::None }
+    }
 }
 
 /// Which way a launch asks to go.

@@ -170,6 +170,11 @@ impl Gpu {
         calls.map(|calls| calls.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 
+    /// The grant under which this process has launched last; 0 before the first launch.
+    pub fn launched_under(&self) -> u32 {
+        self.acked.load(Ordering::Relaxed)
+    }
+
     /// Tells the manager, once for each grant, that a launch went out under it, and shows whether it is silent: who has
     /// all the tokens that it wants never comes to the gate's waiting.
     pub fn acknowledge(&self, generation: u32) {

@@ -293,7 +293,7 @@ impl Engine {
         manager.tick(Time(self.now), &mut self.seats);
         self.next_tick += TICK;
         for seat in 0..self.seats.len() {
-            if let State::AtGate(kernel, Alarm::Grant(generation)) = self.seats[seat].state
+            if let State::AtGate(kernel, Alarm::Set(generation, _)) = self.seats[seat].state
                 && self.seats[seat].generation() != Some(generation)
             {
                 self.seats[seat].state = State::AtGate(kernel, Alarm::Off);

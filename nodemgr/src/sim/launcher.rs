@@ -57,10 +57,8 @@ pub fn add(word: &AtomicU64, more: u64) {
 /// What wakes a sleeping launch, besides its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// A new grant.
-    Grant(u32),
-    /// The tenant in this seat passes its turn on, or has no work any more.
-    Seat(usize),
+    /// Another grant than this one; or the tenant in this seat passes its turn on, or has no work any more.
+    Set(u32, Option<usize>),
     /// It has gone off already.
     Off,
 }
@@ -160,10 +158,7 @@ impl Launcher {
             Asked::Waits(held) => {
                 self.stir();
                 self.asking = Some(Asking { held: Some(held), ..asking });
-                return Said::Sleeps(
-                    held.at_most,
-                    held.neighbour.map_or(Alarm::Grant(held.generation), Alarm::Seat),
-                );
+                return Said::Sleeps(held.at_most, Alarm::Set(held.generation, held.neighbour));
             }
         }
         self.asking = None;
@@ -179,7 +174,8 @@ impl Launcher {
     /// The launch as it stands at the gate: new, or after a sleep.
     fn again(&self, now: Nanos, generation: u32) -> Asking {
         let Some(before) = self.asking else {
-            return Asking { arrived: now, patience: Patience::Fresh, held: None };
+            let patience = Patience::under(self.purse.generation(), generation);
+            return Asking { arrived: now, patience, held: None };
         };
         let patience =
             before.held.map_or(before.patience, |held| held.patience_then(before.patience, generation));

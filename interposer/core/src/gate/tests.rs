@@ -276,3 +276,9 @@ fn a_sibling_that_stands_still_lets_a_launch_pass_and_matters_less_each_time() {
     sibling.completed_ns.store(500_000, Ordering::Relaxed);
     assert!(next(20_000) >= 5_000, "it goes on: from the beginning");
 }
+
+#[test]
+fn the_first_launch_under_a_new_grant_has_no_patience_and_a_newcomer_s_first_one_is_as_any_other() {
+    assert_eq!(Patience::under(7, 8), Patience::None);
+    assert_eq!((Patience::under(8, 8), Patience::under(0, 8)), (Patience::Fresh, Patience::Fresh));
+}

@@ -50,7 +50,7 @@ impl Engine {
     pub(super) fn pass_turn_on(&mut self, at: usize) {
         let passed = self.seats[at].launcher.as_mut().is_some_and(Launcher::take_turn_passed);
         if passed {
-            self.set_off(|alarm| alarm == Alarm::Seat(at));
+            self.set_off(|alarm| matches!(alarm, Alarm::Set(_, Some(seat)) if seat == at));
         }
     }
 
