@@ -12,7 +12,6 @@
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
-//!   prompt                  both are let run as soon as they are woken
 //!   park                    idle tenants' memory on the host: what the driver does, on threads of its own
 //!   journal, takeover       what a manager leaves behind, and how the next one takes it over
 //!   notify                  what a supervisor hears
@@ -50,7 +49,6 @@ pub mod notify;
 mod park;
 pub mod place;
 mod poll;
-mod prompt;
 pub mod registry;
 mod shared;
 pub mod signals;

@@ -10,7 +10,6 @@ use weir_protocol::units::Nanos;
 
 use crate::control::serve_watchers;
 use crate::park;
-use crate::prompt::be_prompt;
 use crate::registry::ParkJob;
 use crate::shared::{Shared, now};
 
@@ -78,7 +77,6 @@ fn timespec(time: Nanos) -> Timespec {
 /// The thread cannot be made.
 pub fn start(shared: Arc<Shared>) -> io::Result<std::thread::JoinHandle<()>> {
     let run = move || {
-        be_prompt();
         while !shared.is_stopping() {
             match shared.timer().wait() {
                 Ok(true) => {

@@ -33,7 +33,6 @@ use rustix::time::Timespec;
 use crate::control::created;
 use crate::control::schema::Response;
 use crate::fault::Fault;
-use crate::prompt::be_prompt;
 use crate::shared::Shared;
 use arrival::Arrival;
 use life::Life;
@@ -110,7 +109,6 @@ impl Poll {
 
     /// Runs until the manager stops.
     pub fn run(mut self) {
-        be_prompt();
         let mut events = [const { MaybeUninit::uninit() }; BATCH];
         while !self.shared.is_stopping() {
             let timeout = self.timeout();
