@@ -14,7 +14,7 @@
 use weir_protocol::pages::{Stand, Turn};
 use weir_protocol::units::{Nanos, Tokens};
 
-use crate::gate::{Betters, Cause, Gate, Pages, Patience, Request, Verdict, Wait};
+use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::progress::{Progress, Work};
 use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
 
@@ -42,8 +42,6 @@ pub trait Launching {
     fn turn(&self) -> &Turn;
     /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same.
     fn gives_way_to(&self) -> Option<Self::Word>;
-    /// Whether the board shows those to whom the tenant gives way, if there are any.
-    fn sees_betters(&self) -> bool;
     /// How long a launch that arrived then is put off, with which a burst would begin, so that fillers have the time.
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos>;
     /// Whether there is nobody to take turns with, or work of all runs at once.
@@ -137,10 +135,9 @@ fn decide<L: Launching>(
     if let Some(better) = launching.gives_way_to() {
         return ask_closed(launching, wanted, patience, now, better);
     }
-    let betters = if launching.sees_betters() { Betters::Quiet } else { Betters::Unseen };
     // A new grant lets one launch through at once, whoever's turn it is.
     if patience != Patience::None
-        && let Some((at_most, neighbour)) = ask_turn(launching, betters, arrived, now)
+        && let Some((at_most, neighbour)) = ask_turn(launching, arrived, now)
     {
         let at_most = at_most.clamp(SHORTEST, TURN_STEP);
         return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
@@ -148,7 +145,7 @@ fn decide<L: Launching>(
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let ceiling = turn_ceiling(launching.turn()).max(price.0);
     let tokens = Tokens(tokens.0.min(ceiling));
-    let request = Request { price, tokens, patience, betters, drains: false };
+    let request = Request { price, tokens, patience, closed: false, drains: false };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
@@ -192,7 +189,7 @@ fn ask_closed<L: Launching>(
 ) -> Asked<L::Word> {
     leave_turn(launching, now);
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
-    let request = Request { price, tokens: price, patience, betters: Betters::AtWork, drains: false };
+    let request = Request { price, tokens: price, patience, closed: true, drains: false };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(wait) => {
@@ -204,12 +201,7 @@ fn ask_closed<L: Launching>(
 }
 
 /// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
-fn ask_turn<L: Launching>(
-    launching: &mut L,
-    betters: Betters,
-    arrived: Nanos,
-    now: Nanos,
-) -> Option<(Nanos, Option<L::Word>)> {
+fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
     let held_before = holds(launching.turn());
     if launching.is_alone() {
         if !launching.is_busy() {
@@ -219,7 +211,7 @@ fn ask_turn<L: Launching>(
     }
     let (gate, pages) = (launching.gate(), launching.pages());
     let grant = pages.grant.read();
-    let saved = gate.has_saved(pages, &grant, betters, now);
+    let saved = gate.has_saved(pages, &grant, now);
     let terms = Terms { length: Nanos(grant.resume_at.0.unsigned_abs()), saved };
     let asked = launching.queue(|own, neighbours| {
         let answer = turn::ask(own, neighbours, terms, arrived, now);

@@ -97,21 +97,10 @@ pub struct Request {
     pub tokens: Tokens,
     /// How long to hold out.
     pub patience: Patience,
-    /// What the board shows of those to whom the tenant gives way.
-    pub betters: Betters,
+    /// The gate is closed: a tenant has work to which this one gives way.
+    pub closed: bool,
     /// What is queued will be done in a moment: it holds up nothing.
     pub drains: bool,
-}
-
-/// What the board shows of those to whom a tenant gives way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Betters {
-    /// Nothing: there are none, or they cannot be seen. What the manager says holds.
-    Unseen,
-    /// None has work: a granted rate above the request holds also where the manager has not looked since.
-    Quiet,
-    /// One has work: the gate is closed.
-    AtWork,
 }
 
 /// At which balance a launch goes on.
@@ -181,9 +170,8 @@ impl Gate {
     /// Decides about one launch.
     pub fn ask(&self, pages: Pages<'_>, now: Nanos, request: Request) -> Verdict {
         let grant = pages.grant.read();
-        let rate = self.rate(&grant, request.betters, pages.grant.epoch(), now);
-        let beside = request.betters == Betters::AtWork;
-        let closed = beside || is_closed(&grant, request.betters);
+        let rate = self.rate(&grant, pages.grant.epoch(), now);
+        let closed = request.closed || grant.gate == GateWord::Closed;
         self.turn_to(pages, closed);
         let (rate, capacity) = match closed {
             true if grant.gate == GateWord::Closed => (rate.min(grant.fallback_rate), grant.capacity),
@@ -202,7 +190,7 @@ impl Gate {
         pages.bucket.refill(now, rate, capacity);
         let balance = pages.bucket.balance().0;
         let turn = grant.resume_at.0.min(capacity.0).max(1);
-        let way = Way::of(closed, beside);
+        let way = Way::of(closed, request.closed);
         let goes_on = way != Way::Open && self.goes_on.load(Ordering::Relaxed) >= way as u32;
         let (enough, goal) = match (way, request.patience) {
             (Way::Open, Patience::None) => (1, 1),
@@ -246,8 +234,8 @@ impl Gate {
     }
 
     /// Whether more than three quarters of what the tenant may save up are in its bucket: it has had less than it may.
-    pub fn has_saved(&self, pages: Pages<'_>, grant: &Grant, betters: Betters, now: Nanos) -> bool {
-        let rate = self.rate(grant, betters, pages.grant.epoch(), now);
+    pub fn has_saved(&self, pages: Pages<'_>, grant: &Grant, now: Nanos) -> bool {
+        let rate = self.rate(grant, pages.grant.epoch(), now);
         pages.bucket.refill(now, rate, grant.capacity);
         rate != Rate::FULL && pages.bucket.balance().0 > grant.capacity.0 / 4 * 3
     }
@@ -255,7 +243,7 @@ impl Gate {
     /// How long the tenant is in debt here; `None`: it is not.
     pub fn debt(&self, pages: Pages<'_>, now: Nanos) -> Option<Nanos> {
         let grant = pages.grant.read();
-        let rate = self.rate(&grant, Betters::Unseen, pages.grant.epoch(), now);
+        let rate = self.rate(&grant, pages.grant.epoch(), now);
         if rate == Rate::FULL {
             return None;
         }
@@ -295,8 +283,8 @@ impl Gate {
     }
 
     /// The rate that holds: the granted one, or the fallback if the gate is closed or the manager is gone.
-    fn rate(&self, grant: &Grant, betters: Betters, epoch: u64, now: Nanos) -> Rate {
-        if self.manager_is_gone(epoch, now) || is_closed(grant, betters) {
+    fn rate(&self, grant: &Grant, epoch: u64, now: Nanos) -> Rate {
+        if self.manager_is_gone(epoch, now) || grant.gate == GateWord::Closed {
             return grant.fallback_rate.min(grant.rate);
         }
         grant.rate
@@ -318,12 +306,6 @@ impl Gate {
         self.stale.store(u32::from(gone), Ordering::Relaxed);
         gone
     }
-}
-
-/// Whether the manager has closed the gate, and not just for as long as somebody on the board has work.
-fn is_closed(grant: &Grant, betters: Betters) -> bool {
-    let until_quiet = grant.rate > grant.fallback_rate;
-    grant.gate == GateWord::Closed && !(until_quiet && betters == Betters::Quiet)
 }
 
 /// How long to wait until less is in flight; `None`: there is room.

@@ -90,10 +90,6 @@ impl Launching for &Gpu {
         Gpu::gives_way_to(self)
     }
 
-    fn sees_betters(&self) -> bool {
-        self.betters.are_there() && self.board.with(self.grant.board(), |_| ()).is_some()
-    }
-
     /// The ranks of a gang would wait for each other, and without a manager nobody knows what there is to spare.
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
         let grant = self.grant.read();

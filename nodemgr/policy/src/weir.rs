@@ -20,15 +20,13 @@
 //! anything this is `static`.
 //!
 //! ```text
-//!   BUSY       a better works                                             requests*
-//!   EMERGENCY  the same, and a promise is broken or bursts are stretched  requests*
+//!   BUSY       a better works                                             requests
+//!   EMERGENCY  the same, and a promise is broken or bursts are stretched  requests
 //!   SUSPECT    drained, and it may be over at once                        requests
 //!   SLACK      drained, and whoever comes next may be put off             the level
 //!   FILL       a bubble                                                   the level
 //!   OPEN       nobody has moved for long                                  the level, long queues
 //!   CAPPED     one of these three, and the clocks are held back           the lesser of both levels
-//!
-//!   * where whoever comes next may be put off: the level, as soon as the board shows nobody at work
 //! ```
 //!
 //! *What always holds*: see `tests/every_policy.rs`.
@@ -197,12 +195,8 @@ impl Weir {
             || seen.samples.iter().zip(self.betters.iter()).filter(|(sample, _)| !is_filler(sample));
         let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
         self.hold = hold(betters());
-        let ppm = self.level.ppm.min(self.cooling.ppm());
         if lull.working {
-            let (opened, opening) = closed(if disturbed { "EMERGENCY" } else { "BUSY" });
-            // Whoever comes next may be put off, so that fillers need not wait for a tick: the board opens them.
-            let next = if self.hold > Nanos(0) { Opened::Bubble(ppm.into()) } else { opened };
-            return (next, opening);
+            return closed(if disturbed { "EMERGENCY" } else { "BUSY" });
         }
         let empty =
             betters().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
@@ -221,6 +215,7 @@ impl Weir {
             _ if self.hold > Nanos(0) => "SLACK",
             _ => "FILL",
         };
+        let ppm = self.level.ppm.min(self.cooling.ppm());
         (Opened::Bubble(ppm.into()), Opening::open(cap(lull, most), state))
     }
 }

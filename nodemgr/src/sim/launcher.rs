@@ -95,7 +95,6 @@ pub struct Launcher {
     turn_passed: bool,
     closed_by: Option<usize>, // the better one that was found to work
     holder: Holder,
-    gives_way: bool,
 }
 
 impl Launcher {
@@ -115,18 +114,12 @@ impl Launcher {
             turn_passed: false,
             closed_by: None,
             holder: Holder::default(),
-            gives_way: false,
         }
     }
 
     /// Adds who else is on the GPU.
     pub fn meet(&mut self, seat: usize, precedence: Precedence, pages: Arc<Pages>) {
         self.neighbours.push(Neighbour { seat, precedence, pages, seen: Seen::default() });
-    }
-
-    /// There is somebody on the board to whom it gives way.
-    pub fn give_way(&mut self) {
-        self.gives_way = true;
     }
 
     /// The pages.
@@ -289,10 +282,6 @@ impl Launching for Launcher {
 
     fn gives_way_to(&self) -> Option<usize> {
         self.closed_by
-    }
-
-    fn sees_betters(&self) -> bool {
-        self.gives_way
     }
 
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_protocol::pages::{BucketPage, Gate as GateWord, Grant, GrantPage, Rate, UsagePage};
+use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
 use zerocopy::FromZeros;
 
 use super::*;
@@ -15,7 +15,6 @@ struct Process {
     own: Box<Turn>,
     gate: Gate,
     better: Option<&'static str>,
-    sees_betters: bool,
     hold: Nanos,
     others: Vec<Other>,
     progress: Progress,
@@ -48,9 +47,6 @@ impl Launching for Process {
     }
     fn gives_way_to(&self) -> Option<&'static str> {
         self.better
-    }
-    fn sees_betters(&self) -> bool {
-        self.sees_betters
     }
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
         let due = Nanos(arrived.0 + self.hold.0);
@@ -101,7 +97,6 @@ fn process() -> Process {
         own: turn_of(1),
         gate: Gate::default(),
         better: None,
-        sees_betters: false,
         hold: Nanos(0),
         others: vec![Other(turn_of(2), Seen::default())],
         progress: Progress::default(),
@@ -150,16 +145,6 @@ fn a_better_ones_work_comes_before_the_turn_and_ends_it() {
     let Asked::Waits(held) = asks(&mut process, Some(one()), 1) else { panic!("its gate is closed") };
     assert_eq!((held.cause, held.neighbour), (Cause::Tokens, Some("the better's work")));
     assert_eq!(process.own.look().0, Stand::Away, "drained: whoever waits may go");
-}
-
-#[test]
-fn who_sees_that_no_better_works_goes_on_before_the_managers_next_tick() {
-    let mut process = process();
-    process.grant.publish(&Grant { gate: GateWord::Closed, ..process.grant.read() });
-    process.bucket.charge(process.bucket.balance());
-    assert!(matches!(asks(&mut process, Some(one()), 1), Asked::Waits(Held { cause: Cause::Tokens, .. })));
-    process.sees_betters = true;
-    assert!(matches!(asks(&mut process, Some(one()), 2), Asked::Goes(..)));
 }
 
 #[test]

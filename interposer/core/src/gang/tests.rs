@@ -7,7 +7,7 @@ use weir_protocol::pages::{BucketPage, Grant, GrantPage, ProcessSlot, Rate, Usag
 use weir_protocol::units::Bytes;
 
 use super::*;
-use crate::gate::{Betters, Gate, Pages, Patience, Request, Verdict};
+use crate::gate::{Gate, Pages, Patience, Request, Verdict};
 
 const STEP: u64 = 10_000; // of the simulation, ns
 const KERNEL: u64 = 300_000;
@@ -119,7 +119,7 @@ impl Rank {
             _ => match self.gate.ask(
                 self.pages(),
                 Nanos(now),
-                Request { price, tokens: price, patience, betters: Betters::Unseen, drains: false },
+                Request { price, tokens: price, patience, closed: false, drains: false },
             ) {
                 Verdict::Admitted { .. } => Ok(()),
                 Verdict::Wait(wait) => Err(wait.at_most),

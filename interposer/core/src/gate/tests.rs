@@ -39,17 +39,17 @@ impl Tenant {
     }
 
     fn ask(&self, now_us: u64, tokens: i64, waited: bool) -> Verdict {
-        self.ask_where(now_us, tokens, waited, Betters::Unseen)
+        self.ask_where(now_us, tokens, waited, false)
     }
 
     /// As `ask`, perhaps while a better has work.
-    fn ask_where(&self, now_us: u64, tokens: i64, waited: bool, betters: Betters) -> Verdict {
+    fn ask_where(&self, now_us: u64, tokens: i64, waited: bool, closed: bool) -> Verdict {
         let patience = if waited { Patience::Turn } else { Patience::Fresh };
         let now = Nanos(1 + now_us * 1_000);
         self.gate.ask(
             self.pages(),
             now,
-            Request { price: Tokens(tokens), tokens: Tokens(tokens), patience, betters, drains: false },
+            Request { price: Tokens(tokens), tokens: Tokens(tokens), patience, closed, drains: false },
         )
     }
 
@@ -91,7 +91,7 @@ fn behind_a_closed_gate_the_request_is_left_and_nothing_that_was_saved() {
     let (mut spent, mut longest, mut waited) = (0, 0, false);
     for now in (50_100..850_100).step_by(50) {
         let mut at_once = 0;
-        while let Verdict::Admitted { tokens, .. } = tenant.ask_where(now, 20_000, waited, Betters::AtWork) {
+        while let Verdict::Admitted { tokens, .. } = tenant.ask_where(now, 20_000, waited, true) {
             (at_once, waited) = (at_once + tokens.0, false);
         }
         (spent, longest, waited) = (spent + at_once, longest.max(at_once), true);
@@ -103,19 +103,6 @@ fn behind_a_closed_gate_the_request_is_left_and_nothing_that_was_saved() {
     assert!((85..=91).contains(&open), "open again: {open} ms of 100");
 }
 
-/// Design 5: the board comes before the manager.
-#[test]
-fn a_gate_that_is_closed_with_a_rate_above_the_request_opens_as_the_board_shows_nobody_at_work() {
-    let goes = |granted: u32, betters: Betters| {
-        let tenant = Tenant::new(&Grant { gate: GateWord::Closed, ..grant(granted) });
-        matches!(tenant.ask_where(2_000, 20_000, true, betters), Verdict::Admitted { .. })
-    };
-    assert!(goes(90, Betters::Quiet));
-    assert!(!goes(90, Betters::Unseen), "it may be that it cannot see them");
-    assert!(!goes(90, Betters::AtWork));
-    assert!(!goes(10, Betters::Quiet), "the request was granted, and no more");
-}
-
 /// A floor is for those who would starve: not on top of what was had while the gate was open.
 #[test]
 fn what_was_had_while_the_gate_was_open_pays_for_the_time_behind_it() {
@@ -123,9 +110,7 @@ fn what_was_had_while_the_gate_was_open_pays_for_the_time_behind_it() {
     let closed_for = |from_us: u64, had_ns: u64| {
         tenant.usage.slots[0].submitted_ns.fetch_add(had_ns, Ordering::Relaxed);
         tenant.ask(from_us - 20, 1, false);
-        let goes = |at: &u64| {
-            matches!(tenant.ask_where(*at, 20_000, true, Betters::AtWork), Verdict::Admitted { .. })
-        };
+        let goes = |at: &u64| matches!(tenant.ask_where(*at, 20_000, true, true), Verdict::Admitted { .. });
         let first = (from_us..from_us + 2_000_000).step_by(500).find(goes).unwrap() - from_us;
         tenant.ask(from_us + first + 100, 1, false); // opens again
         first / 1_000
@@ -144,8 +129,7 @@ fn a_floor_goes_into_gaps_at_once_and_beside_a_better_in_long_pieces() {
     let closed = Grant { gate: GateWord::Closed, capacity: piece, resume_at: piece, ..grant(90) };
     let tenant = Tenant::new(&Grant { fallback_rate: Rate::ppm(10_000), ..closed });
     let goes = |at_us: u64, beside: bool| {
-        let betters = if beside { Betters::AtWork } else { Betters::Unseen };
-        matches!(tenant.ask_where(at_us, 100_000, true, betters), Verdict::Admitted { .. })
+        matches!(tenant.ask_where(at_us, 100_000, true, beside), Verdict::Admitted { .. })
     };
     let first = |from_us: u64, beside: bool| (from_us..).step_by(1_000).find(|at| goes(*at, beside));
     let run = |from_us: u64, beside: bool| 1 + (0..100).take_while(|_| goes(from_us, beside)).count();
@@ -177,7 +161,7 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
             price: Tokens(1),
             tokens: Tokens(1),
             patience: Patience::None,
-            betters: Betters::Unseen,
+            closed: false,
             drains: false,
         };
         tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
@@ -215,7 +199,7 @@ fn a_manager_that_has_not_ticked_yet_is_not_silent() {
         price: Tokens(1),
         tokens: Tokens(1),
         patience: Patience::Fresh,
-        betters: Betters::Unseen,
+        closed: false,
         drains: false,
     };
     late.ask(tenant.pages(), Nanos::from_secs(77), request);

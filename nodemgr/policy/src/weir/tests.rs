@@ -196,7 +196,6 @@ fn what_a_promise_leaves_is_spent_step_by_step_and_taken_back_as_it_is_used_up()
         ("BUSY", false),
         "while it works nobody is beside it"
     );
-    assert_eq!(level(&story), FULL, "and once the board shows that it does not: before the next tick");
     story.run(1, &[FILLER]);
     assert_eq!((story.state(FILLER), story.is_open(FILLER), level(&story)), ("SLACK", true, FULL));
     let at_198 = serve(&mut story, 198, 3);

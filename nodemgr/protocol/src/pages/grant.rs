@@ -106,8 +106,7 @@ pub enum Gate {
     /// The granted rate holds.
     #[default]
     Open,
-    /// The rate falls to the request. If a higher rate is granted it holds as soon as the board shows that nobody works to whom
-    /// the tenant gives way: who sees that need not wait for the manager to see it, too.
+    /// The rate falls to the request.
     Closed,
     /// The granted rate holds, also while a tenant has work to which this one gives way otherwise.
     Lent,

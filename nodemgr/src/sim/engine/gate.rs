@@ -1,6 +1,5 @@
 //! A launch at the gate, and who wakes those that wait there.
 
-use weir_protocol::message::Standing;
 use weir_simgpu_model::{Kernel, Work};
 
 use super::{DEPTH, Engine, LAUNCH, WAKE};
@@ -73,11 +72,9 @@ pub(super) fn introduce(seats: &mut [Seat], manager: &Manager, fillers_give_way:
     for at in 0..seats.len() {
         for other in (0..seats.len()).filter(|other| *other != at) {
             let standing = standing(fillers_give_way, seats[at].class, seats[other].class);
-            let Some(launcher) = &mut seats[at].launcher else { continue };
-            if standing == Standing::Better {
-                launcher.give_way();
-            }
-            if let (Some(precedence), Some(pages)) = (standing.precedence(), manager.pages(other)) {
+            if let (Some(precedence), Some(launcher), Some(pages)) =
+                (standing.precedence(), &mut seats[at].launcher, manager.pages(other))
+            {
                 launcher.meet(other, precedence, pages);
             }
         }
