@@ -143,7 +143,8 @@ fn decide<L: Launching>(
         return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
     }
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
-    let ceiling = turn_ceiling(launching.turn()).max(price.0);
+    let out_of_turn = patience == Patience::None && !launching.is_alone() && !holds(launching.turn());
+    let ceiling = if out_of_turn { price.0 } else { turn_ceiling(launching.turn()).max(price.0) };
     let tokens = Tokens(tokens.0.min(ceiling));
     let request = Request { price, tokens, patience, closed: false, drains: false };
     match ask_gate(launching, now, request) {

@@ -136,7 +136,7 @@ impl Submission {
         let bracketed = engines().any(|(way, _, bytes)| prices.wants_bracket(way, bytes));
         if engines().next().is_some() {
             thread.book_run();
-            flight.opens(key, stream.place(), || current.gpu.launched());
+            flight.opens(key, stream.place(), thread.address(), || current.gpu.launched());
             let idle = !flight.is_busy(key);
             let due = match () {
                 () if bracketed => BRACKET,
@@ -214,7 +214,7 @@ struct Waited {
 
 impl Waited {
     fn admit(thread: &Thread, current: Current, stream: Stream, amounts: Amounts) -> Self {
-        sync::end_stretch(thread, &current, Some(stream));
+        sync::end_stretch(thread, &current, Some(stream), sync::How::Waits);
         current.gpu.book_runs();
         let flight = &current.context.flight;
         let before = flight.snapshot(Some(stream.key()));

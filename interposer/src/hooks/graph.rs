@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::lock::Lock;
-use weir_core::price::{Estimate, Kernels};
+use weir_core::price::{Book, Estimate, Kernels};
 
 use super::copy_pieces::{Amounts, What};
 use super::graph_memory;
@@ -290,10 +290,11 @@ impl GraphPrices {
         let mut walk = Walk::of(client, graph, &own, &before.made_of);
         client.graph_memory.enter(exec, &mut walk.memory);
         let mut execs = self.execs.lock();
-        let estimate = client.book.graph(key);
-        estimate.kernels().lock().restart(walk.is_row_of_kernels());
+        let (estimate, in_row) = (client.book.graph(key), walk.is_row_of_kernels());
+        let own_estimate = Some(estimate).filter(|estimate| !Book::is_beyond(estimate));
+        own_estimate.into_iter().for_each(|estimate| estimate.kernels().lock().restart());
         let mut nodes = Nodes {
-            estimate: Some(estimate),
+            estimate: own_estimate,
             made_of: if first { own.iter().map(|node| node.addr() as u64).collect() } else { before.made_of },
             disabled: before.disabled,
             told_ns: before.told_ns,
@@ -309,7 +310,8 @@ impl GraphPrices {
         } else {
             nodes.tell(client, key);
         }
-        estimate.weigh(weight);
+        nodes.set_in_row(in_row);
+        own_estimate.into_iter().for_each(|estimate| estimate.weigh(weight));
         execs.insert(key, nodes);
         walk.kinds
     }
@@ -318,6 +320,7 @@ impl GraphPrices {
         let key = exec.addr() as u64;
         let mut execs = self.execs.lock();
         let nodes = execs.entry(key).or_default();
+        nodes.set_in_row(false); // what was measured of it before tells nothing of these kernels
         change(nodes);
         nodes.tell(client, key);
         copies::tell(key, &nodes.copied);
@@ -352,6 +355,10 @@ impl Nodes {
         self.sum_ns = self.sum_ns.saturating_sub(self.part_ns(&kernel));
         self.tell_kernel(&kernel, Kernels::remove);
         Some(kernel)
+    }
+
+    fn set_in_row(&self, in_row: bool) {
+        self.estimate.into_iter().for_each(|estimate| estimate.kernels().lock().set_in_row(in_row));
     }
 
     /// A kernel that is not disabled came, or went.

@@ -169,6 +169,7 @@ impl<'a> Walk<'a> {
         match kind {
             CU_GRAPH_NODE_TYPE_KERNEL => {
                 let kernel = KernelNode::of(node);
+                self.in_row &= kernel.0.is_some();
                 if let Some(estimate) = kernel.estimate(self.client) {
                     let ns = estimate.price().unsigned_abs();
                     self.kernels.insert(name, Kernel { ns, within, estimate });
@@ -245,18 +246,29 @@ pub fn nodes_of(graph: CUgraph) -> Vec<CUgraphNode> {
     nodes
 }
 
-/// A graph's edges: from which nodes, and to which.
-pub fn edges_of(graph: CUgraph) -> Option<(Vec<CUgraphNode>, Vec<CUgraphNode>)> {
+/// A graph's edges.
+pub struct Edges {
+    /// From which nodes.
+    pub from: Vec<CUgraphNode>,
+    /// To which.
+    pub to: Vec<CUgraphNode>,
+    /// Whether each waits for the whole of the node before it: programmatic ones do not (CUDA driver API, `CUgraphEdgeData`).
+    plain: bool,
+}
+
+/// A graph's edges, if the driver tells them.
+pub fn edges_of(graph: CUgraph) -> Option<Edges> {
     let none: CUgraphNode = std::ptr::null_mut();
-    let mut count = ask_edges(graph, &mut [], &mut [], &mut [])?;
+    let (mut count, mut plain) = (ask_edges(graph, &mut [], &mut [], &mut [])?, true);
     let (mut from, mut to) = (vec![none; count], vec![none; count]);
     if count > 0 {
         let mut data = vec![CUgraphEdgeData::default(); count];
         count = ask_edges(graph, &mut from, &mut to, &mut data)?;
+        plain = data.iter().take(count).all(|data| data.kind == 0);
     }
     from.truncate(count);
     to.truncate(count);
-    Some((from, to))
+    Some(Edges { from, to, plain })
 }
 
 /// As many edges as there is room for; without room, how many there are.
@@ -283,5 +295,6 @@ fn are_in_row(graph: CUgraph, nodes: usize) -> bool {
         ends.sort_unstable();
         ends.is_sorted_by(|one, next| one != next)
     };
-    edges_of(graph).is_some_and(|(from, to)| from.len() + 1 == nodes && once(from) && once(to))
+    let in_row = |Edges { from, to, plain }| plain && from.len() + 1 == nodes && once(from) && once(to);
+    edges_of(graph).is_some_and(in_row)
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use weir_abi::types::*;
 use weir_core::cut::cut;
 
-use super::graph_nodes::{Walk, edges_of, nodes_of};
+use super::graph_nodes::{Edges, Walk, edges_of, nodes_of};
 use crate::driver;
 use crate::link::Client;
 
@@ -87,7 +87,7 @@ impl Graph {
 
     /// Its edges, as places in `nodes`.
     fn edges(&self, nodes: &[CUgraphNode]) -> Option<Vec<(usize, usize)>> {
-        let (from, to) = edges_of(self.raw())?;
+        let Edges { from, to, .. } = edges_of(self.raw())?;
         let place: HashMap<_, _> = nodes.iter().enumerate().map(|(place, node)| (*node, place)).collect();
         from.iter().zip(&to).map(|(a, b)| Some((*place.get(a)?, *place.get(b)?))).collect()
     }

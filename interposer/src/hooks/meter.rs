@@ -90,12 +90,17 @@ impl<'a> Hands<'a> {
         self.current.context.flight.mark_all(self);
     }
 
-    /// Puts a mark behind the work on `stream`, or on all streams of this context, where the program is about to wait for it.
+    /// Puts a mark behind this thread's work on `stream`, or on all streams of this context: it is about to wait for that.
     pub fn put_ends(&mut self, stream: Option<Stream>) {
         if CAPTURES.load(Ordering::Relaxed) == 0
             && let Some(_no_capture_begins) = CAPTURE_TURN.try_lock()
         {
-            self.current.context.flight.mark_ends(stream.map(Stream::key), &ENDS, self);
+            self.current.context.flight.mark_ends(
+                stream.map(Stream::key),
+                self.thread.address(),
+                &ENDS,
+                self,
+            );
         }
     }
 

@@ -16,19 +16,33 @@ use crate::link::{CAPTURES, Context};
 use crate::stall;
 use crate::thread::{self, Current, Thread};
 
+/// Whether the call returns at once. One that asks may do so again and again, and is no end of a burst.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It waits.
+    Waits,
+    /// It asks.
+    Asks,
+}
+
 /// A wait for, or a question after, one stream. The legacy default stream waits for all blocking streams, but not
 /// for the others: only its own work is taken as done.
-pub fn stream(stream: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
-    drained(None, Some(stream), call)
+pub fn stream(stream: Stream, how: How, call: impl FnOnce() -> CUresult) -> CUresult {
+    drained(None, Some(stream), how, call)
 }
 
 /// A wait for everything in the thread's context, or in the one that is named. Of another than the thread's own nothing
 /// is concluded: its marks will tell.
 pub fn context(context: Option<CUcontext>, call: impl FnOnce() -> CUresult) -> CUresult {
-    drained(context, None, call)
+    drained(context, None, How::Waits, call)
 }
 
-fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce() -> CUresult) -> CUresult {
+fn drained(
+    context: Option<CUcontext>,
+    stream: Option<Stream>,
+    how: How,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     guard(
         |client| {
             let own = |current: &Current| context.is_none_or(|c| c.addr() as u64 == current.context.handle);
@@ -37,7 +51,7 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
                 None => thread.find_current(client),
             });
             let Some(current) = current.filter(own) else { return Ok(None) };
-            thread::with(|thread| end_stretch(thread, &current, stream));
+            thread::with(|thread| end_stretch(thread, &current, stream, how));
             current.gpu.book_runs();
             // A primary context is waited for with its green ones.
             let green =
@@ -62,7 +76,7 @@ fn drained(context: Option<CUcontext>, stream: Option<Stream>, call: impl FnOnce
 
 /// The program is about to wait: a stretch that began on an idle stream ends with the work so far, and so does one that
 /// is long, or a while old.
-pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>) {
+pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Stream>, how: How) {
     let last = thread.last_stream();
     thread.book_run();
     let covers_last = match stream {
@@ -77,7 +91,9 @@ pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Str
             hands.put_last(Due { work: Nanos(1), ..STRETCH });
         }
     }
-    hands.put_ends(stream);
+    if how == How::Waits {
+        hands.put_ends(stream);
+    }
 }
 
 /// The application records an event of its own: once it was reached, what lies before it is done. In a stream that
@@ -107,12 +123,12 @@ pub fn event_gone(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
 }
 
 /// A wait for an event, or a question after it. Pools may give memory back.
-pub fn event(event: CUevent, call: impl FnOnce() -> CUresult) -> CUresult {
+pub fn event(event: CUevent, how: How, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
             let current = thread::with(|thread| thread.find_current(client));
             if let Some(current) = &current {
-                thread::with(|thread| end_stretch(thread, current, None));
+                thread::with(|thread| end_stretch(thread, current, None, how));
             }
             Ok(current)
         },

@@ -158,7 +158,12 @@ fn a_neighbours_turn_is_waited_for_unless_the_grant_has_just_changed() {
     assert_eq!(held.patience_then(Patience::Fresh, generation), Patience::Fresh, "turns cost no patience");
     assert_eq!(held.patience_then(Patience::Fresh, generation + 1), Patience::None);
     let now = Nanos(1 + 20_000_000);
-    assert!(matches!(ask(&mut process, Some(one()), Patience::None, (now, now)), Asked::Goes(..)));
+    let wanted = Wanted { price: Tokens(10_000), tokens: Tokens(100_000) };
+    assert_eq!(
+        ask(&mut process, Some(wanted), Patience::None, (now, now)),
+        Asked::Goes(generation, Tokens(10_000)),
+        "one launch, and none behind it"
+    );
 }
 
 #[test]

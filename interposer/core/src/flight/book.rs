@@ -12,6 +12,7 @@ use crate::copy::{ENGINES, Tally, units};
 pub(super) struct StreamBook {
     pub stream: AtomicU64,
     pub place: AtomicU64,
+    pub fed_by: AtomicU64, // the thread that has launched there last
     pub submitted: AtomicU64,
     pub marked: AtomicU64, // with copies
     pub completed: AtomicU64,
@@ -60,6 +61,7 @@ impl StreamBook {
         Self {
             stream: AtomicU64::new(FREE),
             place: AtomicU64::new(Place::NOWHERE.0),
+            fed_by: AtomicU64::new(0),
             submitted: AtomicU64::new(0),
             marked: AtomicU64::new(0),
             completed: AtomicU64::new(0),

@@ -109,9 +109,9 @@ impl Flight {
         self.in_use().for_each(|book| self.complete(book, self.books[book].both(), slot));
     }
 
-    /// A run of launches begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive now. The
-    /// process has `launched` so much before.
-    pub fn opens(&self, stream: u64, place: Place, launched: impl FnOnce() -> u64) {
+    /// A run of launches `by` a thread begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive
+    /// now. The process has `launched` so much before.
+    pub fn opens(&self, stream: u64, place: Place, by: u64, launched: impl FnOnce() -> u64) {
         let known =
             self.find(stream).filter(|index| self.books[*index].stream.load(Ordering::Relaxed) == stream);
         let index = known.unwrap_or_else(|| self.claim(stream));
@@ -121,6 +121,7 @@ impl Flight {
             book.launched.store(launched(), Ordering::Relaxed);
         }
         book.place.store(place.0, Ordering::Relaxed);
+        book.fed_by.store(by, Ordering::Relaxed);
     }
 
     /// Counts `ns` of predicted work on `stream`. If the stream is gone by now, nobody will see its end.
@@ -206,13 +207,14 @@ impl Flight {
         self.mark_each(unseen, |_, _, _| true, driver);
     }
 
-    /// Puts a mark behind the work on `stream`, or on all streams, where one of these is due or a stretch that began on an
-    /// idle stream is to end: the program waits, and no launch will see to it. What has none at the end of a burst is
-    /// measured together with the pause behind it, which is as good as not at all.
-    pub fn mark_ends(&self, stream: Option<u64>, due: &[Due], driver: &mut impl Driver) {
+    /// Puts a mark behind the work of one thread on `stream`, or on all streams, where one of these is due or a stretch that
+    /// began on an idle stream is to end: the thread waits, and no launch will see to it. What has none at the end of a burst is
+    /// measured together with the pause behind it, which is as good as not at all. Other threads go on, and put their own.
+    pub fn mark_ends(&self, stream: Option<u64>, by: u64, due: &[Due], driver: &mut impl Driver) {
         let unmarked = |book: &StreamBook| book.given().saturating_sub(book.marked.load(Ordering::Relaxed));
+        let is = |word: &AtomicU64, value: u64| word.load(Ordering::Relaxed) == value;
         let has_any = |book: &StreamBook| {
-            stream.is_none_or(|stream| book.stream.load(Ordering::Relaxed) == stream) && unmarked(book) > 0
+            is(&book.fed_by, by) && stream.is_none_or(|one| is(&book.stream, one)) && unmarked(book) > 0
         };
         let worth = |index: usize, marks: &Marks, now: Nanos| {
             let (work, at) = (unmarked(&self.books[index]), marks.recorded_at(index));
@@ -253,6 +255,10 @@ impl Flight {
     ) -> bool {
         let book = &self.books[index];
         let Some(_recording) = book.record() else { return false };
+        let is = |word: &AtomicU64, value: u64| word.load(Ordering::Relaxed) == value;
+        if place != Place::HERE && !(is(&book.place, place.0) && is(&book.stream, stream)) {
+            return false; // the stream is gone since it was looked at
+        }
         let value = book.value();
         let blank = marks().filter(|marks| worth(marks, driver)).and_then(|mut marks| marks.take());
         blank.is_some_and(|blank| {

@@ -168,6 +168,11 @@ impl Book {
         known.change((after_ns as f64 * part) as u64);
     }
 
+    /// Whether an estimate is that of many signatures, beyond those that are told apart.
+    pub fn is_beyond(estimate: &Estimate) -> bool {
+        std::ptr::eq(estimate, &raw const BEYOND)
+    }
+
     /// The estimate of a graph launch; a graph of which nothing is known costs one wave.
     pub fn graph(&self, exec: u64) -> &'static Estimate {
         let signature = Signature::of_graph(exec);
@@ -178,6 +183,9 @@ impl Book {
         }
     }
 }
+
+/// The mean of many kernels.
+static BEYOND: Estimate = Estimate::guess(WAVE_NS);
 
 impl Pages {
     fn is_collective(&self, function: u64) -> bool {
@@ -193,7 +201,6 @@ impl Pages {
         told: bool,
         collective: bool,
     ) -> &'static Estimate {
-        static BEYOND: Estimate = Estimate::guess(WAVE_NS); // the mean of many kernels
         if self.estimates.len() >= CAPACITY {
             return &BEYOND;
         }

@@ -43,9 +43,14 @@ impl Held {
 }
 
 impl Kernels {
-    /// None yet; `in_row`: each waits for the one before, and nothing else of the graph takes time.
-    pub fn restart(&mut self, in_row: bool) {
+    /// None yet.
+    pub fn restart(&mut self) {
         self.parts.clear();
+        self.in_row = false;
+    }
+
+    /// Whether these are all, each waits for the one before, and nothing else of the graph takes time.
+    pub fn set_in_row(&mut self, in_row: bool) {
         self.in_row = in_row;
     }
 
@@ -61,7 +66,7 @@ impl Kernels {
 
     /// What they hold together; `None` if nothing is known of one of them.
     pub(super) fn held(&self, load: Load) -> Option<Held> {
-        (!self.parts.is_empty() && self.parts.are_known()).then(|| self.parts.held(load))
+        (!self.parts.is_empty() && self.parts.are_known()).then(|| self.parts.held_by_kernels(load))
     }
 
     /// The graph takes so long: what its kernels come to together. What they were off by is shared out by how little is
@@ -99,7 +104,8 @@ mod tests {
         teach(large, 100_000, 1_000);
         let graph: &'static Estimate = Box::leak(Box::new(Estimate::guess(1_000_000)));
         let mut kernels = graph.kernels().lock();
-        kernels.restart(in_row);
+        kernels.restart();
+        kernels.set_in_row(in_row);
         (0..40).for_each(|_| kernels.add(small));
         (0..10).for_each(|_| kernels.add(large));
         (graph, small)
@@ -127,6 +133,13 @@ mod tests {
         graph.kernels().lock().add(Box::leak(Box::new(Estimate::guess(5_000))));
         graph.weigh([0.7, 0.49, 0.343]);
         assert!((launches(graph).weight(Load::default()).unwrap()[0] - 0.7).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_list_with_itself_in_it_is_no_trap() {
+        let graph = learnt(5_000, 0.2);
+        graph.kernels().lock().add(graph);
+        assert!(launches(graph).weight(Load::default()).is_some());
     }
 
     #[test]

@@ -157,12 +157,17 @@ impl Parts {
         for part in &self.launches {
             let takes = part.count() * part.estimate.mean();
             let graph = part.estimate.made_of().and_then(|kernels| kernels.lock().held(load));
-            held.add(match graph {
-                Some(kernels) => kernels.scaled(takes),
-                None => Held::of(takes, part.estimate.weight(), load),
-            });
+            held.add(graph.map_or_else(|| part.held(load), |kernels| kernels.scaled(takes)));
         }
         held
+    }
+
+    /// The same, of kernels alone.
+    pub(super) fn held_by_kernels(&self, load: Load) -> Held {
+        self.launches.iter().fold(Held::default(), |mut held, part| {
+            held.add(part.held(load));
+            held
+        })
     }
 
     /// Whether something is known of every launch, and of any.
@@ -221,13 +226,14 @@ impl Parts {
         owed
     }
 
-    /// Together the launches take so long, for certain: shares out what their prices are off by. How far each is known stays
-    /// as it was: the next one is shared out alike.
+    /// Together the launches take so long, for certain: shares out what their prices are off by, to half of each or twice as
+    /// much at most. How far each is known stays as it was: the next one is shared out alike.
     pub(super) fn come_to(&self, ns: f64) {
         let unknown: f64 = self.known().iter().map(Part::unknown).sum();
         let error = ns - self.sum();
         for part in self.known().iter().filter(|_| unknown > 0.0) {
-            part.estimate.move_by(error * part.unknown() / unknown / part.count());
+            let by = error * part.unknown() / unknown / part.count();
+            part.estimate.move_by(by.clamp(-part.estimate.mean() / 2.0, part.estimate.mean()));
         }
     }
 
@@ -246,6 +252,10 @@ impl Parts {
 impl Part {
     fn count(&self) -> f64 {
         f64::from(self.count)
+    }
+
+    fn held(&self, load: Load) -> Held {
+        Held::of(self.count() * self.estimate.mean(), self.estimate.weight(), load)
     }
 
     /// What is not known of its launches' prices adds so much to the variance of the stretch.

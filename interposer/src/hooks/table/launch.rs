@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use weir_abi::types::*;
 
 use crate::driver::Stream;
+use crate::hooks::sync::How;
 use crate::hooks::{launch, sync};
 
 driver_hooks! {
@@ -60,21 +61,21 @@ driver_hooks! {
     // Synchronizing: its return says for nothing that everything before is done.
 
     /// What is in flight on the stream is done.
-    fn cuStreamSynchronize(stream: CUstream) = |call| sync::stream(Stream::legacy(stream), call);
+    fn cuStreamSynchronize(stream: CUstream) = |call| sync::stream(Stream::legacy(stream), How::Waits, call);
     /// What is in flight on the stream is done.
-    fn cuStreamSynchronize_ptsz(stream: CUstream) = |call| sync::stream(Stream::per_thread(stream), call);
+    fn cuStreamSynchronize_ptsz(stream: CUstream) = |call| sync::stream(Stream::per_thread(stream), How::Waits, call);
     /// What is in flight on the stream is done, if the answer is yes.
-    fn cuStreamQuery(stream: CUstream) = |call| sync::stream(Stream::legacy(stream), call);
+    fn cuStreamQuery(stream: CUstream) = |call| sync::stream(Stream::legacy(stream), How::Asks, call);
     /// What is in flight on the stream is done, if the answer is yes.
-    fn cuStreamQuery_ptsz(stream: CUstream) = |call| sync::stream(Stream::per_thread(stream), call);
+    fn cuStreamQuery_ptsz(stream: CUstream) = |call| sync::stream(Stream::per_thread(stream), How::Asks, call);
     /// What is in flight in the context is done.
     fn cuCtxSynchronize() = |call| sync::context(None, call);
     /// What is in flight in the context is done.
     fn cuCtxSynchronize_v2(context: CUcontext) = |call| sync::context(Some(context), call);
     /// What lay before the event is done.
-    fn cuEventSynchronize(event: CUevent) = |call| sync::event(event, call);
+    fn cuEventSynchronize(event: CUevent) = |call| sync::event(event, How::Waits, call);
     /// What lay before the event is done, if the answer is yes.
-    fn cuEventQuery(event: CUevent) = |call| sync::event(event, call);
+    fn cuEventQuery(event: CUevent) = |call| sync::event(event, How::Asks, call);
     /// Forgets the event.
     fn cuEventDestroy_v2(event: CUevent) = |call| sync::event_gone(event, call);
     /// Forgets the event.

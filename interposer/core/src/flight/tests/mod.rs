@@ -19,6 +19,8 @@ use crate::stall::{Span, Stalls};
 const STREAM: u64 = 0x7f00_0000_1230;
 const OTHER: u64 = STREAM + 0x40;
 
+const THREAD: u64 = 7;
+
 /// Always: any work, at any time.
 const NOW: Due = Due { work: Nanos(1), time: Nanos(0), spare: 0 };
 
@@ -125,8 +127,8 @@ fn process() -> Process {
     let gpu = Gpu { now: 1, neighbour: Some(0), ..Gpu::default() };
     let process = Process { flight: Flight::default(), slot, gpu, charged: 0, copied: 0 };
     process.flight.add_events(1..=8);
-    process.flight.opens(STREAM, Place(STREAM), || 0);
-    process.flight.opens(OTHER, Place(OTHER), || 0);
+    process.flight.opens(STREAM, Place(STREAM), THREAD, || 0);
+    process.flight.opens(OTHER, Place(OTHER), THREAD, || 0);
     process
 }
 

@@ -29,18 +29,19 @@ fn what_a_program_waits_for_gets_its_mark_on_each_stream_where_one_is_due() {
         Due { work: Nanos(1), time: Nanos(500), spare: 0 },
     ];
     let mut process = process();
-    let mut marked = |work: [u64; 2], later: u64, stream: Option<u64>| {
+    let mut marked = |work: [u64; 2], later: u64, stream: Option<u64>, by: u64| {
         process.gpu.now += later;
         process.submit(STREAM, work[0]);
         process.submit(OTHER, work[1]);
         let before = process.gpu.records;
-        process.flight.mark_ends(stream, &due, &mut process.gpu);
+        process.flight.mark_ends(stream, by, &due, &mut process.gpu);
         process.gpu.records - before
     };
-    assert_eq!(marked([2_000, 3_000], 0, Some(OTHER)), 1, "the one that is waited for");
-    assert_eq!(marked([10, 10], 1, None), 1, "2,010 ns on one, 10 on the other");
-    assert_eq!(marked([10, 0], 600, None), 2, "little, but the last marks are old");
-    assert_eq!(marked([0, 0], 600, None), 0, "all have theirs");
+    assert_eq!(marked([2_000, 3_000], 0, Some(OTHER), THREAD), 1, "the one that is waited for");
+    assert_eq!(marked([10, 10], 1, None, THREAD), 1, "2,010 ns on one, 10 on the other");
+    assert_eq!(marked([10, 0], 600, None, THREAD), 2, "little, but the last marks are old");
+    assert_eq!(marked([0, 0], 600, None, THREAD), 0, "all have theirs");
+    assert_eq!(marked([5_000, 5_000], 600, None, THREAD + 1), 0, "another thread has launched it");
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn streams_whose_handles_are_alike_have_books_of_their_own() {
     let mut process = process();
     let alike: Vec<u64> = (0..PROBES as u64).map(|n| STREAM + n * 0x11_0000).collect();
     for stream in &alike {
-        process.flight.opens(*stream, Place(*stream), || 0);
+        process.flight.opens(*stream, Place(*stream), THREAD, || 0);
         process.submit(*stream, 100);
     }
     let before = process.flight.snapshot(Some(alike[1]));
