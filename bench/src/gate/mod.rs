@@ -4,7 +4,8 @@
 //!
 //! * *Closed by the board*: until the call of the last launch of the filler's that still passed; nothing if that was under
 //!   way already. When it had returned stands beside it: that is the driver's time. The filler is a real process under
-//!   `libweir.so`, launches every few microseconds, and looks at the board itself.
+//!   `libweir.so`, launches every few microseconds, and looks at the board itself. How long a bare word takes on this machine,
+//!   stored after the same sleeps, is measured in the same run.
 //! * *Closed by the bell*: until the filler's grant page says so. Here the filler is a process that maps its pages and looks
 //!   at nothing else, as one that cannot see the board: the tenant rings, the manager closes. How long a byte takes from
 //!   process to process on this machine is measured in the same run, between the wakes.
@@ -17,6 +18,7 @@
 //! For the bars one core is free: the filler has one of its own, and all others, the simulated GPU's own process among
 //! them, have the rest. The saturated case, with a busy loop on each core and everybody anywhere, stands in the figures.
 
+mod bare;
 mod bell;
 mod cores;
 mod events;
@@ -51,6 +53,9 @@ const BURST: Cost = Cost { name: "gate_burst", time_us: 3_000.0 };
 const CAP_US: f64 = 300.0;
 const SLICE_US: f64 = 2_000.0;
 const SWITCH_US: f64 = 100.0;
+
+/// What the way by the board may take, in microseconds (design 10), where a word that is stored is seen at once.
+const BOARD_US: f64 = 10.0;
 
 /// What the way of the bell may take beyond the wake of a process by a byte, in microseconds: design 10 allows 100 where such
 /// a wake took 20 (design 5).
@@ -96,7 +101,7 @@ struct Closing {
 pub fn run(options: &Options) -> io::Result<ExitCode> {
     let mut report = Report::new("gate", true);
     let free = Case::all(Cores::Free)?;
-    report.bar(Bar::at_most("gate.close_p99_us", Spread::of(&free.board.closed_us).p99, "us", 10.0));
+    report.bar(Bar::at_most("gate.close_p99_us", Spread::of(&free.board.closed_us).p99, "us", BOARD_US));
     let bell = Spread::of(&free.bell.closed_us).p99;
     report.bar(Bar::at_most("gate.close_by_bell_p99_us", bell, "us", 100.0));
     let queued = CAP_US + UNIT.time_us;
@@ -114,6 +119,7 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
 /// Everything, on processors that are shared out in one way.
 struct Case {
     board: outcome::Closed,
+    bare_board: bare::Words,
     bell: outcome::Closed,
     bare_us: Vec<f64>,
     silence: outcome::Silence,
@@ -124,18 +130,20 @@ impl Case {
         let _busy = cores.share_out()?;
         let (wakes, filled) = beside(Part::Short, cores)?;
         let board = outcome::by_board(&wakes, &filled);
+        let bare_board = bare::words(cores)?;
         let (wakes, filled) = beside(Part::Unit, cores)?;
         let silence = outcome::silence(&wakes, &filled.holds);
         let rung = bell::beside(cores)?;
         let bell = outcome::by_bell(&rung.wakes, &rung.closings, &rung.away);
         let bare_us = rung.bare.iter().map(|ns| *ns as f64 / 1e3).collect();
-        Ok(Self { board, bell, bare_us, silence })
+        Ok(Self { board, bare_board, bell, bare_us, silence })
     }
 
     fn figures(&self) -> serde_json::Value {
         serde_json::json!({
             "short": self.board.figures(),
             "short_returned_us": Spread::of(&self.board.returned_us),
+            "bare_board": self.bare_board.figures(BOARD_US),
             "bell": self.bell.figures(),
             "bare_bell": {
                 "counted": self.bare_us.len(),

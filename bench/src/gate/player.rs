@@ -78,17 +78,23 @@ fn complain(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// The sleeps of the latency tenant: the same in each run.
+pub fn sleeps() -> impl Iterator<Item = Duration> {
+    let next = |random: &u64| {
+        // Numerical Recipes' generator.
+        Some(random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32))
+    };
+    let sleep = |random: u64| Duration::from_micros(SLEEP_US.0 + random % (SLEEP_US.1 - SLEEP_US.0));
+    std::iter::successors(next(&1), next).take(WAKES).map(sleep)
+}
+
 /// With `ring` stdin is a socket, over which each bare bell says when it was rung.
 fn wake(ring: bool) -> Result<Vec<Wake>, ClientError> {
     let driver = Driver::open(&[BURST.name])?;
     let (stream, burst) = (driver.stream()?, driver.function(BURST.name, 0)?);
-    let mut random = 1u64;
-    (0..WAKES)
-        .map(|_| {
-            // Numerical Recipes' generator: the same wakes in each run.
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);
-            let sleep = SLEEP_US.0 + random % (SLEEP_US.1 - SLEEP_US.0);
-            let half = Duration::from_micros(sleep / 2); // what a service does between two requests
+    sleeps()
+        .map(|sleep| {
+            let half = sleep / 2; // what a service does between two requests
             std::thread::sleep(half);
             if ring {
                 let _ = rustix::io::write(std::io::stdin(), &now().to_ne_bytes()); // unheard it is not counted
