@@ -29,10 +29,10 @@ pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_
 const BOUND_EVERY: Nanos = Nanos::from_millis(3);
 
 /// So much work is worth a mark before the program waits, however young the last one is.
-pub const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
+const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
 
 /// What is worth a mark before the program waits.
-const ENDS: [Due; 2] = [REMAINDER, Due { work: Nanos(1), ..STRETCH }];
+pub const ENDS: [Due; 2] = [REMAINDER, Due { work: Nanos(1), ..STRETCH }];
 
 /// So much work is worth a word (gpu-truths, rule 6).
 const WORD: Nanos = Nanos::from_micros(100);

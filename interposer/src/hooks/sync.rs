@@ -4,10 +4,8 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUevent, CUstream};
-use weir_core::flight::Due;
-use weir_protocol::units::Nanos;
 
-use super::meter::{ANYTHING, Hands, REMAINDER, STRETCH};
+use super::meter::{ANYTHING, ENDS, Hands};
 use super::{capture, pool};
 use crate::driver::Stream;
 use crate::guard::{after_success, guard};
@@ -87,8 +85,8 @@ pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Str
     if covers_last && joins::is_apart(last) {
         if thread.take_guess() || current.context.flight.wants_end(last.key()) {
             hands.put_last(ANYTHING);
-        } else if !hands.put_last(REMAINDER) {
-            hands.put_last(Due { work: Nanos(1), ..STRETCH });
+        } else {
+            let _ = ENDS.into_iter().any(|due| hands.put_last(due));
         }
     }
     if how == How::Waits {

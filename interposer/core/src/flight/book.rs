@@ -108,6 +108,11 @@ impl StreamBook {
         work.saturating_add(copies)
     }
 
+    /// Part of that behind which no mark stands.
+    pub fn unmarked(&self) -> u64 {
+        self.given().saturating_sub(self.marked.load(Ordering::Relaxed))
+    }
+
     /// Work and copies that are known to be done.
     pub fn done(&self) -> u64 {
         self.completed.load(Ordering::Relaxed).saturating_add(self.copied.load(Ordering::Relaxed))

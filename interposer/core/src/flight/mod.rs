@@ -190,14 +190,18 @@ impl Flight {
     ) -> bool {
         let index = self.claim(stream);
         let book = &self.books[index];
-        if book.given().saturating_sub(book.marked.load(Ordering::Relaxed)) < due.work.0 {
-            return false;
+        if book.unmarked() < due.work.0 {
+            return false; // without the lock
         }
-        let worth = |marks: &Marks, driver: &mut _| {
-            let at = marks.recorded_at(index);
-            marks.spare() > due.spare && at.is_none_or(|at| Driver::now(driver).since(at) >= due.time)
-        };
+        let worth = |marks: &Marks, driver: &mut _| self.is_due(index, &due, marks, Driver::now(driver));
         self.put((index, stream, Place::HERE), (marks, worth), driver)
+    }
+
+    fn is_due(&self, index: usize, due: &Due, marks: &Marks, now: Nanos) -> bool {
+        let at = marks.recorded_at(index);
+        self.books[index].unmarked() >= due.work.0
+            && marks.spare() > due.spare
+            && at.is_none_or(|at| now.since(at) >= due.time)
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so
@@ -211,15 +215,12 @@ impl Flight {
     /// began on an idle stream is to end: the thread waits, and no launch will see to it. What has none at the end of a burst is
     /// measured together with the pause behind it, which is as good as not at all. Other threads go on, and put their own.
     pub fn mark_ends(&self, stream: Option<u64>, by: u64, due: &[Due], driver: &mut impl Driver) {
-        let unmarked = |book: &StreamBook| book.given().saturating_sub(book.marked.load(Ordering::Relaxed));
         let is = |word: &AtomicU64, value: u64| word.load(Ordering::Relaxed) == value;
         let has_any = |book: &StreamBook| {
-            is(&book.fed_by, by) && stream.is_none_or(|one| is(&book.stream, one)) && unmarked(book) > 0
+            is(&book.fed_by, by) && stream.is_none_or(|one| is(&book.stream, one)) && book.unmarked() > 0
         };
         let worth = |index: usize, marks: &Marks, now: Nanos| {
-            let (work, at) = (unmarked(&self.books[index]), marks.recorded_at(index));
-            let is = |due: &Due| work >= due.work.0 && at.is_none_or(|at| now.since(at) >= due.time);
-            marks.began_idle(index) || due.iter().any(|due| is(due) && marks.spare() > due.spare)
+            marks.began_idle(index) || due.iter().any(|due| self.is_due(index, due, marks, now))
         };
         self.mark_each(has_any, worth, driver);
     }
