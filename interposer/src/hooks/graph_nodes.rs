@@ -204,7 +204,8 @@ impl<'a> Walk<'a> {
                     self.through(driver::handle(body), within, depth - 1);
                 }
             }
-            _ => {} // host functions and signals take no SM time
+            CU_GRAPH_NODE_TYPE_GRAPH => self.in_row = false, // too deep: its kernels are not known
+            _ => {}                                          // host functions and signals take no SM time
         }
     }
 
