@@ -44,7 +44,7 @@ fn a_filler_is_held_back_in_each_burst_of_a_latency_tenant_and_launches_in_betwe
         assert_eq!(seen.never_closed, 0, "{seen:?}");
     }
     for seen in [&short, &bell] {
-        assert!(seen.absent * 20 < seen.counted, "there was hardly anybody to close it: {seen:?}");
-        assert!(seen.closed_already * 2 < seen.counted, "it was seldom let in: {seen:?}");
+        let unseen = seen.absent + seen.closed_already; // nobody was let to close it, or to open it before
+        assert!(unseen * 2 < seen.counted, "there was hardly anything to see: {seen:?}");
     }
 }

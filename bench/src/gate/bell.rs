@@ -24,7 +24,7 @@ use crate::registrant;
 const ASKS: u64 = 1_000_000;
 
 /// A look-out that has not looked for so long was not let, ns.
-const BLIND: u64 = 2_000_000;
+const BLIND: u64 = 100_000;
 
 /// What came of the latency tenant's wakes.
 pub struct Rung {
@@ -62,18 +62,18 @@ pub fn beside(cores: Cores) -> io::Result<Rung> {
         let wakes = scene.start_with(Part::Ringer, &scene.online, cores, Stdio::from(OwnedFd::from(theirs)));
         let wakes = wakes.and_then(told);
         over.store(true, Ordering::Relaxed);
-        let mut closings = BTreeMap::new();
+        let mut gates = Gates::new();
         let mut away = Vec::new(); // of the last one, which is on the manager's
         for look in looks {
             let seen = look.join().map_err(|_| io::Error::other("the look-out has died"))??;
             away = seen.blind;
-            for (generation, closing) in seen.closings {
-                let first = closings.entry(generation).or_insert(closing);
-                first.closed = first.closed.min(closing.closed);
+            for (generation, (gate, at)) in seen.gates {
+                let first = gates.entry(generation).or_insert((gate, at));
+                first.1 = first.1.min(at);
             }
         }
         let bare = bare.join().map_err(|_| io::Error::other("the bare bell has died"))??;
-        Ok(Rung { wakes: wakes?, closings: closings.into_values().collect(), away, bare })
+        Ok(Rung { wakes: wakes?, closings: closings(&gates), away, bare })
     })
 }
 
@@ -86,11 +86,30 @@ fn listen(mut bell: UnixStream) -> io::Result<Vec<u64>> {
     Ok(took)
 }
 
+/// What the gate was in each grant, by its generation, and when that was seen first. A look-out that is not let misses some.
+type Gates = BTreeMap<u32, (Gate, u64)>;
+
 /// What a look-out has seen.
 #[derive(Default)]
 struct Seen {
-    closings: BTreeMap<u32, Closing>, // by the generation of the grant that closed
+    gates: Gates,
     blind: Vec<(u64, u64)>,
+}
+
+/// Each time from an open gate to the next closed one.
+fn closings(gates: &Gates) -> Vec<Closing> {
+    let (mut opened, mut closings) = (None, Vec::new());
+    for (gate, at) in gates.values() {
+        match (gate, opened) {
+            (Gate::Open, None) => opened = Some(*at),
+            (Gate::Closed, Some(open)) => {
+                closings.push(Closing { open, closed: *at });
+                opened = None;
+            }
+            _ => {}
+        }
+    }
+    closings
 }
 
 impl LookOut<'_> {
@@ -104,14 +123,14 @@ impl LookOut<'_> {
 
     fn look(&self) -> Seen {
         let mut seen = Seen::default();
-        let (mut opened, mut generation, mut asked, mut looked) = (None, 0, 0, now());
+        let (mut gate, mut generation, mut asked, mut looked) = (Gate::Closed, 0, 0, now());
         while !self.over.load(Ordering::Relaxed) {
             let before = std::mem::replace(&mut looked, now());
             if looked - before > BLIND {
                 seen.blind.push((before, looked));
             }
             if self.page.generation() == generation {
-                if opened.is_none() && looked > asked + ASKS {
+                if gate == Gate::Closed && looked > asked + ASKS {
                     self.slot.put_off.fetch_add(1, Ordering::Relaxed);
                     asked = looked;
                 }
@@ -119,16 +138,23 @@ impl LookOut<'_> {
                 continue;
             }
             let grant = self.page.read();
-            generation = grant.generation;
-            match (grant.gate, opened) {
-                (Gate::Open, None) => opened = Some(now()),
-                (Gate::Closed, Some(open)) => {
-                    seen.closings.insert(generation, Closing { open, closed: now() });
-                    opened = None;
-                }
-                _ => {}
-            }
+            (gate, generation) = (grant.gate, grant.generation);
+            seen.gates.insert(generation, (gate, now()));
         }
         seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_gate_is_closed_once_however_many_grants_say_so() {
+        let gates = [(3, Gate::Closed, 5), (4, Gate::Open, 10), (6, Gate::Open, 20), (7, Gate::Closed, 30)];
+        let gates = gates.into_iter().chain([(9, Gate::Closed, 40), (12, Gate::Open, 50)]);
+        let gates = gates.map(|(generation, gate, at)| (generation, (gate, at))).collect();
+        let seen: Vec<_> = closings(&gates).iter().map(|closing| (closing.open, closing.closed)).collect();
+        assert_eq!(seen, [(10, 30)]);
     }
 }
