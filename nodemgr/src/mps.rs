@@ -55,13 +55,18 @@ pub struct Client {
     pub priority: u8,
 }
 
+/// What the clients of a tenant of this class have: 0 or 1, the lower one first.
+pub fn priority(class: ClassName) -> u8 {
+    u8::from(class == ClassName::Filler)
+}
+
 impl Client {
     /// A tenant of this class and limit.
     pub fn of(pipe_directory: &Path, class: ClassName, limit: SmShare) -> Self {
         Self {
             pipe_directory: pipe_directory.to_owned(),
             active_thread_percentage: limit.as_permille().div_ceil(10).max(1),
-            priority: u8::from(class == ClassName::Filler),
+            priority: priority(class),
         }
     }
 

@@ -131,6 +131,11 @@ impl Opening {
         Self { gate: Gate::Closed, in_flight_cap: SHORT_CAP, state }
     }
 
+    /// What is open beside betters that work.
+    pub const fn beside() -> Self {
+        Self { gate: Gate::Lent, in_flight_cap: SHORT_CAP, state: "BESIDE" }
+    }
+
     /// What is open, and may queue so much.
     pub const fn open(in_flight_cap: Nanos, state: &'static str) -> Self {
         Self { gate: Gate::Open, in_flight_cap, state }

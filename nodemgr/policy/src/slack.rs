@@ -20,6 +20,7 @@
 
 use weir_protocol::units::Nanos;
 
+use crate::lend::FULL;
 use crate::promise::Reading;
 
 /// The margin, in 512ths of the bound: at most (with 16 of them one in fourteen servers of single passes broke its promise,
@@ -47,13 +48,14 @@ const BELIEVED: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
     hold: Nanos,
+    most: Nanos, // that it may come to
     margin: u64, // in 512ths of the bound
     broken_since: Option<Nanos>,
 }
 
 impl Default for Slack {
     fn default() -> Self {
-        Self { hold: Nanos(0), margin: WIDE, broken_since: None }
+        Self { hold: Nanos(0), most: Nanos(0), margin: WIDE, broken_since: None }
     }
 }
 
@@ -72,14 +74,21 @@ impl Slack {
         };
         let missing = goal.since(recent).0;
         let parts = if missing > goal.0 / FAR { STRIDES } else { STEPS };
-        self.hold = Nanos(self.hold.0.saturating_add(missing / parts))
-            .since(Nanos(excess.0 / STEPS))
-            .min(less(NARROW));
+        self.most = less(NARROW);
+        self.hold =
+            Nanos(self.hold.0.saturating_add(missing / parts)).since(Nanos(excess.0 / STEPS)).min(self.most);
     }
 
     /// How long a burst may be put off.
     pub fn hold(&self) -> Nanos {
         self.hold
+    }
+
+    /// The same as a part of the longest that it may be, in millionths: where kernels run at once nothing is put off, and
+    /// fillers have so much of their time beside the bursts.
+    pub fn ppm(&self) -> u32 {
+        let ppm = u128::from(self.hold.0) * u128::from(FULL) / u128::from(self.most.0.max(1));
+        u32::try_from(ppm).unwrap_or(FULL).min(FULL)
     }
 }
 

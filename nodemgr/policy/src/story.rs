@@ -79,6 +79,8 @@ pub struct Story {
     policy: Box<dyn Policy>,
     /// What is seen of each tenant.
     pub samples: Vec<Sample>,
+    /// How tenants meet on the GPU.
+    pub mode: Mode,
     /// What comes from outside.
     pub signals: Signals,
     /// Time in which no better had work, ...
@@ -101,6 +103,7 @@ impl Story {
         Self {
             policy: (row.build)(),
             samples: numbered.collect(),
+            mode: Mode::TimeSlicing,
             signals: Signals::default(),
             idle: Nanos(0),
             filled: Nanos(0),
@@ -166,8 +169,8 @@ impl Story {
             actor.moved_at = if std::mem::take(&mut actor.moved) { self.now } else { actor.moved_at };
             sample.idle_for = self.now.since(actor.moved_at);
         }
-        let (now, signals, samples) = (self.now, self.signals, self.samples.as_slice());
-        let seen = Observation { now, mode: Mode::TimeSlicing, signals, samples };
+        let Self { now, mode, signals, ref samples, .. } = *self;
+        let seen = Observation { now, mode, signals, samples };
         self.decisions = self.policy.decide(&seen).to_vec();
     }
 

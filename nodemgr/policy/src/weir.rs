@@ -14,6 +14,9 @@
 //!    otherwise. What a wake then costs a primary is paid from its [`purse`](crate::purse). How much fillers may queue
 //!    grows with the time that nobody woke.
 //!
+//! Where kernels run at once (MPS) fillers need not wait for a bubble: beside latency tenants that keep their promise they have
+//! as much of the time as that leaves, and nobody is put off. Beside whoever promised nothing they wait as ever.
+//!
 //! Debt never delays a latency tenant in favour of a filler (rule 4): floors come on top of the GPU, and its bucket holds
 //! what accrues in ten seconds. Outside signals scale what all fillers have together, and so do clocks that power or heat
 //! holds back while a better works ([`cooling`](crate::cooling); rule 17). Among tenants of which none is a filler or promised
@@ -22,6 +25,7 @@
 //! ```text
 //!   BUSY       a better works                                             requests
 //!   EMERGENCY  the same, and a promise is broken or bursts are stretched  requests
+//!   BESIDE     a better works, and has time to spare (MPS)                what it can spare
 //!   SUSPECT    drained, and it may be over at once                        requests
 //!   SLACK      drained, and whoever comes next may be put off             the level
 //!   FILL       a bubble                                                   the level
@@ -31,6 +35,7 @@
 //!
 //! *What always holds*: see `tests/every_policy.rs`.
 
+use weir_protocol::pages::Gate;
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::asked::{Asked, Common, Row};
@@ -46,7 +51,7 @@ use crate::promise::{self, Promise};
 use crate::purse::{PART, Purse};
 use crate::slack::Slack;
 use crate::static_shares::STEADY;
-use crate::{Class, Decision, Observation, Policy, Sample};
+use crate::{Class, Decision, Mode, Observation, Policy, Sample};
 
 /// Drained for so long is a bubble, if it was not foretold.
 const FILL_AFTER: Nanos = Nanos::from_millis(1);
@@ -125,14 +130,17 @@ impl Policy for Weir {
         self.judge(seen);
         self.cooling.look(seen, lull.quiet);
         let (opened, opening) = self.open(seen, &lull);
-        let hold = if wants_to_fill(seen) { self.hold } else { Nanos(0) };
+        let puts_off = wants_to_fill(seen) && seen.mode == Mode::TimeSlicing;
+        let hold = if puts_off { self.hold } else { Nanos(0) };
         let beside = Common { opened, opening, hold, best_effort: seen.signals.best_effort_permille };
         let rows = seen.samples.iter().zip(self.betters.iter());
         if self.asked.is_same(beside, rows.map(|(sample, better)| Row::of(sample, better.verdict))) {
             return self.pools.last();
         }
         self.pools.begin(seen);
-        self.pools.divide(seen, opened, promise::is_broken);
+        // Where kernels run at once nobody is faster for time that another does not get.
+        let first = |sample: &Sample| seen.mode == Mode::TimeSlicing && promise::is_broken(sample);
+        self.pools.divide(seen, opened, first);
         let rates = seen.samples.iter().zip(&self.pools.rates).zip(self.betters.iter_mut());
         for ((_, rate), better) in rates.filter(|((sample, _), _)| !is_filler(sample)) {
             better.unmetered = *rate == FULL;
@@ -196,7 +204,11 @@ impl Weir {
         let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
         self.hold = hold(betters());
         if lull.working {
-            return closed(if disturbed { "EMERGENCY" } else { "BUSY" });
+            let level = self.level.ppm.min(self.cooling.ppm());
+            return match beside(seen.mode, betters()) {
+                Some(ppm) if !disturbed => (Opened::Bubble(level.min(ppm).into()), Opening::beside()),
+                _ => closed(if disturbed { "EMERGENCY" } else { "BUSY" }),
+            };
         }
         let empty =
             betters().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
@@ -216,7 +228,9 @@ impl Weir {
             _ => "FILL",
         };
         let ppm = self.level.ppm.min(self.cooling.ppm());
-        (Opened::Bubble(ppm.into()), Opening::open(cap(lull, most), state))
+        // Whoever comes next needs not have them away at once.
+        let gate = if seen.mode == Mode::Overlap && self.hold > Nanos(0) { Gate::Lent } else { Gate::Open };
+        (Opened::Bubble(ppm.into()), Opening { gate, ..Opening::open(cap(lull, most), state) })
     }
 }
 
@@ -238,6 +252,13 @@ fn wants_to_fill(seen: &Observation<'_>) -> bool {
 
 fn closed(state: &'static str) -> (Opened, Opening) {
     (Opened::Beside(0), Opening::closed(state))
+}
+
+/// How much fillers may do beside betters that work, in millionths, where kernels run at once: what the promises of those leave.
+fn beside<'a>(mode: Mode, betters: impl Iterator<Item = (&'a Sample, &'a Better)>) -> Option<u32> {
+    let working = betters.filter(|(sample, _)| is_working(sample));
+    let least = working.map(|(_, better)| better.slack.ppm()).min()?;
+    (mode == Mode::Overlap && least > 0).then_some(least)
 }
 
 /// For how long all may be put off who have moved of late: the least of what each has to spare. Who promised nothing has nothing.

@@ -143,15 +143,16 @@ impl Engine {
         let mut device = Device::new(spec, START);
         let tenants: Vec<&Tenant> = seated.iter().filter_map(|at| scenario.tenant.get(*at)).collect();
         let mut manager = match rule {
-            Rule::Policy(row) => Some(Manager::new(row, &tenants)?),
+            Rule::Policy(row) => Some(Manager::new(row, &tenants, overlaps)?),
             Rule::Driver(_) | Rule::Partitions(_) => None,
         };
         let mut seats = Vec::new();
         for (seat, (at, tenant)) in seated.iter().zip(&tenants).enumerate() {
             let context = device.create_context();
-            let stream = device.open_stream(context, StreamKind::Blocking, 0, seat as u64);
+            let priority = if overlaps { rule.priority(tenant) } else { 0 };
+            let stream = device.open_stream(context, StreamKind::Blocking, priority, seat as u64);
             let Some(stream) = stream else { continue };
-            let launcher = manager.as_mut().map(|manager| manager.seat(seat, overlaps)).transpose()?;
+            let launcher = manager.as_mut().map(|manager| manager.seat(seat)).transpose()?;
             let log = Log::new(scenario.window());
             let partition = overlaps.then(|| rule.partition(tenant)).transpose()?;
             seats.push(Seat::new(

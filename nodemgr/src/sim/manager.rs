@@ -16,6 +16,7 @@ use crate::control::schema::CreateTenant;
 use crate::fault::Fault;
 use crate::gpus::{Device, Gpus, Source};
 use crate::latency::{self, Health};
+use crate::mps;
 use crate::registry::{Holder, Pages, Registry};
 
 /// The card's memory, and what each tenant may hold: memory is not simulated.
@@ -32,19 +33,25 @@ const LATE: Nanos = 5_000_000_000;
 pub struct Manager {
     registry: Registry,
     tenants: Vec<u64>,
+    overlaps: bool,
     scraped_at: Nanos,
 }
 
 impl Manager {
-    /// A manager with these tenants, ruled by this policy.
+    /// A manager with these tenants, ruled by this policy; `overlaps` says whether kernels run at once (MPS).
     ///
     /// # Errors
     /// As the daemon refuses budgets.
-    pub fn new(policy: &'static weir_policy::Row, tenants: &[&Tenant]) -> Result<Self, Fault> {
+    pub fn new(
+        policy: &'static weir_policy::Row,
+        tenants: &[&Tenant],
+        overlaps: bool,
+    ) -> Result<Self, Fault> {
         let card =
             Device { uuid: *b"weir simulation ", name: "Weir Simulated GPU".into(), memory_total: CARD };
         let gpus = Gpus::find(Source::Fixed(vec![card]), Vec::new())?;
         let mut registry = Registry::new(gpus, Some(Bytes(0)), policy);
+        registry.share_by_mps(overlaps.then(mps::Row::default).as_ref())?;
         let start = Time(super::engine::START);
         let mut numbers = Vec::new();
         for tenant in tenants {
@@ -63,19 +70,19 @@ impl Manager {
             };
             numbers.push(registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0);
         }
-        Ok(Self { registry, tenants: numbers, scraped_at: 0 })
+        Ok(Self { registry, tenants: numbers, overlaps, scraped_at: 0 })
     }
 
     /// A process of the tenant in this seat.
     ///
     /// # Errors
     /// The tenant has no room for it.
-    pub fn seat(&mut self, seat: usize, overlaps: bool) -> Result<Launcher, Fault> {
+    pub fn seat(&mut self, seat: usize) -> Result<Launcher, Fault> {
         let process = self.registry.register(self.tenants[seat], (1, 0), String::new(), String::new())?;
         let pages = self.pages(seat).ok_or_else(|| {
             Fault::new(&crate::codes::SYSTEM, "a tenant has no pages", "this is a mistake of ours: tell us")
         })?;
-        Ok(Launcher::new(pages, process.slot, overlaps))
+        Ok(Launcher::new(pages, process.slot, self.overlaps))
     }
 
     /// The pages of the tenant in this seat.

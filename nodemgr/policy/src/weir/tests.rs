@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use weir_protocol::pages::{Rate, Stall};
+use weir_protocol::pages::{Gate, Rate, Stall};
 use weir_protocol::units::SmShare;
 
 use crate::story::{Doing, Story, filler, iterates, latency, primary, slo};
@@ -224,6 +224,52 @@ fn slack_is_nobodys_beside_a_better_that_has_none() {
         story.run(20_000, &[BETTER, FILLER, 2]);
         assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("BUSY", false));
         assert_eq!(story.decision(BETTER).grant.hold, Nanos(0));
+    }
+}
+
+#[test]
+fn where_kernels_run_at_once_what_a_promise_leaves_is_spent_beside_it_and_nobody_is_put_off() {
+    // gpu-truths 2a and rule 12; design 10, policy.frontier_points: under MPS `static` lets both run.
+    let mut story = Story::new("weir", &[latency(50), filler()]);
+    story.mode = Mode::Overlap;
+    serve(&mut story, 100, 1);
+    let beside = |story: &Story| (story.state(FILLER), story.decision(FILLER).grant.gate);
+    assert_eq!(beside(&story), ("BESIDE", Gate::Lent));
+    let first = level(&story);
+    serve(&mut story, 100, 20);
+    assert_eq!((first < FULL, level(&story)), (true, FULL), "whom nobody slows down has all of it to spare");
+    assert_eq!(story.decision(BETTER).grant.hold, Nanos(0), "that would save nothing");
+    story.run(1, &[FILLER]);
+    assert_eq!(beside(&story), ("SLACK", Gate::Lent), "whoever comes next needs not have it away at once");
+    let before = level(&story);
+    serve(&mut story, 199, 5);
+    assert!(level(&story) < before, "above the goal, below the bound");
+    serve(&mut story, 210, 1);
+    assert_eq!(beside(&story), ("EMERGENCY", Gate::Closed));
+}
+
+#[test]
+fn where_kernels_run_at_once_nobody_is_beside_one_who_has_promised_nothing() {
+    let slack = Sample { slo: slo(200, Some(20)), ..latency(60) };
+    for other in [primary(20), latency(20)] {
+        let mut story = Story::new("weir", &[slack, filler(), other]);
+        story.mode = Mode::Overlap;
+        story.run(20_000, &[BETTER, FILLER, 2]);
+        assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("BUSY", false));
+        story.run(20, &[BETTER, FILLER]);
+        assert_eq!(story.state(FILLER), "BESIDE");
+    }
+}
+
+#[test]
+fn where_kernels_run_at_once_a_broken_promise_takes_nothing_from_the_others() {
+    // Under MPS the partition is what holds it back, not what another one gets.
+    let broken = Sample { slo: slo(200, Some(400)), ..latency(20) };
+    for (mode, others) in [(Mode::TimeSlicing, 30), (Mode::Overlap, 60)] {
+        let mut story = Story::new("weir", &[broken, primary(30)]);
+        story.mode = mode;
+        story.run(10, &[0, 1]);
+        assert_eq!(story.percent(1), others);
     }
 }
 

@@ -4,6 +4,7 @@ use weir_simgpu_model::{Mode, Nanos, Spec};
 
 use super::{SMS, SUBMIT_TO_START};
 use crate::fault::Fault;
+use crate::mps;
 use crate::sim::scenario::{self, Scenario, Tenant};
 
 /// How tenants share the GPU.
@@ -32,6 +33,15 @@ impl Rule {
             Rule::Policy(_) => scenario.device.mode.into(),
             Rule::Driver(mode) => mode,
             Rule::Partitions(_) => Mode::Mps,
+        }
+    }
+
+    /// The priority of a tenant's streams where all run at once, the lower one first: under a policy that of its class, as
+    /// `weir run` sets it.
+    pub(super) fn priority(self, tenant: &Tenant) -> i32 {
+        match self {
+            Rule::Policy(_) => i32::from(mps::priority(tenant.class)),
+            Rule::Driver(_) | Rule::Partitions(_) => 0,
         }
     }
 
