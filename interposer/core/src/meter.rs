@@ -156,9 +156,9 @@ impl Meter {
         let one = self.streams.moments()[0];
         let others = (self.recent.weight().mean - one).max(0.0);
         if self.in_step {
-            Load { always: 0.0, times: others / one }
+            Load { times: others / one, ..Load::default() }
         } else {
-            Load { always: others, times: 0.0 }
+            Load { always: Weight::steady(others), times: 0.0 }
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
         }
         let together = meter.recent.weight();
         assert!((together.mean - 0.4).abs() < 1e-6 && together.variance < 1e-6, "{together:?}");
-        assert!((meter.beside_one().always - 0.2).abs() < 1e-6);
+        assert!((meter.beside_one().always.mean - 0.2).abs() < 1e-6);
         let held = meter.take_held();
         assert!(held.busy_ns.abs_diff(100_000_000) < 100 && held.weighted_ns.abs_diff(40_000_000) < 100);
         assert_eq!(meter.take_held(), Held::default());

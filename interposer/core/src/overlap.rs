@@ -28,20 +28,16 @@ pub type Moments = [f64; 3];
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Whatever the launch is: others who have nothing to do with it.
-    pub always: f64,
+    pub always: Weight,
     /// So many times its own weight: others who run in step with it.
     pub times: f64,
 }
 
 impl Load {
-    /// Beside a launch of this weight.
-    pub fn beside(self, weight: f64) -> f64 {
-        self.always + self.times * weight
-    }
-
-    /// By how much such a launch is slower: kernels that want more SMs than there are all run slower.
+    /// By how much a launch of this weight is slower on average: kernels that want more SMs than there are all run slower.
     pub fn slowed(self, weight: f64) -> f64 {
-        (weight + self.beside(weight)).max(1.0)
+        let own = weight + self.times * weight;
+        self.always.two_values().into_iter().map(|(others, often)| often * (own + others).max(1.0)).sum()
     }
 }
 
@@ -63,7 +59,7 @@ impl Weight {
     }
 
     /// Together with another that has nothing to do with it: cumulants add up.
-    fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         Self {
             mean: self.mean + other.mean,
             variance: self.variance + other.variance,
@@ -71,16 +67,31 @@ impl Weight {
         }
     }
 
+    /// By these moments.
+    fn of([mean, square, cube]: Moments) -> Self {
+        let variance = (square - mean * mean).clamp(0.0, MOST * MOST);
+        Self { mean, variance, skew: cube - 3.0 * mean * square + 2.0 * mean * mean * mean }
+    }
+
+    /// Where it is there for only a part of the time.
+    fn at_times(self, part: f64) -> Self {
+        let Self { mean, variance, skew } = self;
+        let square = variance + mean * mean;
+        Self::of(
+            [mean, square, skew + 3.0 * mean * variance + mean * mean * mean].map(|moment| part * moment),
+        )
+    }
+
     /// Two values, and how often each, that come to the same mean, variance and skew.
     fn two_values(self) -> [(f64, f64); 2] {
         if self.variance <= 1e-12 {
-            return [(self.mean.max(LEAST), 0.5); 2];
+            return [(self.mean, 0.5); 2];
         }
         let spread = self.variance.sqrt();
         let lean = self.skew / (2.0 * self.variance * spread);
         let far = (1.0 + lean * lean).sqrt();
         let often = (1.0 + lean / far) / 2.0; // the lower one
-        let value = |by: f64| (self.mean + spread * by).max(LEAST);
+        let value = |by: f64| (self.mean + spread * by).max(0.0);
         [(value(lean - far), often), (value(lean + far), 1.0 - often)]
     }
 }
@@ -108,9 +119,7 @@ impl Recent {
     /// Its weight.
     pub fn weight(&self) -> Weight {
         let [mean, square, cube] = self.moments();
-        let mean = mean.clamp(LEAST, MOST);
-        let variance = (square - mean * mean).clamp(0.0, MOST * MOST);
-        Weight { mean, variance, skew: cube - 3.0 * mean * square + 2.0 * mean * mean * mean }
+        Weight::of([mean.clamp(LEAST, MOST), square, cube])
     }
 }
 
@@ -264,9 +273,10 @@ impl Presence {
     }
 }
 
-/// What weighs on the GPU beside a tenant, on average.
-pub fn beside(neighbours: &[Beside]) -> f64 {
-    neighbours.iter().map(|neighbour| neighbour.part * neighbour.weight.mean).sum()
+/// What weighs on the GPU beside a tenant.
+pub fn beside(neighbours: &[Beside]) -> Weight {
+    let weights = neighbours.iter().map(|neighbour| neighbour.weight.at_times(neighbour.part));
+    weights.fold(Weight::default(), Weight::and)
 }
 
 /// The part of its own time that belongs to a tenant of weight `own`, on average, beside these neighbours.
@@ -289,7 +299,8 @@ fn divided(own: Weight, others: Weight) -> f64 {
         return 1.0;
     }
     let each = own.two_values().map(|(own, often)| {
-        let beside = others.two_values().map(|(others, often)| often * own / (own + others));
+        let own = own.max(LEAST);
+        let beside = others.two_values().map(|(others, often)| often * own / (own + others.max(LEAST)));
         often * (beside[0] + beside[1])
     });
     each[0] + each[1]
@@ -396,6 +407,23 @@ mod tests {
         let exact = 7.0 / 8.0 * 0.01 / 1.01 + 1.0 / 8.0 * 0.01 / 0.11;
         let got = part(Weight::steady(0.01), &[Beside { part: 1.0, weight: held.weight() }]);
         assert!((got - exact).abs() < 1e-9, "{got}, {exact}");
+    }
+
+    #[test]
+    fn a_small_kernel_is_slowed_down_by_what_fills_the_gpu_and_not_by_what_that_is_on_average() {
+        let mut held = Recent::default();
+        held.add(12.0, [10.0 + 2.0 * 0.2, 10.0 + 2.0 * 0.04, 10.0 + 2.0 * 0.008]); // 10 of 12 us it weighs 1, else 0.2
+        let load = |part| Load { always: beside(&[Beside { part, weight: held.weight() }]), times: 0.0 };
+        let exact = (10.0 * 1.2 + 2.0) / 12.0;
+        assert!((load(1.0).slowed(0.2) - exact).abs() < 1e-9, "{}", load(1.0).slowed(0.2));
+        assert!(
+            (load(1.0).slowed(1.0) - (1.0 + 10.4 / 12.0)).abs() < 1e-9,
+            "one that fills it has no room to spare"
+        );
+        assert_eq!(load(0.0).slowed(0.2), 1.0);
+        assert_eq!(load(0.0).slowed(1.0), 1.0);
+        let half = Load { always: beside(&[neighbour(0.5, 1.0)]), times: 0.0 };
+        assert!((half.slowed(0.4) - 1.2).abs() < 1e-9, "half of the time by 1.4");
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Driver for Hands<'_> {
         self.current.gpu.overlaps()
     }
 
-    fn beside(&mut self, time: (Nanos, Nanos)) -> f64 {
+    fn beside(&mut self, time: (Nanos, Nanos)) -> Weight {
         self.current.gpu.beside(time)
     }
 

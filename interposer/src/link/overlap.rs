@@ -78,7 +78,7 @@ impl Gpu {
     }
 
     /// What weighed on the GPU beside this process from one moment to another.
-    pub fn beside(&self, time: (Nanos, Nanos)) -> f64 {
+    pub fn beside(&self, time: (Nanos, Nanos)) -> Weight {
         self.around(time, overlap::beside)
     }
 
@@ -87,7 +87,7 @@ impl Gpu {
         self.around(time, |present| overlap::part(weight, present))
     }
 
-    fn around(&self, time: (Nanos, Nanos), tell: impl FnOnce(&[Beside]) -> f64) -> f64 {
+    fn around<T>(&self, time: (Nanos, Nanos), tell: impl FnOnce(&[Beside]) -> T) -> T {
         let mut around = self.overlap.around.lock();
         let Around { siblings, present, .. } = &mut *around;
         present.clear();

@@ -23,7 +23,7 @@ pub trait Driver {
     /// Whether tenants' kernels run at once (MPS) and not in turns.
     fn overlaps(&mut self) -> bool;
     /// If they do: what weighed on the GPU beside this process from one moment to another.
-    fn beside(&mut self, time: (Nanos, Nanos)) -> f64;
+    fn beside(&mut self, time: (Nanos, Nanos)) -> Weight;
     /// If they do: the part of that time that belongs to this process, whose kernels have this weight.
     fn part(&mut self, weight: Weight, time: (Nanos, Nanos)) -> f64;
     /// Launches of the process so far.

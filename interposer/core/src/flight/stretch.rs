@@ -173,7 +173,7 @@ impl Stretch {
                 self.parts.learn(took)
             }
             Some(took) if !self.by_itself && self.copies.total_ns() == 0 => {
-                self.parts.bound(took.ns / self.slowed(beside), Bound::AtOnce)
+                self.parts.bound(took.ns / self.parts.slowed(beside), Bound::AtOnce)
             }
             _ => 0.0,
         }
@@ -182,11 +182,6 @@ impl Stretch {
     /// What its launches weigh beside such a load, and whether they run in step with those of other streams.
     fn weight(&self, beside: Load) -> Option<(Moments, bool)> {
         self.parts.weight(beside).map(|weight| (weight, self.parts.are_mixed()))
-    }
-
-    /// By how much its launches are slower beside such a load.
-    fn slowed(&self, beside: Load) -> f64 {
-        self.parts.weight(beside).map_or(1.0, |[mean, ..]| beside.slowed(mean))
     }
 
     /// What the stretch took where their kernels and ours ran at once: what was measured is in part the neighbours' time.
@@ -208,13 +203,13 @@ impl Stretch {
         let took = sms.cover(to - on_sms, to);
         let time = (moment(to - busy + clock), moment(to + clock));
         let mut beside = sms.beside_one();
-        beside.always += driver.beside(time);
+        beside.always = beside.always.and(driver.beside(time));
         let weight = sms.weigh((to - on_sms, to), took, self.weight(beside));
         let part = driver.part(weight, time);
         let how = if most - surely < 0.05 * most { Bound::AtOnce } else { Bound::Waited };
-        bill.took = took * part + self.parts.bound(most / self.slowed(beside), how);
+        bill.took = took * part + self.parts.bound(most / self.parts.slowed(beside), how);
         // By what others slow its launches down, they wait for them.
-        let alone = on_sms * (self.slowed(sms.beside_one()) / self.slowed(beside)).min(1.0);
+        let alone = on_sms * (self.parts.slowed(sms.beside_one()) / self.parts.slowed(beside)).min(1.0);
         (bill, Spent { busy: alone + busy - on_sms, on_sms: alone, waited: busy })
     }
 

@@ -152,6 +152,12 @@ impl Parts {
         (held.beside > 0.0).then(|| held.sums.map(|sum| sum / held.beside))
     }
 
+    /// By how much the launches are slower beside such a load: 1 if nothing is known of them.
+    pub fn slowed(&self, load: Load) -> f64 {
+        let held = self.held(load);
+        if held.alone > 0.0 { held.beside / held.alone } else { 1.0 }
+    }
+
     pub(super) fn held(&self, load: Load) -> Held {
         let mut held = Held::default();
         for part in &self.launches {
@@ -272,6 +278,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overlap::Weight;
 
     fn guess() -> &'static Estimate {
         Box::leak(Box::new(Estimate::guess(5_000)))
@@ -412,9 +419,12 @@ mod tests {
         narrow.weigh([0.1, 0.01, 0.001]);
         let [mean, square, _] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load::default()).unwrap();
         assert!((mean - 0.325).abs() < 1e-9 && (square - 0.2575).abs() < 1e-9, "{mean}, {square}");
-        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load { always: 1.0, times: 0.0 }).unwrap();
+        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)])
+            .weight(Load { always: Weight::steady(1.0), times: 0.0 })
+            .unwrap();
         assert!((mean - (3.3 * 0.1 + 2.0) / 5.3).abs() < 1e-9, "beside one that fills the GPU: {mean}");
-        let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load { always: 0.0, times: 1.0 }).unwrap();
+        let [mean, ..] =
+            stretch(&[(narrow, 3), (wide, 1)]).weight(Load { times: 1.0, ..Load::default() }).unwrap();
         assert!((mean - (0.3 + 2.0) / 5.0).abs() < 1e-9, "in step with one like it: {mean}");
         assert_eq!(stretch(&[]).weight(Load::default()), None);
     }

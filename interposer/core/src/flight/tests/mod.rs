@@ -86,8 +86,8 @@ impl Driver for Gpu {
         self.part.is_some()
     }
 
-    fn beside(&mut self, _: (Nanos, Nanos)) -> f64 {
-        1.0
+    fn beside(&mut self, _: (Nanos, Nanos)) -> Weight {
+        Weight::steady(1.0)
     }
 
     fn part(&mut self, weight: Weight, _: (Nanos, Nanos)) -> f64 {
