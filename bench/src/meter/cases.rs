@@ -15,6 +15,9 @@ pub const KERNELS: [Kernel; 7] = [
     Kernel { name: "varied", time_us: 80.0, blocks: 108, spread: 10.0 },
 ];
 
+/// SMs of half the simulated GPU.
+pub const HALF: u32 = 54;
+
 /// When a program waits for its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +51,18 @@ pub struct Case {
     pub streams: usize,
     /// When it waits.
     pub rhythm: Rhythm,
+}
+
+impl Rhythm {
+    /// Whether each launch is one of a graph.
+    pub fn is_graph(self) -> bool {
+        matches!(self, Self::Graph | Self::ChildGraphs | Self::UpdatedGraph | Self::Branches)
+    }
+
+    /// Whether the kernels are launched by themselves, if only before the graph is made.
+    pub fn has_kernels(self) -> bool {
+        self == Self::Graph || !self.is_graph()
+    }
 }
 
 const fn case(

@@ -1,11 +1,15 @@
 //! How near a meter can come that knows events and clocks and nothing else. Where that is further off than the bar, it is
 //! the limit that a case is held to (design 10).
 
-use super::cases::{Case, KERNELS, Rhythm};
+use super::cases::{Case, HALF, KERNELS, Rhythm};
 use crate::rig::Kernel;
 
 /// The bar, in percent (design 10).
 pub const BAR: f64 = 1.0;
+
+/// The same of a signature's price: so many percent, or microseconds.
+const OF_SIGNATURE: f64 = 10.0;
+const SIGNATURE_US: f64 = 1.0;
 
 /// `cuEventElapsedTime` resolves about so much.
 const EVENT_US: f64 = 0.5;
@@ -47,6 +51,28 @@ fn overlap(case: &Case, other: &Case, mode: &str) -> f64 {
     if case.streams > 1 { between(least, most) } else { between(1.0 - most, 1.0 - least) }
 }
 
+/// The bar of a signature that takes so long, in percent.
+pub fn signature_bar(us: f64) -> f64 {
+    OF_SIGNATURE.max(100.0 * SIGNATURE_US / us)
+}
+
+/// How far off a kernel's price may be, in percent: the bar, or what cannot be told if that is more. A launch that never ran
+/// without other streams of its program was never seen by itself: beside the widest kernels of the others it takes longer by as
+/// much as they want more SMs than there are, and beside some that want little no longer at all. Which of both it was, events
+/// do not say; nor how long the program was on the GPU at all, beside work that the driver slices.
+pub fn of_signature(case: &Case, beside: Option<&Case>, mode: &str, kernel: &Kernel) -> f64 {
+    let bar = signature_bar(kernel.mean_us());
+    if case.streams == 1 {
+        return bar;
+    }
+    let widest = |case: &Case| kernels(case).map(|(kernel, _)| part_of_sms(kernel)).fold(0.0, f64::max);
+    let mut weight = part_of_sms(kernel) + (case.streams - 1) as f64 * widest(case);
+    weight += beside.filter(|_| mode != "time-slice").map_or(0.0, widest);
+    let turns = beside.filter(|other| mode == "time-slice" && longest_us(other) >= SLICED_US);
+    let most = weight.max(1.0) * turns.map_or(1.0, |_| case.streams as f64);
+    bar.max(between(1.0, most))
+}
+
 /// How far off the best guess may be of something that lies anywhere between these, in percent of what it is.
 fn between(least: f64, most: f64) -> f64 {
     100.0 * (most - least) / (most + least)
@@ -69,10 +95,18 @@ fn longest_us(case: &Case) -> f64 {
 
 /// Part of the SMs that it holds while it runs.
 fn weight(case: &Case) -> f64 {
-    let held = |(kernel, count): (&Kernel, f64)| {
-        kernel.mean_us() * count * (f64::from(kernel.blocks) / SMS).min(1.0)
-    };
+    let held = |(kernel, count): (&Kernel, f64)| kernel.mean_us() * count * part_of_sms(kernel);
     kernels(case).map(held).sum::<f64>() / time_us(case)
+}
+
+fn part_of_sms(kernel: &Kernel) -> f64 {
+    (f64::from(kernel.blocks) / SMS).min(1.0)
+}
+
+/// What a kernel of this case takes by itself: in a green context it has no more SMs than that.
+pub fn alone_us(case: &Case, kernel: &Kernel) -> f64 {
+    let sms = if case.rhythm == Rhythm::Green { f64::from(HALF) } else { SMS };
+    kernel.mean_us() * (part_of_sms(kernel) * SMS / sms).max(1.0)
 }
 
 #[cfg(test)]
@@ -93,6 +127,27 @@ mod tests {
         assert!((limit("sparse tiny", None, "mps") - 25.0).abs() < 1e-9);
         assert_eq!(limit("sparse", None, "time-slice"), BAR, "half a percent of 100 us");
         assert_eq!(limit("tiny", None, "time-slice"), BAR, "it is backlogged");
+    }
+
+    #[test]
+    fn a_kernel_is_told_apart_to_a_tenth_or_a_microsecond_unless_other_streams_are_always_beside_it() {
+        let limit = |name: &str, beside: Option<&str>, mode, kernel: usize| {
+            of_signature(case(name), beside.map(case), mode, &KERNELS[kernel])
+        };
+        assert_eq!(limit("mixed", Some("graph"), "mps", 2), 10.0);
+        assert_eq!(limit("mixed", None, "time-slice", 1), 20.0, "a microsecond of 5");
+        assert!(
+            (limit("two streams", None, "mps", 2) - 100.0 / 3.0).abs() < 1e-9,
+            "twice as long, or as long"
+        );
+        assert!(limit("four streams", Some("huge"), "time-slice", 2) > 80.0);
+    }
+
+    #[test]
+    fn half_the_sms_take_twice_as_long_for_a_kernel_that_wants_them_all() {
+        let green = |kernel: usize| alone_us(case("green context"), &KERNELS[kernel]);
+        assert_eq!((green(2), green(3)), (200.0, 300.0));
+        assert_eq!(alone_us(case("mixed"), &KERNELS[4]), 5_000.0);
     }
 
     #[test]

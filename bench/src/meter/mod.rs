@@ -37,17 +37,31 @@ struct Outcome {
     measured_percent: f64,
     /// Charged and true, of one launch.
     launch_ns: (f64, f64),
-    /// What each kernel is charged in the end, and what it takes alone: the price of a launch that other streams overlap
-    /// is smaller, since their common time counts once.
+    /// What is known in the end of each kernel that was launched, and of the graph.
     signatures: Vec<Signature>,
 }
 
-/// One kernel.
+/// A kernel: its price, and what it takes alone. Or a graph: what a launch was charged, and what it truly used.
 #[derive(Debug, Serialize)]
 struct Signature {
     kernel: &'static str,
-    charged_ns: u64,
+    charged_ns: f64,
     alone_ns: f64,
+    /// The bar, or what cannot be told if that is more.
+    limit_percent: f64,
+}
+
+impl Signature {
+    /// Whether it can be told as well as the bar wants it.
+    fn is_told_apart(&self) -> bool {
+        self.limit_percent <= limits::signature_bar(self.alone_ns / 1e3)
+    }
+
+    /// By how much it is off, in percent of what it may be.
+    fn of_limit_percent(&self) -> f64 {
+        let error_percent = 100.0 * (self.charged_ns / self.alone_ns - 1.0).abs();
+        100.0 * error_percent / self.limit_percent
+    }
 }
 
 /// What the benchmark takes.
@@ -98,6 +112,13 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let others = all().filter(|outcome| outcome.limit_percent > limits::BAR);
     let of_limit = others.map(|outcome| 100.0 * outcome.worst() / outcome.limit_percent).fold(0.0, f64::max);
     report.bar(Bar::at_most("meter.of_computed_limit_percent", of_limit, "percent", 110.0));
+    let worst = |told: bool| {
+        let signatures = all().flat_map(|outcome| &outcome.signatures);
+        let these = signatures.filter(|signature| signature.is_told_apart() == told);
+        these.map(Signature::of_limit_percent).fold(0.0, f64::max)
+    };
+    report.bar(Bar::at_most("meter.signature_of_limit_percent", worst(true), "percent", 100.0));
+    report.figure("signature_of_computed_limit_percent", worst(false));
     for mode in ["time-slice", "mps"] {
         let worst = |outcomes: &[Outcome]| {
             let errors = outcomes.iter().filter(|outcome| outcome.mode == mode).map(Outcome::worst);
@@ -150,15 +171,17 @@ impl Paced {
         }
     }
 
-    fn signatures(&self) -> Vec<Signature> {
-        let kernels =
-            CASES[self.case].mix.iter().filter_map(|(name, _)| KERNELS.iter().find(|k| k.name == *name));
-        let signature = |(kernel, charged_ns): (&Kernel, &u64)| Signature {
+    /// Beside that one.
+    fn signatures(&self, beside: Option<&Case>, mode: &str) -> Vec<Signature> {
+        let case = &CASES[self.case];
+        let kernels = case.mix.iter().filter_map(|(name, _)| KERNELS.iter().find(|k| k.name == *name));
+        let signature = |(kernel, price_ns): (&Kernel, &u64)| Signature {
             kernel: kernel.name,
-            charged_ns: *charged_ns,
-            alone_ns: kernel.mean_us() * 1e3,
+            charged_ns: *price_ns as f64,
+            alone_ns: 1e3 * limits::alone_us(case, kernel),
+            limit_percent: limits::of_signature(case, beside, mode, kernel),
         };
-        kernels.zip(&self.prices_ns).map(signature).collect()
+        kernels.zip(&self.prices_ns).map(signature).filter(|_| case.rhythm.has_kernels()).collect()
     }
 
     /// Charged and measured by our books, used by the GPU's, and launches.
@@ -197,7 +220,8 @@ fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
     let outcome = |(n, books): (usize, &Vec<[u64; 4]>)| {
         let other = cases.iter().enumerate().find(|(other, _)| *other != n);
         let beside = other.map(|(_, case)| &CASES[*case]);
-        Outcome { signatures: programs[n].signatures(), ..Outcome::of(&CASES[cases[n]], beside, mode, books) }
+        let signatures = programs[n].signatures(beside, mode);
+        Outcome::of(&CASES[cases[n]], beside, mode, books).with(signatures, CASES[cases[n]].rhythm.is_graph())
     };
     Ok(books.iter().enumerate().map(outcome).collect())
 }
@@ -227,6 +251,15 @@ impl Outcome {
             launch_ns: (sum(0) / sum(3), sum(2) / sum(3)),
             signatures: Vec::new(),
         }
+    }
+
+    /// Of the kernels, and of the graph if there is one.
+    fn with(mut self, kernels: Vec<Signature>, is_graph: bool) -> Self {
+        let (charged_ns, alone_ns) = self.launch_ns;
+        let limit_percent = limits::signature_bar(alone_ns / 1e3);
+        let graph = is_graph.then_some(Signature { kernel: "graph", charged_ns, alone_ns, limit_percent });
+        self.signatures = kernels.into_iter().chain(graph).collect();
+        self
     }
 
     /// The worst window, but for the first.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_abi::types::{CUfunction, CUgraph, CUgraphExec, CUstream};
 
-use super::cases::{CASES, Case, KERNELS, Rhythm};
+use super::cases::{CASES, Case, HALF, KERNELS, Rhythm};
 use super::graphs::Graphs;
 use crate::client::{ClientError, Driver, price_ns};
 
@@ -23,9 +23,6 @@ const AHEAD_US: f64 = 200_000.0;
 
 /// Turns of its mix that a program has taken before it captures one: PyTorch's documentation of CUDA graphs wants three.
 const WARM_UP: usize = 3;
-
-/// SMs of half the simulated GPU.
-const HALF: u32 = 54;
 
 struct Program {
     driver: Driver,
