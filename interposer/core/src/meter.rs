@@ -162,15 +162,20 @@ impl Meter {
         }
     }
 
-    /// Launches for which `charged` was charged took `most`, give or take `doubt`, while tenants' kernels ran at once:
-    /// longer than alone, by how much is known from those that leave no doubt.
-    pub fn stretched(&mut self, charged: f64, most: f64, doubt: f64) -> f64 {
+    /// Launches for which `charged` was charged took `most`, give or take `doubt`, while others ran at once: of other streams,
+    /// or of other tenants (MPS).
+    pub fn note_stretched(&mut self, charged: f64, most: f64, doubt: f64) {
         let (took, of) = &mut self.stretching;
         if charged > 0.0 && doubt < 0.01 * most {
             let fade = SHARING / (SHARING + charged);
             (*took, *of) = (*took * fade + most, *of * fade + charged);
         }
-        if *of > 0.0 { charged * *took / *of } else { charged }
+    }
+
+    /// What launches take beside others for which so much is charged, as far as that is known from those that left no doubt.
+    pub fn stretched(&self, charged: f64) -> Option<f64> {
+        let (took, of) = self.stretching;
+        (of > 0.0).then(|| charged * took / of)
     }
 
     /// Something was measured for certain.
@@ -289,9 +294,10 @@ mod tests {
     #[test]
     fn launches_beside_others_are_as_much_longer_as_those_that_were_seen() {
         let mut meter = Meter::default();
-        assert_eq!(meter.stretched(100.0, 900.0, 800.0), 100.0, "nothing is known yet");
-        assert_eq!(meter.stretched(1e6, 1.5e6, 0.0), 1.5e6);
-        assert_eq!(meter.stretched(100.0, 900.0, 800.0), 150.0);
+        meter.note_stretched(100.0, 900.0, 800.0);
+        assert_eq!(meter.stretched(100.0), None, "nothing is known yet");
+        meter.note_stretched(1e6, 1.5e6, 0.0);
+        assert_eq!(meter.stretched(100.0), Some(150.0));
     }
 
     #[test]

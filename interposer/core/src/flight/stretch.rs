@@ -137,10 +137,12 @@ impl Stretch {
                 (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
-            Company::Comes | Company::InTurns | Company::Before
-                if self.is_whole(most, doubt, self.price(sms)) =>
-            {
-                let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
+            Company::Comes | Company::InTurns | Company::Before if self.is_whole(most, doubt, sms) => {
+                let price = self.price(sms);
+                if let Price::Learnt(ns) = price {
+                    sms.note_stretched(ns, most, doubt);
+                }
+                let (took, whole) = sms.measure(to - on_sms, to, price);
                 (bill.took, bill.measured) = (took, whole);
                 if whole && learnt && company == Company::Comes {
                     bill.took += self.parts.learn(Took::exactly(most));
@@ -151,7 +153,11 @@ impl Stretch {
             }
             Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
             Company::None => {
-                let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
+                let price = self.price(sms);
+                if let Price::Learnt(ns) = price {
+                    sms.note_stretched(ns, most, doubt);
+                }
+                let (took, whole) = sms.measure(to - on_sms, to, price);
                 (bill.took, bill.measured) = (took, whole);
                 if whole {
                     sms.weigh((to - on_sms, to), took, self.weight(sms.beside_one()));
@@ -195,7 +201,10 @@ impl Stretch {
     ) -> (Bill, Spent) {
         let mut bill = self.bill(prices);
         let stretched = match self.price(sms) {
-            Price::Learnt(ns) | Price::Apart(ns) if copied == 0.0 => sms.stretched(ns, most, most - surely),
+            Price::Learnt(ns) | Price::Apart(ns) if copied == 0.0 => {
+                sms.note_stretched(ns, most, most - surely);
+                sms.stretched(ns).unwrap_or(ns)
+            }
             _ => self.charged,
         };
         let busy = (stretched + copied).clamp(surely, most);
@@ -213,11 +222,21 @@ impl Stretch {
         (bill, Spent { busy: alone + busy - on_sms, on_sms: alone, waited: busy })
     }
 
-    /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, the
-    /// only one of its process, and it took not much longer than it should have.
-    fn is_whole(&self, most: f64, doubt: f64, price: Price) -> bool {
-        let tight = !self.began_idle() && doubt == 0.0 && self.copies.total_ns() == 0;
-        tight && matches!(price, Price::Apart(ns) if ns < SHORT_NS && most < ns + ns.min(HALF_SLICE_NS))
+    /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, and it
+    /// took not much longer than it should have, beside the others of its process.
+    fn is_whole(&self, most: f64, doubt: f64, sms: &Meter) -> bool {
+        let tight = match self.by_itself {
+            true => !self.began_idle() && doubt == 0.0,
+            false => doubt < 0.05 * most,
+        } && self.copies.total_ns() == 0;
+        let should = match self.price(sms) {
+            Price::Apart(ns) => ns,
+            Price::Learnt(ns) => {
+                sms.stretched(ns).unwrap_or_else(|| ns * self.parts.slowed(sms.beside_one()))
+            }
+            Price::Guess(_) => return false,
+        };
+        tight && should < SHORT_NS && most < should + should.min(HALF_SLICE_NS)
     }
 
     /// What its launches should take. Those of several streams that one thread launches are not told apart; once
@@ -244,7 +263,8 @@ impl Stretch {
         let (mut bill, copied) = (self.bill(prices), copied.min(most));
         self.parts.owe(self.charged);
         let how = if self.slack() > 0.0 { Bound::Waited } else { Bound::Most };
-        let owed = if copied == 0.0 { self.parts.bound(most, how) } else { 0.0 };
+        let slowed = if self.by_itself { 1.0 } else { self.parts.slowed(sms.beside_one()) };
+        let owed = if copied == 0.0 { self.parts.bound(most / slowed, how) } else { 0.0 };
         bill.took = sms.estimate(to - (most - copied), to, self.price(sms));
         if self.parts.is_empty() && !sms.has_measured() {
             bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour

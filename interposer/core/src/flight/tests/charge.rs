@@ -125,6 +125,44 @@ fn streams_that_overlap_are_charged_once_for_the_time_they_share() {
     assert!((process.charged as f64 / took - 1.0).abs() < 0.01, "{} of {took}", process.charged);
 }
 
+/// Two streams at once, whose kernels take 0.1 ms by themselves, first alone, then in turns with a neighbour, where each round takes what
+/// `took` says. Returns what is charged there.
+fn streams_in_turns(took: impl Fn(u64) -> u64) -> f64 {
+    let mut process = process();
+    let kernel = guess(100_000);
+    process.mark(STREAM);
+    for _ in 0..10 {
+        process.launch(STREAM, kernel, 100_000); // by itself
+        process.mark(STREAM);
+    }
+    process.drain();
+    process.mark(OTHER);
+    let mut alone = 0;
+    for n in 0..100 {
+        if n == 50 {
+            process.drain();
+            (alone, process.gpu.neighbour) = (process.charged, None);
+        }
+        let took = if n < 50 { 1_000_000 } else { took(n) };
+        for stream in [STREAM, OTHER] {
+            (0..10).for_each(|_| process.launch(stream, kernel, took / 10));
+            process.mark(stream);
+        }
+        process.wait(process.gpu.ends[&STREAM] - 50_000);
+    }
+    process.drain();
+    (process.charged - alone) as f64 / 50.0
+}
+
+#[test]
+fn streams_that_overlap_in_a_turn_of_their_own_are_charged_the_time_that_they_had() {
+    // design 5: within 1 %. By their prices and by what they shared before it would be 1 ms.
+    let longer = streams_in_turns(|_| 1_200_000);
+    assert!((longer / 1_200_000.0 - 1.0).abs() < 0.01, "{longer}");
+    let sliced = streams_in_turns(|n| 1_000_000 + n % 5 / 4 * 2_200_000);
+    assert!((sliced / 1_000_000.0 - 1.0).abs() < 0.01, "{sliced}");
+}
+
 #[test]
 fn beside_a_neighbour_nothing_is_learnt_and_what_was_known_before_is_charged() {
     let mut process = process();
