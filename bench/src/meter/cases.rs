@@ -94,4 +94,4 @@ pub const CASES: [Case; 15] = [
 ];
 
 /// Pairs that run beside each other, by position in [`CASES`].
-pub const PAIRS: [(usize, usize); 4] = [(0, 1), (0, 10), (3, 6), (5, 2)];
+pub const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 10), (3, 6), (5, 2), (4, 0), (5, 0)];

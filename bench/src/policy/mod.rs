@@ -3,6 +3,7 @@
 //! The bars are `weir`'s; the other policies, plain time slicing and MPS without a gate stand beside them in the figures,
 //! on the same seed. Nothing here depends on the machine or its load: the same build prints the same figures anywhere.
 
+mod at_once;
 mod bubbles;
 mod frontier;
 mod goodput;
@@ -40,6 +41,7 @@ pub fn run(options: &PlotOptions) -> io::Result<ExitCode> {
     latency::measure(&mut report, &mut runs, &mut frontier)?;
     bubbles::measure(&mut report, &mut runs, &mut frontier)?;
     goodput::measure(&mut report, &mut runs, &mut frontier)?;
+    at_once::measure(&mut report, &mut runs, &mut frontier)?;
     frontier.judge(&mut report);
     let speed = runs.simulated_seconds / began.elapsed().as_secs_f64();
     report.figure("simulated_seconds", runs.simulated_seconds);
