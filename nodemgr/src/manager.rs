@@ -211,7 +211,7 @@ fn remembered(options: &Options) -> Option<Remembered> {
         tracing::warn!(path = %path.display(), reason, "the journal cannot be used: nothing is taken over");
         None
     })?;
-    (!remembered.tenants.is_empty()).then_some(remembered)
+    (!(remembered.tenants.is_empty() && remembered.policies.is_empty())).then_some(remembered)
 }
 
 /// Takes over what is still there of it.
@@ -219,6 +219,7 @@ fn take_over(registry: &mut Registry, remembered: Option<Remembered>, kept: Vec<
     let Some(remembered) = remembered else { return };
     let start = Instant::now();
     let last_id = remembered.last_id;
+    registry.restore_policies(&remembered.policies);
     for (tenant, error) in registry.restore(takeover::find(remembered, kept), last_id) {
         tracing::warn!(tenant, %error, "a tenant could not be taken over: its programs keep to their last limits");
     }

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-pub use record::{CellRow, Hold, ProcessRow, Record, Remembered, TenantRow};
+pub use record::{CellRow, Hold, PolicyRow, ProcessRow, Record, Remembered, TenantRow};
 
 use crate::codes;
 use crate::fault::Fault;

@@ -62,6 +62,8 @@ pub enum Record {
         /// Which.
         tenant: u64,
     },
+    /// A GPU has another policy.
+    Policy(PolicyRow),
 }
 
 /// A GPU.
@@ -73,6 +75,17 @@ pub struct DeviceRow {
     pub name: String,
     /// The card's memory.
     pub memory_total: Bytes,
+}
+
+/// A GPU whose policy was switched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRow {
+    /// The GPU's UUID.
+    pub gpu: String,
+    /// Its policy.
+    pub policy: String,
+    /// With which it had started: an operator who configures another one has decided anew.
+    pub started_with: String,
 }
 
 /// A tenant.
@@ -148,6 +161,8 @@ pub struct Remembered {
     pub processes: Vec<ProcessRow>,
     /// Who kept them.
     pub holds: Vec<Hold>,
+    /// GPUs with another policy.
+    pub policies: Vec<PolicyRow>,
     /// The greatest number that was given out.
     pub last_id: u64,
 }
@@ -201,6 +216,10 @@ impl Remembered {
             Record::Release { holder } => self.holds.retain(|hold| hold.holder.id != holder),
             Record::Process(row) => self.add_process(row)?,
             Record::Buried { process, dead } => self.bury(process, dead)?,
+            Record::Policy(row) => {
+                self.policies.retain(|other| other.gpu != row.gpu);
+                self.policies.push(row);
+            }
             Record::Ended { tenant } => {
                 self.tenants.retain(|row| row.id != tenant);
                 self.processes.retain(|row| row.tenant != tenant);

@@ -41,6 +41,7 @@ impl Registry {
     /// Everything, as a journal would say it.
     pub fn records(&self) -> Vec<Record> {
         let mut records = vec![Record::begin(&self.gpus.devices)];
+        records.extend(self.policy_rows().map(Record::Policy));
         for tenant in &self.tenants {
             records.push(Record::Tenant(self.tenant_row(tenant)));
             records.extend(tenant.holders.iter().map(|holder| hold(tenant.id, holder)));

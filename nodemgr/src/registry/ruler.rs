@@ -1,5 +1,5 @@
 //! What decides on one GPU, and about whom. The policy can be switched while tenants run: the new one starts without a
-//! memory, and its first decisions come with the next tick.
+//! memory, and its first decisions come with the next tick. It stays over a restart of the manager.
 
 use weir_policy::{Decision, Policy, Sample, Signals};
 
@@ -8,6 +8,8 @@ use super::seat::Seat;
 use crate::codes;
 use crate::events::{About, What};
 use crate::fault::Fault;
+use crate::gpus::{Device, Gpus, parse_uuid};
+use crate::journal::{PolicyRow, Record};
 use crate::nearest::nearest;
 
 /// The ruler of one GPU.
@@ -72,6 +74,7 @@ impl Registry {
         let ruler = self.rulers.get_mut(gpu)?;
         let old = ruler.row;
         if old.name != row.name {
+            self.journal.note(&Record::Policy(policy_row(&self.gpus, gpu, row, self.policy_name)));
             (ruler.row, ruler.policy) = (row, (row.build)());
             let what = What::PolicySwitched { old: old.name.into(), new: row.name.into() };
             self.events.push(About::gpu(gpu), what);
@@ -80,6 +83,30 @@ impl Registry {
         }
         Some(old)
     }
+
+    /// GPUs whose policy was switched.
+    pub(super) fn policy_rows(&self) -> impl Iterator<Item = PolicyRow> {
+        let switched = self.rulers.iter().enumerate().filter(|(_, ruler)| ruler.row.name != self.policy_name);
+        switched.map(|(gpu, ruler)| policy_row(&self.gpus, gpu, ruler.row, self.policy_name))
+    }
+
+    /// Switches policies as an earlier manager had them, unless the operator has configured another one since, or it is
+    /// not known here.
+    pub fn restore_policies(&mut self, rows: &[PolicyRow]) {
+        let started_with = self.policy_name;
+        for row in rows.iter().filter(|row| row.started_with == started_with) {
+            let uuid = parse_uuid(&row.gpu);
+            let gpu = self.gpus.devices.iter().position(|device| Some(device.uuid) == uuid);
+            if let (Some(gpu), Some(policy)) = (gpu, weir_policy::find(&row.policy)) {
+                self.switch_policy(gpu, policy);
+            }
+        }
+    }
+}
+
+fn policy_row(gpus: &Gpus, gpu: usize, row: &weir_policy::Row, started_with: &str) -> PolicyRow {
+    let uuid = gpus.devices.get(gpu).map(Device::uuid_text).unwrap_or_default();
+    PolicyRow { gpu: uuid, policy: row.name.into(), started_with: started_with.into() }
 }
 
 /// The policy called `name`.

@@ -5,8 +5,9 @@ use weir_nodemgr::control::history::AskEvents;
 use weir_nodemgr::control::policy::AskPolicy;
 use weir_nodemgr::control::schema::SetBudget;
 use weir_nodemgr::events::{Event, What};
+use weir_nodemgr::{Manager, Options, Place};
 
-use crate::stage::{Actor, Stage, wish};
+use crate::stage::{Actor, Stage, options, wish};
 
 fn all(stage: &Stage) -> Vec<Event> {
     stage.client().events(AskEvents::default()).unwrap().events
@@ -116,6 +117,32 @@ fn why_tells_what_the_time_went_to_and_beside_whom() {
     let [compute, _, _, _, gate, host] = moment.stalls_ns;
     assert!(gate > compute && compute > 0 && host == 0, "{moment:?}");
     assert_eq!((moment.policy.as_str(), moment.state.is_empty()), ("weir", false));
+}
+
+#[test]
+fn a_policy_that_was_switched_stays_until_another_one_is_configured() {
+    let dir = tempfile::Builder::new().prefix("weir").tempdir_in("/tmp").unwrap();
+    let place = Place::at(&dir.path().join("node")).unwrap();
+    let ask = |asked| Client::connect(&place).unwrap().policy(asked).unwrap().gpus;
+    let policies = || ask(AskPolicy::default()).into_iter().map(|gpu| gpu.policy).collect::<Vec<_>>();
+    let switch = |name: &str| ask(AskPolicy { gpus: vec!["1".into()], name: Some(name.into()) });
+    let start = |configured: &str| {
+        let policy = weir_policy::find(configured).unwrap();
+        Manager::start(Options { policy, ..options(&place) }).unwrap()
+    };
+    for (configured, before, then) in [
+        ("weir", ["weir", "weir"], "tgs"),
+        ("weir", ["weir", "tgs"], "dilu"),
+        ("weir", ["weir", "dilu"], "dilu"),
+        ("static", ["static", "static"], "tgs"),
+        ("static", ["static", "tgs"], "static"),
+        ("static", ["static", "static"], "static"),
+    ] {
+        let manager = start(configured);
+        assert_eq!(policies(), before, "{configured}");
+        switch(then);
+        drop(manager);
+    }
 }
 
 #[test]
