@@ -144,8 +144,10 @@ impl Stretch {
                 }
                 let (took, whole) = sms.measure(to - on_sms, to, price);
                 (bill.took, bill.measured) = (took, whole);
-                if whole && learnt && company == Company::Comes {
+                if whole && learnt && self.by_itself && company == Company::Comes {
                     bill.took += self.parts.learn(Took::exactly(most));
+                } else if !self.by_itself {
+                    bill.took += self.parts.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most);
                 }
             }
             Company::Comes | Company::InTurns | Company::Before => {

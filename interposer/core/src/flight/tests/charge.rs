@@ -126,8 +126,8 @@ fn streams_that_overlap_are_charged_once_for_the_time_they_share() {
 }
 
 /// Two streams at once, whose kernels take 0.1 ms by themselves, first alone, then in turns with a neighbour, where each round takes what
-/// `took` says. Returns what is charged there.
-fn streams_in_turns(took: impl Fn(u64) -> u64) -> f64 {
+/// `took` says; he has come and stays. Returns what is charged there, and the kernel's price then.
+fn streams_in_turns(took: impl Fn(u64) -> u64) -> (f64, f64) {
     let mut process = process();
     let kernel = guess(100_000);
     process.mark(STREAM);
@@ -141,7 +141,7 @@ fn streams_in_turns(took: impl Fn(u64) -> u64) -> f64 {
     for n in 0..100 {
         if n == 50 {
             process.drain();
-            (alone, process.gpu.neighbour) = (process.charged, None);
+            (alone, process.gpu.neighbour, process.gpu.ended) = (process.charged, None, Some(0));
         }
         let took = if n < 50 { 1_000_000 } else { took(n) };
         for stream in [STREAM, OTHER] {
@@ -151,15 +151,16 @@ fn streams_in_turns(took: impl Fn(u64) -> u64) -> f64 {
         process.wait(process.gpu.ends[&STREAM] - 50_000);
     }
     process.drain();
-    (process.charged - alone) as f64 / 50.0
+    ((process.charged - alone) as f64 / 50.0, kernel.mean())
 }
 
 #[test]
 fn streams_that_overlap_in_a_turn_of_their_own_are_charged_the_time_that_they_had() {
     // design 5: within 1 %. By their prices and by what they shared before it would be 1 ms.
-    let longer = streams_in_turns(|_| 1_200_000);
+    let (longer, price) = streams_in_turns(|_| 1_200_000);
     assert!((longer / 1_200_000.0 - 1.0).abs() < 0.01, "{longer}");
-    let sliced = streams_in_turns(|n| 1_000_000 + n % 5 / 4 * 2_200_000);
+    assert!((price / 100_000.0 - 1.0).abs() < 0.01, "what it takes beside others is no price: {price}");
+    let (sliced, _) = streams_in_turns(|n| 1_000_000 + n % 5 / 4 * 2_200_000);
     assert!((sliced / 1_000_000.0 - 1.0).abs() < 0.01, "{sliced}");
 }
 
