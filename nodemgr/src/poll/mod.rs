@@ -63,9 +63,9 @@ pub struct Poll {
     epoll: OwnedFd,
     sources: HashMap<u64, Source>,
     deadlines: BTreeSet<(Instant, u64)>,
-    doors: HashMap<u64, u64>,            // tenant -> source
-    lines_of: HashMap<u32, usize>,       // user -> control connections
-    arrivals_at: HashMap<u64, usize>,    // tenant -> processes that have not said hello
+    doors: HashMap<u64, u64>,         // tenant -> source
+    lines_of: HashMap<u32, usize>,    // user -> control connections
+    arrivals_at: HashMap<u64, usize>, // tenant -> processes that have not said hello
     newcomers: VecDeque<Newcomer>,
     reserve: Reserve,
 }
