@@ -254,8 +254,9 @@ impl Weir {
         let betters = self.awake_betters(seen);
         let disturbed =
             self.resting.disturbed || betters.clone().any(|(sample, better)| better.is_disturbed(sample));
-        let empty =
-            betters.clone().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
+        let is_empty =
+            |(sample, better): (&Sample, &Better)| sample.class == Class::Primary && better.purse.is_empty();
+        let empty = !lull.working && betters.clone().any(is_empty);
         let online = self.resting.online || betters.clone().any(|(sample, _)| sample.class == Class::Latency);
         self.hold = hold(betters);
         if lull.working {

@@ -9,7 +9,8 @@
 //!
 //! Where all are asleep nothing can change but the time, so that the policy is asked no more often either. Nor is one that
 //! looks at nothing but who is busy, until that changes: then a tick looks only whether those who are busy go on, and comes
-//! less often ([`pace`](super::pace)).
+//! less often ([`pace`](super::pace)). One that is asked in each tick may leave those out who rest
+//! ([`Policy::follow`](weir_policy::Policy::follow)).
 
 use weir_policy::{Mode, Observation, Signals};
 use weir_protocol::units::Nanos;
