@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::event::EventfdFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
@@ -269,4 +270,17 @@ pub fn raise_file_limit() {
         Resource::Nofile,
         Rlimit { current: limit.maximum, maximum: limit.maximum },
     );
+    make_room_for_files();
+}
+
+/// Files for which there is room from the start: those of a full node, at 8 bytes each.
+const ROOM_FOR_FILES: i32 = 8_192;
+
+/// Lets the table of open files grow now. Of a process with more than one thread the kernel doubles it only after each
+/// processor has passed a quiet state (`expand_fdtable`): milliseconds for which whoever opens the file stands still, several
+/// times while a thousand processes register.
+fn make_room_for_files() {
+    let Ok(any) = rustix::fs::open("/dev/null", OFlags::CLOEXEC, Mode::empty()) else { return };
+    // The table never shrinks. Under a lower limit it is refused, and the table grows as it has to.
+    drop(rustix::io::fcntl_dupfd_cloexec(&any, ROOM_FOR_FILES - 1));
 }

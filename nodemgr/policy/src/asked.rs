@@ -21,7 +21,7 @@ pub struct Common {
 }
 
 /// All of a tenant that its grant, or another's, depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     tenant: u64,
     memory_limit: Bytes,
@@ -48,16 +48,17 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whether this is the same again; remembers it.
-    pub fn is_same(&mut self, common: Common, rows: impl ExactSizeIterator<Item = Row>) -> bool {
-        let mut same = self.common.replace(common) == Some(common) && self.rows.len() == rows.len();
-        if !same {
-            self.rows.clear();
-            self.rows.extend(rows);
-            return false;
-        }
-        for (before, row) in self.rows.iter_mut().zip(rows) {
-            same &= std::mem::replace(before, row) == row;
+    /// Whether this is the same again; remembers it. `rows`: those of so many that may have changed, by their positions.
+    pub fn is_same(
+        &mut self,
+        common: Common,
+        count: usize,
+        rows: impl Iterator<Item = (usize, Row)>,
+    ) -> bool {
+        let mut same = self.common.replace(common) == Some(common) && self.rows.len() == count;
+        self.rows.resize(count, Row::default());
+        for (at, row) in rows {
+            same &= self.rows.get_mut(at).is_some_and(|before| std::mem::replace(before, row) == row);
         }
         same
     }
@@ -82,6 +83,10 @@ mod tests {
         Row::of(&sample, Verdict::Recovery)
     }
 
+    fn is_same(asked: &mut Asked, common: Common, rows: &[Row]) -> bool {
+        asked.is_same(common, rows.len(), rows.iter().copied().enumerate())
+    }
+
     #[test]
     fn whatever_a_grant_depends_on_makes_another_question() {
         let same = row(|_| {});
@@ -98,10 +103,10 @@ mod tests {
         ];
         for other in others {
             let mut asked = Asked::default();
-            assert!(!asked.is_same(common(), [same, same].into_iter()), "the first one");
-            assert!(asked.is_same(common(), [same, same].into_iter()));
-            assert!(!asked.is_same(common(), [same, other].into_iter()), "{other:?}");
-            assert!(asked.is_same(common(), [same, other].into_iter()));
+            assert!(!is_same(&mut asked, common(), &[same, same]), "the first one");
+            assert!(is_same(&mut asked, common(), &[same, same]));
+            assert!(!is_same(&mut asked, common(), &[same, other]), "{other:?}");
+            assert!(is_same(&mut asked, common(), &[same, other]));
         }
         assert_eq!(same, row(|sample| sample.idle_for = Nanos(1)), "as busy as before");
     }
@@ -117,12 +122,12 @@ mod tests {
         ];
         for other in others {
             let mut asked = Asked::default();
-            asked.is_same(common(), [same].into_iter());
-            assert!(!asked.is_same(other, [same].into_iter()), "{other:?}");
+            is_same(&mut asked, common(), &[same]);
+            assert!(!is_same(&mut asked, other, &[same]), "{other:?}");
         }
         let mut asked = Asked::default();
-        asked.is_same(common(), [same, same].into_iter());
-        assert!(!asked.is_same(common(), [same].into_iter()) && asked.is_same(common(), [same].into_iter()));
-        assert!(!asked.is_same(common(), [same, same].into_iter()));
+        is_same(&mut asked, common(), &[same, same]);
+        assert!(!is_same(&mut asked, common(), &[same]) && is_same(&mut asked, common(), &[same]));
+        assert!(!is_same(&mut asked, common(), &[same, same]));
     }
 }

@@ -39,6 +39,7 @@ pub use grants::{Beside, grant};
 pub use lend::{IDLE_AFTER, is_busy};
 pub use observation::{Class, Mode, Observation, Power, Sample, Signals, Slo, Work};
 use weir_protocol::pages::Grant;
+use weir_protocol::units::Nanos;
 
 /// What one tenant gets, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,19 @@ pub trait Policy: Send {
     /// One decision for each of `seen.samples`, in their order. Called once per tick; the answer lives in a buffer
     /// of the policy, so that a tick allocates nothing once the number of tenants stands still.
     fn decide(&mut self, seen: &Observation<'_>) -> &[Decision];
+
+    /// Those of whom it has to know at `now` how long they have been still, by their positions at the last look; of the
+    /// others only whether they have moved. None: it has to be told of all, and asked to [`decide`](Self::decide).
+    fn awake(&self, _now: Nanos, _mode: Mode) -> Option<&[usize]> {
+        None
+    }
+
+    /// As [`decide`](Self::decide), where tenants, budgets and mode are as they were: `seen.samples` is true of those that are
+    /// [awake](Self::awake), and of those in `moved`; of nobody else has anything changed but for how long he has been
+    /// still. None: the last decisions hold.
+    fn follow(&mut self, seen: &Observation<'_>, _moved: &[usize]) -> Option<&[Decision]> {
+        Some(self.decide(seen))
+    }
 }
 
 /// A policy as people choose it.

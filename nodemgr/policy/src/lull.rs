@@ -5,7 +5,7 @@ use weir_protocol::units::Nanos;
 use crate::bursts::{Bursts, Edge};
 use crate::memory::Memory;
 use crate::pools::is_filler;
-use crate::rhythm::Rhythm;
+use crate::rhythm::{Foretold, Rhythm};
 use crate::{Observation, Sample};
 
 /// A gap is what a whole tick saw nothing of; shorter ones are the board's.
@@ -56,13 +56,26 @@ pub struct Watch {
 impl Watch {
     /// How they stand now.
     pub fn look(&mut self, seen: &Observation<'_>) -> Lull {
-        let tick = self.looked.replace(seen.now).map_or(Nanos(0), |before| seen.now.since(before));
-        let mut lull = Lull { working: false, quiet: Nanos(u64::MAX), ends_in: None, foreseen: true, tick };
+        self.follow(seen);
+        self.look_at(seen, 0..seen.samples.len())
+    }
+
+    /// Learns who is there.
+    pub fn follow(&mut self, seen: &Observation<'_>) {
         self.pulses.follow(seen.samples);
-        if tick > UNSEEN {
+        if self.looked.is_some_and(|before| seen.now.since(before) > UNSEEN) {
             self.pulses.iter_mut().for_each(|pulse| pulse.bursts = Bursts::default());
         }
-        for (sample, pulse) in seen.samples.iter().zip(self.pulses.iter_mut()) {
+    }
+
+    /// How those at these positions stand now.
+    pub fn look_at(&mut self, seen: &Observation<'_>, rows: impl Iterator<Item = usize>) -> Lull {
+        let tick = self.looked.replace(seen.now).map_or(Nanos(0), |before| seen.now.since(before));
+        let mut lull = Lull { working: false, quiet: Nanos(u64::MAX), ends_in: None, foreseen: true, tick };
+        for at in rows {
+            let (Some(sample), Some(pulse)) = (seen.samples.get(at), self.pulses.get_mut(at)) else {
+                continue;
+            };
             if is_filler(sample) {
                 continue;
             }
@@ -78,9 +91,25 @@ impl Watch {
         lull
     }
 
-    /// Each tenant's bursts, in the order of the samples, and what the last look found. Of fillers: nothing.
-    pub fn bursts(&self) -> impl Iterator<Item = (&Bursts, Edge)> {
-        self.pulses.iter().map(|pulse| (&pulse.bursts, pulse.edge))
+    /// Whether it looked not so long before `now` that it would have to begin anew.
+    pub fn is_followed(&self, now: Nanos) -> bool {
+        self.looked.is_some_and(|before| now.since(before) <= UNSEEN)
+    }
+
+    /// A tenant's bursts, and what the last look found. Of fillers: nothing.
+    pub fn bursts(&self, at: usize) -> Option<(&Bursts, Edge)> {
+        self.pulses.get(at).map(|pulse| (&pulse.bursts, pulse.edge))
+    }
+
+    /// Whether nothing more follows from a tenant that has been still for long, until it moves: its return is not foretold.
+    pub fn rests(&self, at: usize, sample: &Sample) -> bool {
+        let rests = |pulse: &Pulse| {
+            !pulse.bursts.is_busy()
+                && pulse.edge == Edge::None
+                && !pulse.drained
+                && pulse.gap(sample).is_none()
+        };
+        self.pulses.get(at).is_some_and(rests)
     }
 }
 
@@ -91,6 +120,14 @@ impl Pulse {
         if before && (sample.idle_for == Nanos(0) || sample.idle_for >= QUIET) {
             self.lulls = self.lulls << 1 | u8::from(sample.idle_for >= QUIET);
         }
+    }
+
+    /// The gap that it is in, as it is foretold; none once that is over.
+    fn gap(&self, sample: &Sample) -> Option<Foretold> {
+        self.gaps.next().filter(|foretold| {
+            let latest = foretold.length.0.saturating_add(foretold.error.0).saturating_add(LATE.0);
+            sample.idle_for.0 <= latest
+        })
     }
 
     /// Whether it mostly is in a gap when it is found drained.
@@ -112,12 +149,10 @@ impl Lull {
             (self.working, self.foreseen) = (true, false);
             return;
         }
-        let ends_in = pulse.gaps.next().and_then(|foretold| {
-            let latest = foretold.length.0.saturating_add(foretold.error.0).saturating_add(LATE.0);
-            // Its return will be seen up to a tick late, as those were from which this was learnt.
-            let earliest = foretold.length.since(foretold.error.max(self.tick)).since(sample.idle_for);
-            (sample.idle_for.0 <= latest).then_some(earliest)
-        });
+        // Its return will be seen up to a tick late, as those were from which this was learnt.
+        let ends_in = pulse
+            .gap(sample)
+            .map(|foretold| foretold.length.since(foretold.error.max(self.tick)).since(sample.idle_for));
         self.foreseen &= sample.idle_for >= QUIET
             || (ends_in.is_some() && (pulse.is_done(now, sample) || pulse.is_mostly_a_gap()));
         self.ends_in = match (self.ends_in, ends_in) {

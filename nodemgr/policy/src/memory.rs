@@ -45,12 +45,17 @@ impl<T: Default> Memory<T> {
         self.rows.get(at)
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.rows.get_mut(at)
+    }
+
     /// What is remembered, in the order of the samples.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         self.rows.iter()
     }
 
-    /// The same, to be changed.
+    /// All of it, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.rows.iter_mut()
     }

@@ -47,6 +47,16 @@ impl Purse {
         self.saved = i64::try_from(sum.clamp(LEAST.into(), MOST.into())).unwrap_or(LEAST);
     }
 
+    /// Whether nothing changes in it as long as its tenant does no more than `work`: it has all that may be saved up.
+    pub fn rests(&self, work: &Work) -> bool {
+        self.saved == MOST && self.before.as_ref().is_some_and(|(_, before)| before == work)
+    }
+
+    /// It has rested until then.
+    pub fn rested(&mut self, until: Nanos) {
+        self.before = self.before.map(|(_, before)| (until, before));
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.saved < 0

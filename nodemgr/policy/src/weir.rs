@@ -35,6 +35,8 @@
 //!
 //! *What always holds*: see `tests/every_policy.rs`.
 
+mod rest;
+
 use weir_protocol::pages::Gate;
 use weir_protocol::units::{Nanos, Tokens};
 
@@ -52,6 +54,7 @@ use crate::purse::{PART, Purse};
 use crate::slack::Slack;
 use crate::static_shares::STEADY;
 use crate::{Class, Decision, Mode, Observation, Policy, Sample};
+use rest::Resting;
 
 /// Drained for so long is a bubble, if it was not foretold.
 const FILL_AFTER: Nanos = Nanos::from_millis(1);
@@ -91,6 +94,7 @@ struct Better {
     unmetered: bool, // in the last tick
     beside: u64,     // ns that fillers worked since its last burst ended, ...
     within: u64,     // ... and since this one began, with what they had queued then
+    rests: Option<rest::Since>,
 }
 
 /// The policy.
@@ -98,6 +102,11 @@ pub struct Weir {
     watch: Watch,
     betters: Memory<Better>,
     charged: Memory<Tokens>, // what each had done at the last look
+    worked: u64,             // ns that fillers have worked in all; only differences count
+    awake: Vec<usize>,       // those who are looked at, by position
+    resting: Resting,        // what the others come to
+    mode: Mode,
+    looked: Nanos,
     level: Level,
     cooling: Cooling,
     hold: Nanos,   // for which all betters may be put off
@@ -113,6 +122,11 @@ impl Default for Weir {
             watch: Watch::default(),
             betters: Memory::default(),
             charged: Memory::default(),
+            worked: 0,
+            awake: Vec::new(),
+            resting: Resting::default(),
+            mode: Mode::default(),
+            looked: Nanos(0),
             level: Level::new(FULL),
             cooling: Cooling::default(),
             hold: Nanos(0),
@@ -126,17 +140,48 @@ impl Default for Weir {
 
 impl Policy for Weir {
     fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {
-        let lull = self.watch.look(seen);
+        self.watch.follow(seen);
+        self.betters.follow(seen.samples);
+        self.charged.follow(seen.samples);
+        self.rouse_all(seen);
+        self.decide_on(seen);
+        self.pools.last()
+    }
+
+    fn awake(&self, now: Nanos, mode: Mode) -> Option<&[usize]> {
+        (mode == self.mode && self.watch.is_followed(now)).then_some(&self.awake)
+    }
+
+    fn follow(&mut self, seen: &Observation<'_>, moved: &[usize]) -> Option<&[Decision]> {
+        self.rouse(seen, moved);
+        self.decide_on(seen).then(|| self.pools.last())
+    }
+}
+
+impl Weir {
+    /// Decides by those who are awake; says whether that is anything new.
+    fn decide_on(&mut self, seen: &Observation<'_>) -> bool {
+        let mut lull = self.watch.look_at(seen, self.awake.iter().copied());
+        lull.quiet = lull.quiet.min(self.resting.quiet(seen.now));
         self.judge(seen);
         self.cooling.look(seen, lull.quiet);
         let (opened, opening) = self.open(seen, &lull);
-        let puts_off = wants_to_fill(seen) && seen.mode == Mode::TimeSlicing;
+        let puts_off = self.wants_to_fill(seen) && seen.mode == Mode::TimeSlicing;
         let hold = if puts_off { self.hold } else { Nanos(0) };
         let beside = Common { opened, opening, hold, best_effort: seen.signals.best_effort_permille };
-        let rows = seen.samples.iter().zip(self.betters.iter());
-        if self.asked.is_same(beside, rows.map(|(sample, better)| Row::of(sample, better.verdict))) {
-            return self.pools.last();
+        let betters = &self.betters;
+        let row = |at: &usize| Some((*at, Row::of(seen.samples.get(*at)?, betters.get(*at)?.verdict)));
+        let is_same = self.asked.is_same(beside, seen.samples.len(), self.awake.iter().filter_map(row));
+        if !is_same {
+            self.divide(seen, opened, opening, hold);
         }
+        self.lay_to_rest(seen);
+        (self.mode, self.looked) = (seen.mode, seen.now);
+        !is_same
+    }
+
+    /// Divides the GPU anew.
+    fn divide(&mut self, seen: &Observation<'_>, opened: Opened, opening: Opening, hold: Nanos) {
         self.pools.begin(seen);
         // Where kernels run at once nobody is faster for time that another does not get.
         let first = |sample: &Sample| seen.mode == Mode::TimeSlicing && promise::is_broken(sample);
@@ -151,24 +196,20 @@ impl Policy for Weir {
         };
         let decisions = self.pools.answer(seen, |_| opening, state);
         widen(seen, fillers, hold, decisions);
-        decisions
     }
-}
 
-impl Weir {
     /// Looks at each better, and moves the level and the slacks.
     fn judge(&mut self, seen: &Observation<'_>) {
-        self.betters.follow(seen.samples);
         let (worked, queued) = self.take_fillers_work(seen);
-        let busy = seen.samples.iter().filter(|s| !is_filler(s) && is_working(s)).count();
+        let busy = self.awake_betters(seen).filter(|(sample, _)| is_working(sample)).count();
         // What fillers take behind closed gates is their floor, and no price of a bubble.
         let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
-        let mut told = true;
-        let betters = seen.samples.iter().zip(self.betters.iter_mut());
-        for ((sample, better), bursts) in betters.zip(self.watch.bursts()) {
-            if is_filler(sample) {
+        let mut told = !self.resting.any; // who rests tells nothing
+        for at in &self.awake {
+            let (Some(sample), Some(better)) = (seen.samples.get(*at), self.betters.get_mut(*at)) else {
                 continue;
-            }
+            };
+            let Some(bursts) = self.watch.bursts(*at).filter(|_| !is_filler(sample)) else { continue };
             better.note_fillers(worked, queued, bursts.1);
             better.purse.settle(seen.now, &sample.work, busy <= 1 && filled, better.unmetered);
             if let Some(stretched) = better.look(seen.now, sample, bursts) {
@@ -183,9 +224,11 @@ impl Weir {
 
     /// What fillers did since the last look, and what they have queued, in ns.
     fn take_fillers_work(&mut self, seen: &Observation<'_>) -> (u64, u64) {
-        self.charged.follow(seen.samples);
         let (mut worked, mut queued) = (0u64, 0u64);
-        for (sample, charged) in seen.samples.iter().zip(self.charged.iter_mut()) {
+        for at in &self.awake {
+            let (Some(sample), Some(charged)) = (seen.samples.get(*at), self.charged.get_mut(*at)) else {
+                continue;
+            };
             let before = std::mem::replace(charged, sample.work.charged);
             if is_filler(sample) {
                 let more = sample.work.charged.0.saturating_sub(before.0);
@@ -193,30 +236,50 @@ impl Weir {
                 queued = queued.saturating_add(sample.outstanding.0);
             }
         }
+        self.worked = self.worked.wrapping_add(worked);
         (worked, queued)
+    }
+
+    /// The betters that are looked at.
+    fn awake_betters<'a>(
+        &'a self,
+        seen: &Observation<'a>,
+    ) -> impl Iterator<Item = (&'a Sample, &'a Better)> + Clone {
+        let samples = seen.samples;
+        let rows = self.awake.iter().filter_map(move |at| Some((samples.get(*at)?, self.betters.get(*at)?)));
+        rows.filter(|(sample, _)| !is_filler(sample))
+    }
+
+    /// Whether a filler would use the time.
+    fn wants_to_fill(&self, seen: &Observation<'_>) -> bool {
+        let mut awake = self.awake.iter().filter_map(|at| seen.samples.get(*at));
+        awake.any(|sample| is_filler(sample) && is_busy(sample))
     }
 
     /// How far the fillers are opened, and how.
     fn open(&mut self, seen: &Observation<'_>, lull: &Lull) -> (Opened, Opening) {
         let filling = std::mem::take(&mut self.filling);
-        let betters =
-            || seen.samples.iter().zip(self.betters.iter()).filter(|(sample, _)| !is_filler(sample));
-        let disturbed = betters().any(|(sample, better)| better.is_disturbed(sample));
-        self.hold = hold(betters());
+        let betters = self.awake_betters(seen);
+        let disturbed =
+            self.resting.disturbed || betters.clone().any(|(sample, better)| better.is_disturbed(sample));
+        let is_empty =
+            |(sample, better): (&Sample, &Better)| sample.class == Class::Primary && better.purse.is_empty();
+        let empty = !lull.working && betters.clone().any(is_empty);
+        let online = self.resting.online || betters.clone().any(|(sample, _)| sample.class == Class::Latency);
+        let spare = beside(seen.mode, betters.clone());
+        self.hold = hold(betters);
         if lull.working {
             let level = self.level.ppm.min(self.cooling.ppm());
-            return match beside(seen.mode, betters()) {
+            return match spare {
                 Some(ppm) if !disturbed => (Opened::Bubble(level.min(ppm).into()), Opening::beside()),
                 _ => closed(if disturbed { "EMERGENCY" } else { "BUSY" }),
             };
         }
-        let empty =
-            betters().any(|(sample, better)| sample.class == Class::Primary && better.purse.is_empty());
         if self.hold == Nanos(0) && !is_bubble(lull, empty, filling) {
             return closed("SUSPECT");
         }
         (self.filling, self.filled_at) = (true, Some(seen.now));
-        let most = match betters().any(|(sample, _)| sample.class == Class::Latency) {
+        let most = match online {
             true if disturbed => SHORT_CAP,
             true => LONG_CAP,
             false => IN_FLIGHT_CAP,
@@ -243,11 +306,6 @@ fn widen(seen: &Observation<'_>, fillers: bool, hold: Nanos, decisions: &mut [De
             grant.hold = hold;
         }
     }
-}
-
-/// Whether a filler would use the time.
-fn wants_to_fill(seen: &Observation<'_>) -> bool {
-    seen.samples.iter().any(|sample| is_filler(sample) && is_busy(sample))
 }
 
 fn closed(state: &'static str) -> (Opened, Opening) {

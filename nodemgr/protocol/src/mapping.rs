@@ -56,6 +56,9 @@ unsafe impl SharedPage for UsagePage {
     }
 }
 
+/// The smallest page that a system has, in bytes.
+const SYSTEM_PAGE: usize = 4096;
+
 /// Whether a mapping may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -102,9 +105,19 @@ impl<P: SharedPage> Mapped<P> {
     /// # Errors
     /// [`MapError`] if the file is too small, the mapping fails, or it is not a ready page of this kind.
     pub fn open(fd: impl AsFd, access: Access) -> Result<Self, MapError> {
-        let mapped = Self::map(fd.as_fd(), access)?;
+        let mapped = Self::map(fd.as_fd(), access, MapFlags::SHARED)?;
+        mapped.touch();
         mapped.header().check(P::KIND, size_of::<P>())?;
         Ok(mapped)
+    }
+
+    /// Looks at each system page, so that no launch ever faults on it. Whoever made the page has filled it: the kernel maps
+    /// many with one fault, which costs a process that registers less than to have it look for each by itself (`POPULATE`).
+    fn touch(&self) {
+        for offset in (0..size_of::<P>()).step_by(SYSTEM_PAGE) {
+            // SAFETY: inside the mapping, which has `size_of::<P>()` bytes; a byte of an atomic may be read at any time.
+            unsafe { self.address.cast::<u8>().add(offset).read_volatile() };
+        }
     }
 
     /// Makes a zeroed, sealed, pre-touched memfd with room for one page, and maps it for writing. The caller
@@ -122,7 +135,8 @@ impl<P: SharedPage> Mapped<P> {
         // No FUTURE_WRITE: a restarted manager must be able to map the page again.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(system("seal"))?;
-        let mapped = Self::map(fd.as_fd(), Access::ReadWrite)?;
+        // Populated at once, so that whoever makes the page pays for it.
+        let mapped = Self::map(fd.as_fd(), Access::ReadWrite, MapFlags::SHARED | MapFlags::POPULATE)?;
         Ok((fd, mapped))
     }
 
@@ -153,7 +167,7 @@ impl<P: SharedPage> Mapped<P> {
             .map_err(|source| MapError::System { what: "reopen", source })
     }
 
-    fn map(fd: std::os::fd::BorrowedFd<'_>, access: Access) -> Result<Self, MapError> {
+    fn map(fd: std::os::fd::BorrowedFd<'_>, access: Access, flags: MapFlags) -> Result<Self, MapError> {
         let system = |what| move |source| MapError::System { what, source };
         let needed = size_of::<P>();
         let got = rustix::fs::fstat(fd).map_err(system("inspect"))?.st_size;
@@ -165,8 +179,6 @@ impl<P: SharedPage> Mapped<P> {
             Access::ReadOnly => ProtFlags::READ,
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
-        // Populated at once, so that whoever makes the page pays for it, and no launch ever faults on it.
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
         let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), needed, prot, flags, fd, 0) };
         let address = NonNull::new(address.map_err(system("map"))?.cast::<P>())

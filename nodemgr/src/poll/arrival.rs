@@ -64,11 +64,14 @@ impl Arrival {
     /// Takes what was heard out of the socket: whoever closes one with something in it breaks the connection off, and what
     /// follows is the bell.
     pub(super) fn take_left(&mut self) {
-        let mut chunk = [0u8; MAX_HELLO];
-        let left = std::mem::take(&mut self.left);
-        // It is there, and nobody else reads it: as many bytes as were seen come back at once.
-        let _ = rustix::net::recv(&self.socket, &mut chunk[..left], RecvFlags::DONTWAIT);
+        take(&self.socket, std::mem::take(&mut self.left));
     }
+}
+
+/// Takes so many bytes of a hello, which were seen, out of the socket.
+pub(super) fn take(socket: &OwnedFd, left: usize) {
+    // They are there, and nobody else reads them: as many bytes as were seen come back at once.
+    let _ = rustix::net::recv(socket, &mut [0u8; MAX_HELLO][..left], RecvFlags::DONTWAIT);
 }
 
 impl AsFd for Arrival {
@@ -153,12 +156,14 @@ impl Poll {
         let fds: Vec<_> = pages.iter().flat_map(|pages| pages.fds()).collect();
         let sent = transport::send(&arrival.socket, &Reply::Welcome(welcome), &fds);
         failpoint::at("register.welcomed");
-        arrival.take_left();
-        let Arrival { socket, pidfd, .. } = arrival;
-        match sent.ok().and_then(|()| self.watch((socket, pidfd), &peer, tenant, &process)) {
-            Some(member) => self.note_newcomer(member),
-            None => self.shared.registry().bury(process.id),
+        if sent.is_err() {
+            arrival.take_left();
+            return self.shared.registry().bury(process.id);
         }
+        let Arrival { socket, pidfd, left, .. } = arrival;
+        let life = self.enter(Source::Life(Life::new(pidfd, process.id, peer.pid)));
+        let member = self.enter(Source::Member(Member::new(socket, life, tenant)));
+        self.note_newcomer(member, Some(left));
     }
 
     fn admit(
@@ -214,23 +219,5 @@ impl Poll {
             latency_metric: tenant.latency.as_ref().and_then(told),
         };
         Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
-    }
-
-    /// Watches a new member's life and socket; `None` if it is already dead.
-    fn watch(
-        &mut self,
-        (socket, pidfd): (OwnedFd, OwnedFd),
-        peer: &Peer,
-        tenant: u64,
-        process: &Process,
-    ) -> Option<u64> {
-        let life = Life::new(pidfd, process.id, peer.pid);
-        let life = self.add(Source::Life(life), EventFlags::IN).ok()?;
-        let member = Member::new(socket, life, tenant);
-        let member = self.add(Source::Member(member), EventFlags::IN | EventFlags::RDHUP);
-        if member.is_err() {
-            self.remove(life);
-        }
-        member.ok()
     }
 }

@@ -6,20 +6,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use weir_protocol::message::{Notice, RING, Standing};
 use weir_protocol::transport::{self, MAX_FDS, TransportError};
 
+use super::arrival::take;
 use super::{Poll, Source};
 use crate::registry::Pages;
 
-/// A newcomer is told of its neighbours when nobody else has to be heard, and after so long at the latest: it registers at
-/// its first call of the driver, and has no context until long after that.
-const TOLD_WITHIN: Duration = Duration::from_millis(50);
+/// A newcomer settles when nobody has come after it for so long: a thousand may come at once, and each of them waits for
+/// nothing but its pages.
+const CALM: Duration = Duration::from_millis(1);
 
-/// Newcomers told before others have their turn.
+/// After so long at the latest: it registers at its first call of the driver, and has no context until long after that.
+const SETTLED_WITHIN: Duration = Duration::from_millis(100);
+
+/// Newcomers that settle before others have their turn.
 const NEWCOMERS: usize = 16;
+
+/// A member that has its pages, and nothing else yet.
+pub(super) struct Newcomer {
+    member: u64,
+    since: Instant,
+    hello: Option<usize>, // it is not listened to, and so many bytes of its hello lie in the socket still
+}
 
 /// What a member's socket has brought.
 enum Heard {
@@ -57,8 +69,9 @@ impl Member {
 
     /// Whether the other end is closed.
     pub fn has_ended(&self) -> bool {
-        let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(rustix::net::recv(&self.socket, &mut [0u8; 1], peek), Ok((0, _)))
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Whatever lies in it still: a newcomer's hello does.
+        poll(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)], Some(&now)) == Ok(1)
     }
 }
 
@@ -100,21 +113,44 @@ impl Poll {
         }
     }
 
-    /// The member will be told who else is on its GPUs.
-    pub(super) fn note_newcomer(&mut self, token: u64) {
-        self.newcomers.push_back((Instant::now(), token));
+    /// The member will settle. `hello`: nobody listens to it yet, and so much of its hello lies in its socket still.
+    pub(super) fn note_newcomer(&mut self, member: u64, hello: Option<usize>) {
+        self.newcomers.push_back(Newcomer { member, since: Instant::now(), hello });
     }
 
-    /// Tells some of those who do not know yet, if nobody else has to be heard or they have waited for long.
-    pub(super) fn tell_newcomers(&mut self, is_quiet: bool) {
+    /// How long until newcomers settle, if there are any.
+    pub(super) fn until_calm(&self) -> Option<Duration> {
+        self.newcomers.back().map(|last| CALM.saturating_sub(last.since.elapsed()))
+    }
+
+    /// Lets some newcomers settle, if nobody comes any more or they have waited for long.
+    pub(super) fn settle_newcomers(&mut self) {
+        let is_calm = self.until_calm().is_some_and(|left| left.is_zero());
         for _ in 0..NEWCOMERS {
-            let Some((since, token)) = self.newcomers.front().copied() else { return };
-            if !is_quiet && since.elapsed() < TOLD_WITHIN {
+            let due = |first: &Newcomer| is_calm || first.since.elapsed() >= SETTLED_WITHIN;
+            if !self.newcomers.front().is_some_and(due) {
                 return;
             }
-            self.newcomers.pop_front();
-            self.tell_board(token);
+            self.settle_first();
         }
+    }
+
+    /// From now on the newcomer is listened to and its life is watched, and it knows who else is on its GPUs. Who has ended
+    /// meanwhile is found then.
+    fn settle_first(&mut self) {
+        let Some(Newcomer { member: token, hello, .. }) = self.newcomers.pop_front() else { return };
+        let Some(Source::Member(member)) = self.sources.get(&token) else { return };
+        let life = member.life;
+        if let Some(left) = hello {
+            take(&member.socket, left);
+            let listens = self.listen(life, EventFlags::IN);
+            let listens = listens.and_then(|()| self.listen(token, EventFlags::IN | EventFlags::RDHUP));
+            if listens.is_err() {
+                self.remove(token);
+                return self.bury(life);
+            }
+        }
+        self.tell_board(token);
     }
 
     /// Tells all members whose neighbours have changed.

@@ -38,7 +38,7 @@ use arrival::Arrival;
 use life::Life;
 use line::Line;
 use listener::{Listener, Reserve};
-use member::Member;
+use member::{Member, Newcomer};
 use taken::Keeper;
 
 /// Events taken from the kernel at once.
@@ -63,10 +63,10 @@ pub struct Poll {
     epoll: OwnedFd,
     sources: HashMap<u64, Source>,
     deadlines: BTreeSet<(Instant, u64)>,
-    doors: HashMap<u64, u64>,            // tenant -> source
-    lines_of: HashMap<u32, usize>,       // user -> control connections
-    arrivals_at: HashMap<u64, usize>,    // tenant -> processes that have not said hello
-    newcomers: VecDeque<(Instant, u64)>, // members that do not know their neighbours, and since when
+    doors: HashMap<u64, u64>,         // tenant -> source
+    lines_of: HashMap<u32, usize>,    // user -> control connections
+    arrivals_at: HashMap<u64, usize>, // tenant -> processes that have not said hello
+    newcomers: VecDeque<Newcomer>,
     reserve: Reserve,
 }
 
@@ -117,21 +117,17 @@ impl Poll {
                 Err(Errno::INTR) => continue,
                 Err(error) => return tracing::error!(%error, "the poll loop failed"),
             };
-            let is_quiet = ready.is_empty();
             ready.into_iter().for_each(|token| self.serve(token));
             self.expire();
             self.sweep();
             self.tell_boards();
-            self.tell_newcomers(is_quiet);
+            self.settle_newcomers();
         }
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        if !self.newcomers.is_empty() {
-            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
-        }
-        let (at, _) = self.deadlines.first()?;
-        let left = at.saturating_duration_since(Instant::now());
+        let deadline = self.deadlines.first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let left = [deadline, self.until_calm()].into_iter().flatten().min()?;
         Some(Timespec {
             tv_sec: i64::try_from(left.as_secs()).ok()?,
             tv_nsec: i64::from(left.subsec_nanos()),
@@ -140,10 +136,22 @@ impl Poll {
 
     /// Waits for `source` under a new number.
     fn add(&mut self, source: Source, flags: EventFlags) -> rustix::io::Result<u64> {
-        let token = self.shared.registry().next_id();
-        epoll::add(&self.epoll, self.fd_of(&source), EventData::new_u64(token), flags)?;
-        self.sources.insert(token, source);
+        let token = self.enter(source);
+        self.listen(token, flags).inspect_err(|_| drop(self.sources.remove(&token)))?;
         Ok(token)
+    }
+
+    /// Gives `source` a new number. Nothing of it is heard yet.
+    fn enter(&mut self, source: Source) -> u64 {
+        let token = self.shared.registry().next_id();
+        self.sources.insert(token, source);
+        token
+    }
+
+    /// Waits for a source, if it is still there.
+    fn listen(&self, token: u64, flags: EventFlags) -> rustix::io::Result<()> {
+        let Some(source) = self.sources.get(&token) else { return Ok(()) };
+        epoll::add(&self.epoll, self.fd_of(source), EventData::new_u64(token), flags)
     }
 
     fn fd_of<'a>(&'a self, source: &'a Source) -> std::os::fd::BorrowedFd<'a> {

@@ -117,7 +117,7 @@ impl Poll {
         }
         let member = Source::Member(Member::new(socket, life, tenant));
         if let Ok(member) = self.add(member, EventFlags::IN | EventFlags::RDHUP) {
-            self.note_newcomer(member);
+            self.note_newcomer(member, None);
         }
     }
 

@@ -175,8 +175,13 @@ impl Cell {
     }
 
     /// Its pulse, to be followed by whoever has to know no more.
-    pub fn beat(&self, slots: &[usize]) -> Beat {
-        Beat::new(self.pages.clone(), slots, self.pulse, self.moved_at)
+    pub fn beat(&self) -> Beat {
+        Beat::new(self.pages.clone())
+    }
+
+    /// Tells a beat what was seen last. `slots` are those of the tenant's living processes.
+    pub fn tell_beat(&self, beat: &mut Beat, slots: &[usize]) {
+        beat.note(slots, self.pulse, self.moved_at);
     }
 
     /// Its pulse was followed meanwhile.

@@ -9,7 +9,8 @@
 //!
 //! Where all are asleep nothing can change but the time, so that the policy is asked no more often either. Nor is one that
 //! looks at nothing but who is busy, until that changes: then a tick looks only whether those who are busy go on, and comes
-//! less often ([`pace`](super::pace)).
+//! less often ([`pace`](super::pace)). One that is asked in each tick may leave those out who rest
+//! ([`Policy::follow`](weir_policy::Policy::follow)).
 
 use weir_policy::{Mode, Observation, Signals};
 use weir_protocol::units::Nanos;
@@ -93,11 +94,12 @@ impl Ruler {
         if !(self.awake || was_awake || all) {
             return false;
         }
-        if news || !self.rests || self.signals != round.signals {
-            self.decide(tenants, round, due);
+        let asks = news || !self.rests || self.signals != round.signals;
+        if asks && self.decide(tenants, round, all) {
+            self.grant_all(tenants, round, due);
             self.arm_bells(tenants, round.anew);
         } else {
-            due.seats(self.seats.len()).for_each(|at| self.remind(tenants, round, at));
+            self.grant_the_rest(tenants, round, &due);
         }
         new || (news && !all) || (self.awake && !was_awake)
     }
@@ -174,9 +176,26 @@ impl Ruler {
         self.watched.extend(watched.map(|(at, _)| at));
     }
 
-    fn decide(&mut self, tenants: &mut [Tenant], round: &Round, mut due: Due) {
+    /// Asks the policy; says whether its decisions may be others than the last ones. `all` have been looked at.
+    fn decide(&mut self, tenants: &mut [Tenant], round: &Round, all: bool) -> bool {
+        let Self { seats, samples, policy, decisions, .. } = self;
         let Round { now, mode, signals, .. } = *round;
-        for (seat, sample) in self.seats.iter_mut().zip(&mut self.samples) {
+        self.signals = signals;
+        if !(all || self.rests)
+            && let Some(awake) = policy.awake(now, mode)
+        {
+            for at in awake {
+                if seats[*at].sleep != Sleep::Awake {
+                    samples[*at].idle_for = seats[*at].still(now);
+                }
+            }
+            let seen = Observation { now, mode, signals, samples };
+            let Some(others) = policy.follow(&seen, &self.looks) else { return false };
+            decisions.clear();
+            decisions.extend_from_slice(others);
+            return true;
+        }
+        for (seat, sample) in seats.iter_mut().zip(samples.iter_mut()) {
             match seat.sleep {
                 // Of these no more was looked at than whether they are busy.
                 Sleep::Awake if self.rests => *sample = seat.observe(tenants, round),
@@ -184,10 +203,15 @@ impl Ruler {
                 Sleep::Watched | Sleep::Sound => sample.idle_for = seat.still(now),
             }
         }
+        decisions.clear();
+        decisions.extend_from_slice(policy.decide(&Observation { now, mode, signals, samples }));
+        self.rests = (self.row.rests)(samples);
+        true
+    }
+
+    /// Grants all that was decided to those who are awake, and to the others in their turns.
+    fn grant_all(&mut self, tenants: &mut [Tenant], round: &Round, mut due: Due) {
         self.seats.iter_mut().for_each(|seat| seat.granted = false);
-        let decisions = self.policy.decide(&Observation { now, mode, signals, samples: &self.samples });
-        self.decisions.clear();
-        self.decisions.extend_from_slice(decisions);
         for at in 0..self.decisions.len().min(self.seats.len()) {
             let is_due = due.has(at);
             if is_due || self.seats[at].sleep == Sleep::Awake {
@@ -196,14 +220,31 @@ impl Ruler {
                 self.seats[at].note_state(tenants, self.decisions[at].state);
             }
         }
-        (self.rests, self.signals) = ((self.row.rests)(&self.samples), signals);
     }
 
-    /// A tenant's turn comes, and nothing new was decided.
-    fn remind(&mut self, tenants: &mut [Tenant], round: &Round, at: usize) {
-        match self.seats.get(at) {
-            Some(seat) if seat.granted => seat.tick(),
-            _ => self.grant(tenants, round, at, true),
+    /// What was decided before holds: it is granted to those who do not have it, since their turn comes only now, or a bell
+    /// has closed their gates.
+    fn grant_the_rest(&mut self, tenants: &mut [Tenant], round: &Round, due: &Due) {
+        let mut granted = false;
+        let watched = if self.rests { 0 } else { self.watched.len() };
+        for n in 0..watched {
+            let at = self.watched[n];
+            if self.seats[at].sleep == Sleep::Awake && !self.seats[at].granted {
+                self.grant(tenants, round, at, false);
+                granted = true;
+            }
+        }
+        for at in due.seats(self.seats.len()) {
+            match self.seats.get(at) {
+                Some(seat) if seat.granted => seat.tick(),
+                _ => {
+                    self.grant(tenants, round, at, true);
+                    granted = true;
+                }
+            }
+        }
+        if granted {
+            self.arm_bells(tenants, false);
         }
     }
 

@@ -124,14 +124,15 @@ impl Seat {
         let sample = tenant.observe(self.cell, round.mode, round.now);
         self.busy = is_busy(&sample);
         let cell = &mut tenant.cells[self.cell];
-        let beat = cell.beat(&tenant.slots);
+        let beat = self.beat.get_or_insert_with(|| cell.beat());
+        cell.tell_beat(beat, &tenant.slots);
         let is_asleep = cell.is_asleep();
-        self.sleep = match cell.mark_asleep(is_asleep, &beat) {
+        self.sleep = match cell.mark_asleep(is_asleep, beat) {
             true => Sleep::Sound,
             false if is_asleep => Sleep::Watched,
             false => Sleep::Awake,
         };
-        (self.beat, self.renewed) = (Some(beat), false);
+        self.renewed = false;
         sample
     }
 

@@ -79,9 +79,14 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// Of the processes in these slots; last seen to move at `since`.
-    pub fn new(pages: Arc<Pages>, slots: &[usize], pulse: Pulse, since: Nanos) -> Self {
-        Self { pages, slots: Slots::of(slots), pulse, since }
+    /// Of a tenant without processes.
+    pub fn new(pages: Arc<Pages>) -> Self {
+        Self { pages, slots: Slots::of(&[]), pulse: Pulse::default(), since: Nanos(0) }
+    }
+
+    /// It is that of the processes in these slots; last seen to move at `since`.
+    pub fn note(&mut self, slots: &[usize], pulse: Pulse, since: Nanos) {
+        (self.slots, self.pulse, self.since) = (Slots::of(slots), pulse, since);
     }
 
     /// Gives the sign of life of the tenant's turn.

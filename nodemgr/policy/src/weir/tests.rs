@@ -450,3 +450,101 @@ proptest! {
         }
     }
 }
+
+/// What a tenant does between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Nothing,
+    Works,
+    Waits,
+}
+
+prop_compose! {
+    /// What each of five tenants does, for so many looks that are so far apart.
+    fn any_while()(
+        does in prop::array::uniform5(prop::sample::select(vec![Does::Nothing, Does::Nothing, Does::Works, Does::Waits])),
+        apart_ms in prop::sample::select(vec![1u64, 1, 20, 90, 150]),
+        looks in 1usize..60,
+        mode in prop::sample::select(vec![Mode::TimeSlicing, Mode::TimeSlicing, Mode::TimeSlicing, Mode::Overlap]),
+        late in any::<bool>(),
+    ) -> ([Does; 5], u64, usize, Mode, bool) {
+        (does, apart_ms, looks, mode, late)
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_look_at_those_who_do_not_rest_comes_to_the_same_as_one_at_all(
+        whiles in prop::collection::vec(any_while(), 1..12),
+        promises in any::<bool>(),
+    ) {
+        let (mut all, mut some) = (Weir::default(), Weir::default());
+        let mut samples = [latency(100), primary(200), primary(100), filler(), filler()];
+        samples.iter_mut().zip(1..).for_each(|(sample, tenant)| sample.tenant = tenant);
+        let mut told = samples; // as it is told to the one that is asked about some
+        let (mut now, mut last, mut first) = (Nanos::from_secs(5), Vec::new(), true);
+        for (does, apart_ms, looks, mode, late) in whiles {
+            for _ in 0..looks {
+                now.0 += apart_ms * 1_000_000;
+                let mut moved = Vec::new();
+                for (at, (sample, does)) in samples.iter_mut().zip(does).enumerate() {
+                    if does == Does::Nothing {
+                        sample.idle_for.0 += apart_ms * 1_000_000;
+                        if std::mem::take(&mut sample.outstanding) == Nanos(0) && sample.slo.is_none() {
+                            continue;
+                        }
+                    } else {
+                        let time = apart_ms * 900_000;
+                        let stall = if does == Does::Works { Stall::Compute } else { Stall::Neighbour };
+                        sample.idle_for = Nanos(0);
+                        sample.outstanding = Nanos(300_000);
+                        sample.work.charged.0 += time.cast_signed() / 2;
+                        sample.work.stalls[stall as usize].0 += time;
+                    }
+                    moved.push(at);
+                }
+                if promises {
+                    samples[0].slo = slo(200, Some(if late { 210 } else { 120 }));
+                }
+                let known: Option<Vec<usize>> = some.awake(now, mode).map(<[usize]>::to_vec);
+                let known = known.filter(|_| !first);
+                for at in 0..samples.len() {
+                    if known.as_ref().is_none_or(|known| known.contains(&at) || moved.contains(&at)) {
+                        told[at] = samples[at];
+                    }
+                }
+                let signals = Signals::default();
+                let expected = all.decide(&Observation { now, mode, signals, samples: &samples }).to_vec();
+                let seen = Observation { now, mode, signals, samples: &told };
+                let answer = if known.is_some() { some.follow(&seen, &moved) } else { Some(some.decide(&seen)) };
+                last = answer.map_or(last, <[_]>::to_vec);
+                prop_assert_eq!(&last, &expected);
+                first = false;
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_still_for_long_rests_until_it_moves() {
+    let mut story = Story::new("weir", &[primary(50), filler(), primary(10)]);
+    story.run(100, &[BETTER, FILLER, 2]);
+    let mut policy = Weir::default();
+    let mut samples = story.samples.clone();
+    samples.iter_mut().zip(1..).for_each(|(sample, tenant)| sample.tenant = tenant);
+    for tick in 0..4_000 {
+        samples[2].idle_for = Nanos::from_millis(tick);
+        samples[2].outstanding = Nanos(0);
+        let (mode, signals, now) = (Mode::TimeSlicing, Signals::default(), Nanos::from_millis(10_000 + tick));
+        let seen = Observation { now, mode, signals, samples: &samples };
+        match tick {
+            0 => drop(policy.decide(&seen).to_vec()),
+            _ => drop(policy.follow(&seen, &[0, 1]).map(<[_]>::to_vec)),
+        }
+    }
+    assert_eq!(policy.awake, [0, 1]);
+    let (mode, signals, now) = (Mode::TimeSlicing, Signals::default(), Nanos::from_millis(14_001));
+    samples[2].idle_for = Nanos(0);
+    policy.follow(&Observation { now, mode, signals, samples: &samples }, &[0, 1, 2]);
+    assert_eq!(policy.awake, [0, 1, 2]);
+}
