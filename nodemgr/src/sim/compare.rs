@@ -5,7 +5,7 @@ use weir_simgpu_model::{Mode, Nanos};
 
 use super::apart;
 use super::engine::{Reserved, Rule, Run, TICK, TenantRun, WAKE, run};
-use super::measure::{Gaps, percent, quantile};
+use super::measure::{Gaps, LONG_RUN, percent, quantile};
 use super::scenario::{Metric, Scenario, Sharing, Tenant};
 use crate::codes;
 use crate::control::schema::ClassName;
@@ -122,6 +122,9 @@ pub struct TenantOutcome {
     pub share_percent: f64,
     /// What it missed of the smaller of its request and what it uses alone; points.
     pub share_error_points: f64,
+    /// The least share that it had of ten seconds in which it had work throughout, percent; none if there were none, or
+    /// no policy ruled.
+    pub least_share_percent: Option<f64>,
     /// Work done in a second, as long as it takes alone: milliseconds.
     pub work_ms_per_s: f64,
     /// The same against alone, percent.
@@ -258,6 +261,7 @@ fn judge(tenant: &Tenant, run: &Run, got: &TenantRun, alone: &Run) -> TenantOutc
         class: tenant.class,
         share_percent: share,
         share_error_points: (request.min(wants) - share).max(0.0),
+        least_share_percent: got.least_of_long_run.and_then(|least| percent(least, LONG_RUN)),
         work_ms_per_s: got.work as f64 / 1e6 / seconds,
         of_alone_percent: percent(got.work, alone.tenants[0].work),
         p99_longer_percent: longer(got, &alone.tenants[0]),

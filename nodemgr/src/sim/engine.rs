@@ -82,6 +82,8 @@ pub struct TenantRun {
     pub work: Nanos,
     /// SM time that it had, by the device's books.
     pub used: Nanos,
+    /// The least of it in a long run in which it had work throughout; none if there was none, or nobody ruled.
+    pub least_of_long_run: Option<Nanos>,
     /// The states that the policy gave it, and for how many ticks.
     pub states: Vec<(&'static str, u64)>,
 }
@@ -276,10 +278,10 @@ impl Engine {
                 }
             }
             Step::Rest(until) => {
-                self.seats[at].state = State::Rests;
+                self.seats[at].rests(State::Rests);
                 self.wake(at, until.max(self.now + 1));
             }
-            Step::End => self.seats[at].state = State::Over,
+            Step::End => self.seats[at].rests(State::Over),
         }
     }
 
@@ -290,6 +292,7 @@ impl Engine {
         let Some(manager) = &mut self.manager else { return };
         for seat in &mut self.seats {
             seat.settle_stalls(self.now, &self.device);
+            seat.note_use(&self.device);
         }
         manager.tick(Time(self.now), &mut self.seats);
         self.next_tick += TICK;

@@ -1,5 +1,7 @@
 //! What is noted while a scenario runs, and what follows from it.
 
+use std::collections::VecDeque;
+
 use weir_simgpu_model::Nanos;
 
 use super::scenario::Metric;
@@ -111,6 +113,38 @@ impl Log {
     }
 }
 
+/// A latency tenant's request is a guarantee over this long (design 5).
+pub const LONG_RUN: Nanos = 10_000_000_000;
+
+/// The least that a tenant had of a long run in which it had work throughout: looked at once a tick.
+#[derive(Debug, Default)]
+pub struct LongRuns {
+    had: VecDeque<Nanos>, // at each look since it last rested
+    least: Option<Nanos>,
+}
+
+impl LongRuns {
+    /// Its time on the GPU so far; `looks` of these are as far apart as a long run lasts.
+    pub fn note(&mut self, had: Nanos, looks: usize) {
+        self.had.push_back(had);
+        if self.had.len() > looks {
+            let before = self.had.pop_front().unwrap_or(had);
+            let now = had.saturating_sub(before);
+            self.least = Some(self.least.map_or(now, |least| least.min(now)));
+        }
+    }
+
+    /// It has no work.
+    pub fn rests(&mut self) {
+        self.had.clear();
+    }
+
+    /// The least; none if it never had work for so long.
+    pub fn least(&self) -> Option<Nanos> {
+        self.least
+    }
+}
+
 /// The smallest value that at least so many thousandths of all do not exceed; of none: none.
 pub fn quantile(sorted: &[Nanos], permille: u16) -> Option<Nanos> {
     let rank = (sorted.len() as u64 * u64::from(permille)).div_ceil(1_000).max(1);
@@ -190,6 +224,18 @@ mod tests {
         let sum = Gaps::of(&gaps, 20);
         assert_eq!((sum.idle, sum.fillable, sum.filled_of_fillable), (205, 160, 80));
         assert_eq!(sum.fillable_percent(), Some(50.0));
+    }
+
+    #[test]
+    fn a_long_run_in_which_a_tenant_rested_says_nothing_of_its_request() {
+        let mut runs = LongRuns::default();
+        (0..4).for_each(|at| runs.note(at * 10, 3));
+        assert_eq!(runs.least(), Some(30));
+        runs.rests();
+        (0..3).for_each(|_| runs.note(30, 3));
+        assert_eq!(runs.least(), Some(30), "two steps of nothing");
+        runs.note(35, 3);
+        assert_eq!(runs.least(), Some(5));
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod workload;
 
 pub use compare::{Comparison, Outcome, RULES, Ruler, Spread, TenantOutcome, compare, policies, ruler};
 pub use engine::START;
-pub use oracle::{Most, most_filler_work};
+pub use oracle::{Most, Scheduled, most_filler_work};
 #[cfg(feature = "plot")]
 pub use plot::draw;
 pub use report::table;

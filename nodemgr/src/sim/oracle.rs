@@ -8,9 +8,10 @@
 //!   those at which one more request has come by its end; each pass costs its work, and two switches where fillers ran
 //!   before it. A quantile of the requests must keep the bound: a price for each that does not makes as many do so as may
 //!   (Lagrange: the bound of any price is one, the best is taken).
-//! * *Token by token* it is a schedule ([`steps`]) that keeps the promise, pays for switches, and lets as many requests miss
-//!   the bound as may: so an optimum that nobody has found can only be higher. Those requests wait as long as that saves
-//!   steps, for many times the bound: a policy that does not know how long a request will be cannot choose them.
+//! * *Token by token* it is a schedule ([`steps`]) that keeps the promise *and the request*, pays for switches, and lets as many
+//!   requests miss the bound as may: so an optimum that nobody has found can only be higher. Those requests wait as long as that
+//!   saves steps, for many times the bound: a policy that does not know how long a request will be cannot choose them. Beside it
+//!   stands the same schedule without a request: it may leave a server that has work nothing for seconds.
 //!
 //! Beside that stands, token by token, the least that a server needs of which *nobody* may miss the bound: each request needs
 //! its steps between its first token and the last moment at which it still keeps the promise, a step serves all, and two
@@ -18,15 +19,22 @@
 //! may be. Nothing is paid for switches. It is a bound where there is room for whoever comes; who must wait for room has his
 //! first token later, and more time than is reckoned with here.
 
+mod backlog;
 mod passes;
 mod steps;
 
 use weir_simgpu_model::Nanos;
 
+use self::backlog::Guarantee;
 use super::engine::START;
+use super::measure::LONG_RUN;
 use super::random::Random;
 use super::scenario::{Inference, Metric, Promise, Scenario};
 use super::workload::arrivals;
+
+/// A schedule that gives the server more than its request keeps the request too, and is sometimes the better one: the steps that
+/// it begins sooner are shared later. So schedules are made for so many thousandths more, and the best one counts.
+const MORE_PERMILLE: [u64; 4] = [0, 10, 20, 40];
 
 /// What one request asks for: so many visits between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +44,24 @@ struct Visits {
     count: u64,
 }
 
+/// What fillers can do in the window beside a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Their work, ns.
+    pub work: Nanos,
+    /// The server's least in a long run in which it had work throughout, ns; none if there was no such time, or it has no
+    /// tokens.
+    pub least_of_long_run: Option<Nanos>,
+}
+
 /// The most work, ns, that fillers can do in the window beside a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Most {
-    /// With a schedule that keeps the promise; none if the bound is not one between tokens, or nobody can keep it.
-    pub scheduled: Option<Nanos>,
+    /// With a schedule that keeps the promise and the request; none if the bound is not one between tokens, or nobody can keep
+    /// it.
+    pub scheduled: Option<Scheduled>,
+    /// The same if the request need not be kept; without tokens: the same as scheduled.
+    pub without_request: Option<Scheduled>,
     /// Where nobody may miss the bound and nothing is paid for switches; without tokens: the same as scheduled.
     pub bound: Nanos,
 }
@@ -58,13 +79,23 @@ pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Most> {
     let promise = (tenant.promise()?, tenant.slo_on);
     let left = |least: Nanos| window.length().saturating_sub(least);
     if requests.iter().all(|(_, tokens)| *tokens == 1) {
-        let least = left(least_of_passes(spec, promise.0, scenario.switch(), &requests));
-        return Some(Most { scheduled: Some(least), bound: least });
+        let most = left(least_of_passes(spec, promise.0, scenario.switch(), &requests));
+        let scheduled = Some(Scheduled { work: most, least_of_long_run: None });
+        return Some(Most { scheduled, without_request: scheduled, bound: most });
     }
-    let scheduled = (promise.1 == Metric::PerToken)
-        .then(|| least_scheduled(spec, promise.0, scenario.switch(), &requests))
-        .flatten();
-    Some(Most { scheduled: scheduled.map(left), bound: left(least_of_steps(spec, promise, &requests)) })
+    let scheduled = |permille: u64| {
+        let request = Guarantee { permille, long_run: LONG_RUN };
+        let found = (promise.1 == Metric::PerToken)
+            .then(|| least_scheduled(spec, promise.0, (scenario.switch(), request), &requests))??;
+        Some(Scheduled { work: left(found.cost), least_of_long_run: found.least_of_long_run })
+    };
+    let guaranteed = tenant.request().ok().flatten().map_or(0, |share| u64::from(share.as_permille()));
+    let kept = MORE_PERMILLE.into_iter().filter_map(|more| scheduled(guaranteed + more));
+    Some(Most {
+        scheduled: kept.max_by_key(|scheduled| scheduled.work),
+        without_request: scheduled(0),
+        bound: left(least_of_steps(spec, promise, &requests)),
+    })
 }
 
 /// The requests that may miss the bound, in thousandths.
@@ -83,9 +114,9 @@ fn least_of_passes(spec: &Inference, promise: Promise, switch: Nanos, requests: 
 fn least_scheduled(
     spec: &Inference,
     promise: Promise,
-    switch: Nanos,
+    (switch, request): (Nanos, Guarantee),
     requests: &[(Nanos, u32)],
-) -> Option<Nanos> {
+) -> Option<steps::Found> {
     let pass = spec.prefill(0);
     let server = steps::Server {
         pass,
@@ -94,9 +125,10 @@ fn least_scheduled(
         room: spec.batch.max(1),
         target: promise.target.0,
         switch,
+        request,
     };
-    let request = |(arrived, tokens): &(Nanos, u32)| steps::Request { arrived: *arrived, tokens: *tokens };
-    let requests: Vec<steps::Request> = requests.iter().map(request).collect();
+    let wants = |(arrived, tokens): &(Nanos, u32)| steps::Request { arrived: *arrived, tokens: *tokens };
+    let requests: Vec<steps::Request> = requests.iter().map(wants).collect();
     steps::least(&server, &requests, missed_permille(promise))
 }
 

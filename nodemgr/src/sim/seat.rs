@@ -6,9 +6,9 @@ use weir_protocol::pages::{Gate, Stall};
 use weir_protocol::units::Nanos as Time;
 use weir_simgpu_model::{ContextId, Device, Kernel, Nanos, StreamId};
 
-use super::engine::{SMS, TenantRun};
+use super::engine::{SMS, TICK, TenantRun};
 use super::launcher::{Alarm, Launcher, Said, add};
-use super::measure::{Log, Window};
+use super::measure::{LONG_RUN, Log, LongRuns, Window};
 use super::scenario::{Metric, Promise, Tenant};
 use super::workload::{Program, Step};
 use crate::control::schema::ClassName;
@@ -70,6 +70,7 @@ pub struct Seat {
     gate_time: Nanos,
     settled: Settled,
     used: [Nanos; 2], // at both ends of the window
+    long_runs: LongRuns,
 }
 
 impl Seat {
@@ -103,6 +104,7 @@ impl Seat {
             gate_time: 0,
             settled: Settled { at: super::engine::START, ..Settled::default() },
             used: [0; 2],
+            long_runs: LongRuns::default(),
         }
     }
 
@@ -110,6 +112,12 @@ impl Seat {
     pub fn next(&mut self, now: Nanos) -> Step {
         self.state = State::Runs;
         self.program.next(now, &mut self.log)
+    }
+
+    /// The program has nothing to do.
+    pub fn rests(&mut self, state: State) {
+        self.state = state;
+        self.long_runs.rests();
     }
 
     /// Launches under way.
@@ -222,6 +230,15 @@ impl Seat {
         }
     }
 
+    /// Looks at what it has had, once a tick.
+    pub fn note_use(&mut self, device: &Device) {
+        if !matches!(self.state, State::Rests | State::Over)
+            && let Some(books) = device.context_books(self.context)
+        {
+            self.long_runs.note(books.true_use, (LONG_RUN / TICK) as usize);
+        }
+    }
+
     /// Counts a tick in the state that the policy gave it.
     pub fn note_state(&mut self, state: &'static str) {
         match self.states.iter_mut().find(|(name, _)| *name == state) {
@@ -239,6 +256,12 @@ impl Seat {
     /// What it came to.
     pub fn finish(self) -> TenantRun {
         let [from, to] = self.used;
-        TenantRun { log: self.log, work: self.work, used: to - from, states: self.states }
+        TenantRun {
+            log: self.log,
+            work: self.work,
+            used: to - from,
+            least_of_long_run: self.long_runs.least(),
+            states: self.states,
+        }
     }
 }
