@@ -141,7 +141,7 @@ pub extern "C" fn cuMemHostGetDevicePointer_v2(
     address: *mut c_void,
     _flags: c_uint,
 ) -> CUresult {
-    answer(out, address.addr() as CUdeviceptr)
+    answer(out, address.expose_provenance() as CUdeviceptr)
 }
 
 /// What was launched before is done: the word is written.
@@ -155,8 +155,9 @@ pub unsafe extern "C" fn cuStreamWriteValue64_v2(
     value: c_ulonglong,
     _flags: c_uint,
 ) -> CUresult {
+    let Ok(address) = usize::try_from(address) else { return CUDA_ERROR_INVALID_VALUE };
     // SAFETY: by our own contract; whoever reads it meanwhile reads an atomic.
-    unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(address as usize)) }
+    unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(address)) }
         .store(value, Ordering::Release);
     CUDA_SUCCESS
 }

@@ -166,8 +166,8 @@ fn own<T: Entry>(
         let all: Vec<T> = nvml::list(ask)?;
         let seen = gpu.utilization.look(clock::now(), &gpu.usage.slots);
         let own = |entry: T| {
-            let at = index_of(gpu, entry.pid())?;
-            let held_bytes = gpu.usage.slots[at].held_bytes.load(Ordering::Relaxed);
+            let (at, slot) = slot_of(gpu, entry.pid())?;
+            let held_bytes = slot.held_bytes.load(Ordering::Relaxed);
             Some(entry.showing(&Own { held_bytes, sm_percent: seen.lately(at) }))
         };
         Ok(all.into_iter().filter_map(own).collect())
@@ -182,9 +182,9 @@ pub fn accounted(
     call: impl FnOnce() -> NvmlReturn,
 ) -> NvmlReturn {
     let ours = tenants_gpu(device, |gpu| {
-        let at = index_of(gpu, pid)?;
+        let (at, slot) = slot_of(gpu, pid)?;
         let seen = gpu.utilization.look(clock::now(), &gpu.usage.slots);
-        Some((seen.on_the_whole(at), gpu.usage.slots[at].peak_bytes.load(Ordering::Relaxed)))
+        Some((seen.on_the_whole(at), slot.peak_bytes.load(Ordering::Relaxed)))
     });
     let Some(ours) = ours else { return call() };
     let Some((sm_percent, peak_bytes)) = ours else { return NOT_FOUND };
@@ -202,12 +202,13 @@ pub fn percent(device: NvmlDevice) -> Option<c_uint> {
     tenants_gpu(device, |gpu| gpu.utilization.look(clock::now(), &gpu.usage.slots).of_all())
 }
 
-/// The slot of the tenant's process with this number. NVML may count in the manager's namespace or, for ourselves, in ours.
-fn index_of(gpu: &Gpu, pid: c_uint) -> Option<usize> {
+/// The tenant's process with this number, and where its slot lies. NVML may count in the manager's namespace or, for ourselves, in ours.
+fn slot_of(gpu: &Gpu, pid: c_uint) -> Option<(usize, &ProcessSlot)> {
     if pid == std::process::id() {
-        return Some(gpu.slot_index());
+        return Some((gpu.slot_index(), gpu.slot()));
     }
-    gpu.usage.slots.iter().position(|slot| pid != 0 && slot.pid.load(Ordering::Relaxed) == pid)
+    let mut slots = gpu.usage.slots.iter().enumerate();
+    slots.find(|(_, slot)| pid != 0 && slot.pid.load(Ordering::Relaxed) == pid)
 }
 
 /// Answers as NVML does: the number that there are, and the entries if there is room for them.
@@ -281,13 +282,17 @@ impl Charged {
 impl Seen {
     /// What the process in a slot was charged lately, in percent of that time.
     fn lately(&self, slot: usize) -> c_uint {
-        percent_of(self.slots[slot].lately_ns, self.elapsed)
+        percent_of(self.of(slot).lately_ns, self.elapsed)
     }
 
     /// What it was charged as long as it was there and this process was, in percent of that time.
     fn on_the_whole(&self, slot: usize) -> c_uint {
-        let Charged { total_ns, since, before_ns, .. } = self.slots[slot];
+        let Charged { total_ns, since, before_ns, .. } = self.of(slot);
         percent_of(total_ns.saturating_sub(before_ns), self.at.since(since))
+    }
+
+    fn of(&self, slot: usize) -> Charged {
+        self.slots.get(slot).copied().unwrap_or_default()
     }
 
     /// What all of them were charged lately.
@@ -310,8 +315,9 @@ mod tests {
     fn utilisation_is_what_each_process_was_charged_over_the_time_since_the_last_question() {
         let slots = &a_gpu().usage.slots;
         let charge = |slot: usize, pid, ns| {
-            slots[slot].pid.store(pid, Ordering::Relaxed);
-            slots[slot].lanes[1].charged_ns.store(ns, Ordering::Relaxed);
+            let slot = slots.get(slot).unwrap();
+            slot.pid.store(pid, Ordering::Relaxed);
+            slot.lanes[1].charged_ns.store(ns, Ordering::Relaxed);
         };
         charge(1, 7, 5_000_000_000);
         let utilization = Utilization::start_at(Nanos(0), slots);
