@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
+use weir_policy::{Beside, grant};
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::price::PriceRow;
-use weir_protocol::units::{Bytes, Nanos, Tokens};
+use weir_protocol::units::{Bytes, SmShare, Tokens};
 
 use crate::host::Host;
 use crate::pair::{Setting, take_turns};
@@ -129,21 +130,15 @@ impl Parts {
         Ok(Measured { bare_ns, weir_ns, added_ns, ratio, other_ns, other_added_ns })
     }
 
-    /// A tenant whose launches cost `price_us` and whose grant is never empty: all but the whole GPU, so that every
-    /// slice is drawn from the bucket.
+    /// A tenant whose launches cost `price_us` and whose grant is never empty: what the policies grant for all but the whole
+    /// GPU, so that every slice is drawn from the bucket and what is queued is bounded; but of tokens more than can be spent.
     pub fn host(&self, price_us: f64) -> Result<Host, std::io::Error> {
         let huge = Tokens(i64::MAX / 4);
-        let grant = Grant {
-            rate: Rate::ppm(999_999),
-            fallback_rate: Rate::ppm(999_999),
-            capacity: huge,
-            resume_at: Tokens(0),
-            in_flight_cap: Nanos(0),
-            memory_limit: Bytes::gib(8),
-            ..Grant::default()
-        };
+        let beside = Beside { tenants: 1, gives_way: false };
+        let granted = grant(Rate::ppm(999_999), SmShare::percent(99), Bytes::gib(8), beside);
+        let granted = Grant { capacity: huge, ..granted };
         let price = PriceRow { name: "*".into(), time_us: Some(price_us), ns_per_block: None };
-        let host = Host::start(FLOOR_UUID, &grant, vec![price])?;
+        let host = Host::start(FLOOR_UUID, &granted, vec![price])?;
         host.fill_bucket(huge);
         Ok(host)
     }

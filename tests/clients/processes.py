@@ -39,17 +39,19 @@ for _ in sys.stdin:
     seen["used"] = pynvml.nvmlDeviceGetMemoryInfo(handle).used
     seen["percent"] = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
     try:
-        seen["sampled"] = [s.pid for s in pynvml.nvmlDeviceGetProcessUtilization(handle, 0)]
+        seen["sampled"] = {s.pid: s.smUtil for s in pynvml.nvmlDeviceGetProcessUtilization(handle, 0)}
     except pynvml.NVMLError_NotFound:
-        seen["sampled"] = []
+        seen["sampled"] = {}
     seen["detailed"] = {}
     for entry in details(handle):
         seen["detailed"][entry.pid] = entry.usedGpuMemory
     try:
-        seen["sampled_info"] = [s.pid for s in pynvml.nvmlDeviceGetProcessesUtilizationInfo(handle, 0)]
+        seen["sampled_info"] = {s.pid: s.smUtil for s in pynvml.nvmlDeviceGetProcessesUtilizationInfo(handle, 0)}
     except pynvml.NVMLError_NotFound:
-        seen["sampled_info"] = []
-    seen["accounted"] = pynvml.nvmlDeviceGetAccountingPids(handle)
+        seen["sampled_info"] = {}
+    seen["accounted"] = {}
+    for pid in pynvml.nvmlDeviceGetAccountingPids(handle):
+        seen["accounted"][pid] = pynvml.nvmlDeviceGetAccountingStats(handle, pid).gpuUtilization
     _, samples = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
     seen["samples"] = [sample.sampleValue.uiVal for sample in samples]
     seen["of_the_card_alone"] = of_the_card_alone()

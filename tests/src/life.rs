@@ -23,8 +23,14 @@ impl Workshop {
 
     /// A program of `tests/lives`.
     pub fn life(&self, name: &str) -> PathBuf {
+        self.linked_life(name, &[])
+    }
+
+    /// The same with these libraries linked into it.
+    pub fn linked_life(&self, name: &str, libraries: &[&str]) -> PathBuf {
         let header = format!("-I{}", sources("../interposer/include").display());
-        self.make(&["-pthread", &header], &sources("lives").join(format!("{name}.c")), name)
+        let arguments = [&["-pthread", &header], libraries].concat();
+        self.make(&arguments, &sources("lives").join(format!("{name}.c")), name)
     }
 
     /// A library of `tests/preloads`.

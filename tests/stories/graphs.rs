@@ -12,7 +12,7 @@ use crate::GRAPHS;
 const WHOLE: Budget<'_> = Budget { name: "whole", request: "100%", limit: "100%", memory: "2GiB" };
 
 /// Charged and used may differ by this, in percent: what a few unmarked launches at the ends of a second come to.
-const CLOSE: f64 = 3.0;
+const CLOSE: f64 = 1.0;
 
 /// Kernels by their places in `weir_tests::graphs::KERNELS`.
 const US_50: u64 = 1;

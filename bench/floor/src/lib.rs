@@ -35,6 +35,9 @@ macro_rules! floor_one {
     (cuDeviceGetMemPool) => {};
     (cuDeviceGetDefaultMemPool) => {};
     (cuMemPoolGetAttribute) => {};
+    (cuDeviceGetAttribute) => {};
+    (cuMemHostGetDevicePointer_v2) => {};
+    (cuStreamWriteValue64_v2) => {};
     (cuGetProcAddress) => {};
     (cuGetProcAddress_v2) => {};
     ($name:ident) => {
@@ -119,6 +122,44 @@ pub extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) -> CUre
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, _bytes: usize, _stream: CUstream) -> CUresult {
     answer(pointer, 0x7f00_0000_0000)
+}
+
+/// It can write words, as every GPU of today, and nothing else.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDeviceGetAttribute(
+    value: *mut c_int,
+    which: CUdevice_attribute,
+    _device: CUdevice,
+) -> CUresult {
+    answer(value, c_int::from(which == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
+}
+
+/// The device sees host memory where the host does.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemHostGetDevicePointer_v2(
+    out: *mut CUdeviceptr,
+    address: *mut c_void,
+    _flags: c_uint,
+) -> CUresult {
+    answer(out, address.expose_provenance() as CUdeviceptr)
+}
+
+/// What was launched before is done: the word is written.
+///
+/// # Safety
+/// `address` is that of a word of host memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue64_v2(
+    _stream: CUstream,
+    address: CUdeviceptr,
+    value: c_ulonglong,
+    _flags: c_uint,
+) -> CUresult {
+    let Ok(address) = usize::try_from(address) else { return CUDA_ERROR_INVALID_VALUE };
+    // SAFETY: by our own contract; whoever reads it meanwhile reads an atomic.
+    unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(address)) }
+        .store(value, Ordering::Release);
+    CUDA_SUCCESS
 }
 
 /// The one pool.

@@ -167,6 +167,11 @@ impl Gate {
         }
     }
 
+    /// Whether so much is queued, as far as is known, that the next launch would have to wait for it.
+    pub fn is_full(pages: Pages<'_>, grant: &Grant) -> bool {
+        in_flight_wait(pages, grant).is_some()
+    }
+
     /// Decides about one launch.
     pub fn ask(&self, pages: Pages<'_>, now: Nanos, request: Request) -> Verdict {
         let grant = pages.grant.read();

@@ -34,6 +34,14 @@ const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare:
 /// What is worth a mark before the program waits.
 pub const ENDS: [Due; 2] = [REMAINDER, Due { work: Nanos(1), ..STRETCH }];
 
+/// A queue this short is looked at with each word: it is empty before a mark says so. Of a longer one the words are read when
+/// it seems to be full.
+const SHORT: Nanos = Nanos::from_millis(1);
+
+/// Marks in a burst that runs far ahead of the GPU keep this distance: each is worth some thousand instructions, and between
+/// two of them the words tell as much of what is done.
+const APART: Nanos = Nanos::from_micros(50);
+
 /// So much work is worth a word (gpu-truths, rule 6).
 const WORD: Nanos = Nanos::from_micros(100);
 
@@ -65,7 +73,7 @@ impl<'a> Hands<'a> {
     }
 
     /// Sees to it that completion shows while the queue is short: behind a mark if one is due, else by a word of the GPU's,
-    /// where it can write any, for an eighth of the `cap`.
+    /// where it can write any, for an eighth of the `cap`. Says whether a look at what is done is worth it now.
     pub fn keep_up(&mut self, cap: Nanos) -> bool {
         if cap == Nanos(0) {
             return self.put(STRETCH);
@@ -74,8 +82,12 @@ impl<'a> Hands<'a> {
         if !flight.has_words() {
             return self.put(Due { work: part, ..REMAINDER });
         }
-        self.put(STRETCH)
-            || (CAPTURES.load(Ordering::Relaxed) == 0 && flight.word(self.here.key(), part.max(WORD), self))
+        let short = cap <= SHORT;
+        let due = if short { STRETCH } else { Due { work: part, time: APART, spare: 0 } };
+        self.put(due)
+            || (CAPTURES.load(Ordering::Relaxed) == 0
+                && flight.word(self.here.key(), part.max(WORD), self)
+                && short)
     }
 
     /// As [`Self::put`], where the program is about to wait for these launches.

@@ -3,14 +3,14 @@
 
 use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 
-use super::nvml_processes::{self as processes, Rates, Sample};
+use super::nvml_processes::{self as processes, Accounted, Rates, Sample};
 use super::nvml_structures::{self as structures, Details, Utilizations, Value};
 use super::{address_of, c_name, view};
 use crate::failpoint;
 use crate::guard::alone;
 use crate::link::{self, Client, Gpu};
 use crate::nvml::{
-    FUNCTION_NOT_FOUND, Memory, NOT_FOUND, NOT_SUPPORTED, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS,
+    FUNCTION_NOT_FOUND, Memory, NOT_SUPPORTED, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS,
 };
 use crate::resolve::hook::{Hooks, Real};
 
@@ -132,8 +132,8 @@ nvml_hooks! {
     fn nvmlDeviceGetAccountingPids(device: NvmlDevice, count: *mut c_uint, out: *mut c_uint)
         = |call| processes::running(device, count, out, |count, out| call(device, count, out));
     /// What is kept of a process: of the tenant's.
-    fn nvmlDeviceGetAccountingStats(device: NvmlDevice, pid: c_uint, out: *mut c_void)
-        = |call| if processes::is_strange(device, pid) { NOT_FOUND } else { call(device, pid, out) };
+    fn nvmlDeviceGetAccountingStats(device: NvmlDevice, pid: c_uint, out: *mut Accounted)
+        = |call| processes::accounted(device, pid, out, || call(device, pid, out));
     /// Utilisation of a device, sample by sample: no more than the tenant's.
     fn nvmlDeviceGetSamples(device: NvmlDevice, kind: c_uint, since_us: c_ulonglong, value: *mut c_uint,
         count: *mut c_uint, out: *mut Value)

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_uint, c_ulonglong};
 
-use super::nvml_processes::{self as processes, Entry};
+use super::nvml_processes::{self as processes, Entry, Own};
 use crate::nvml::{NvmlDevice, NvmlReturn, SUCCESS};
 
 /// `nvmlProcessUtilizationInfo_v1_t`
@@ -65,7 +65,8 @@ impl Entry for Utilization {
         self.pid
     }
 
-    fn holding(self, _bytes: u64) -> Self {
+    fn showing(mut self, own: &Own) -> Self {
+        self.percent[0] = own.sm_percent;
         self
     }
 }
@@ -75,8 +76,8 @@ impl Entry for Detail {
         self.pid
     }
 
-    fn holding(self, used_bytes: u64) -> Self {
-        Self { used_bytes, ..self }
+    fn showing(self, own: &Own) -> Self {
+        Self { used_bytes: own.held_bytes, ..self }
     }
 }
 

@@ -96,6 +96,7 @@ impl Gpu {
     /// A GPU whose pages have been mapped; `slot` was checked to lie on the usage page.
     pub fn new(index: usize, granted: &GpuGrant, slot: usize, pages: TenantPages) -> Self {
         let TenantPages { grant, bucket, usage, activity } = pages;
+        let utilization = Utilization::start(&usage.slots);
         Self {
             index,
             uuid: granted.uuid,
@@ -114,7 +115,7 @@ impl Gpu {
             holder: Holder::default(),
             primary: AtomicU64::new(0),
             stalls: Lock::default(),
-            utilization: Utilization::start(),
+            utilization,
             context_memory: ContextMemory::default(),
             graph_memory: Pool::new(0, index),
             device: AtomicI32::new(-1),

@@ -96,3 +96,27 @@ fn an_allocator_inside_of_the_program_that_looks_functions_up_while_it_starts_do
     assert_eq!(ended.stdout, ANSWER);
     assert_all_is_counted(&ended);
 }
+
+#[test]
+fn a_program_with_jemalloc_linked_into_it_runs_as_without_us() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let Some(library) = jemalloc() else {
+        return eprintln!("SKIPPED: there is no libjemalloc.a; install Debian package `libjemalloc-dev`");
+    };
+    let program = workshop.linked_life("plain", &["-Wl,-u,malloc", &library, "-lm"]);
+    let with_stats = |program: Program| program.env("MALLOC_CONF", "stats_print:true").run().well();
+    let bare = with_stats(Program::bare(&gpu, &program));
+    assert_eq!(bare.stdout, ANSWER);
+    assert!(bare.stderr.contains("jemalloc statistics"), "it is its allocator: {}", bare.stderr);
+    let ended = with_stats(alone(&gpu, &program));
+    assert_eq!(ended.stdout, ANSWER);
+    assert!(ended.stderr.contains("jemalloc statistics"), "{}", ended.stderr);
+    assert_all_is_counted(&ended);
+}
+
+/// Where `scripts/setup` has unpacked it, or Debian's package has it.
+fn jemalloc() -> Option<String> {
+    let unpacked = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/debian");
+    let place = |root| format!("{root}/usr/lib/{}-linux-gnu/libjemalloc.a", std::env::consts::ARCH);
+    [unpacked, ""].map(place).into_iter().find(|path| Path::new(path).exists())
+}

@@ -38,6 +38,6 @@ fn a_parents_end_frees_its_budget_although_its_child_lives() {
 fn children_forked_while_other_threads_are_inside_of_hooks_do_not_hang() {
     let (gpu, workshop) = (gpu(), Workshop::default());
     let node = node(&gpu);
-    let ended = managed(&gpu, &node, &workshop.life("forks")).args(["storm", "1000"]).run().well();
+    let ended = managed(&gpu, &node, &workshop.life("forks")).args(["storm", "10000"]).run().well();
     assert_eq!(numbers(&ended.stdout[0]), [0, 0], "{:?}", ended.stdout);
 }

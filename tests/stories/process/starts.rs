@@ -24,8 +24,8 @@ fn each_exec_of_a_chain_is_a_new_client_and_the_last_one_holds_only_its_own() {
 fn vforked_and_spawned_children_get_no_descriptor_of_ours_and_harm_nothing() {
     let (gpu, workshop) = (gpu(), Workshop::default());
     let starts = workshop.life("starts");
-    let bare = Program::bare(&gpu, &starts).args(["spawns", "2000"]).run().well();
-    let tenant = alone(&gpu, &starts).args(["spawns", "2000"]).run().well();
+    let bare = Program::bare(&gpu, &starts).args(["spawns", "10000"]).run().well();
+    let tenant = alone(&gpu, &starts).args(["spawns", "10000"]).run().well();
     assert_eq!(bare.stdout[1], "failed 0 launched 0");
     assert_eq!(bare.stdout, tenant.stdout, "the first line counts what a child was given");
 }

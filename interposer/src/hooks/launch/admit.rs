@@ -205,6 +205,9 @@ fn draw(
     if thread.take_debt() {
         wait::for_copies(thread, current, stream); // of a call that could not
     }
+    if Gate::is_full(gpu.pages(), &grant) {
+        Hands::new(thread, current, stream).look(); // it may be done by now, and then nobody needs to sleep
+    }
     // A price that is still a guess buys one launch at a time.
     let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };
     let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
