@@ -103,6 +103,18 @@ impl Stretch {
         self.late.1 > 0.0
     }
 
+    /// Whether it came behind the one before it without a pause, and no other stream of the process had work.
+    pub fn follows(&self) -> bool {
+        self.never_idle && !self.began_idle() && self.by_itself
+    }
+
+    /// It began on an idle stream and was over at `to`, on the GPU's clock: until then the GPU stays with the process, if it has work.
+    /// It had waited for the end of a neighbour's time slice, perhaps, but its own began no sooner than its launches.
+    pub fn ours_until(&self, to: f64) -> Option<f64> {
+        let known = self.by_itself && !self.parts.is_empty() && self.parts.are_known();
+        known.then(|| to - self.parts.sum() + HALF_SLICE_NS)
+    }
+
     /// What the stretch took of the GPU; teaches the prices of its launches and copies if it was measured.
     pub fn settle(
         &mut self,
@@ -142,7 +154,7 @@ impl Stretch {
             {
                 let (took, whole) = sms.measure(to - on_sms, to, self.price(sms));
                 (bill.took, bill.measured) = (took, whole);
-                if whole && learnt && company == Company::Comes {
+                if whole && company == Company::Comes && self.parts.are_measured() {
                     bill.took += self.parts.learn(Took::exactly(most));
                 }
             }
