@@ -145,7 +145,7 @@ pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool
     }
 }
 
-/// Whether the first launch of this burst shall be measured apart from the rest, as it may wait for the end of somebody's time slice.
+/// Whether the first launch of this burst shall be measured apart from the rest: it may wait for the end of somebody's time slice.
 pub fn wants_first_apart(current: &Current) -> bool {
     current.gpu.may_wait_for_a_slice() && is_due(&current.context.apart_at_ns, APART_EVERY)
 }

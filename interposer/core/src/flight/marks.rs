@@ -76,7 +76,7 @@ struct Chain {
     switched: bool,          // a neighbour had the GPU since the one before
     elsewhere: Option<u64>,  // what other streams had been given, if it was done
     first: bool,             // it ends a stretch that may have begun with a neighbour's time slice
-    ours_until: Option<f64>, // no time slice can have ended by then, on the GPU's clock
+    ours_until: Option<f64>, // our time slice is not over by then, on the GPU's clock
 }
 
 /// All marks of one context.

@@ -108,8 +108,8 @@ impl Stretch {
         self.never_idle && !self.began_idle() && self.by_itself
     }
 
-    /// It began on an idle stream and was over at `to`, on the GPU's clock: until then the GPU stays with the process, if it has work.
-    /// It had waited for the end of a neighbour's time slice, perhaps, but its own began no sooner than its launches.
+    /// Until when no time slice of the process's can be over that began with this stretch, which was over at `to`, on the GPU's
+    /// clock, and began on an idle stream. It may have waited for the end of a neighbour's; its own began with its launches.
     pub fn ours_until(&self, to: f64) -> Option<f64> {
         let known = self.by_itself && !self.parts.is_empty() && self.parts.are_known();
         known.then(|| to - self.parts.sum() + HALF_SLICE_NS)
