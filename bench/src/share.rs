@@ -11,7 +11,7 @@ use weir_simgpu_link::books::Books;
 use crate::Options;
 use crate::load::{self, Load};
 use crate::report::{Bar, Report};
-use crate::rig::{Control, Rig, true_use};
+use crate::rig::{Control, Rig, SimulatedGpu, true_use};
 use crate::sample::most;
 
 /// The sweep: requests of tenants that share the GPU, in percent. Where they sum to the whole, switching takes its part:
@@ -19,12 +19,18 @@ use crate::sample::most;
 const CASES: [&[u16]; 6] =
     [&[90, 10], &[70, 30], &[50, 50], &[20, 20, 20, 20, 20], &[60, 30], &[18, 18, 18, 18, 18]];
 
+/// The same where nobody has told the manager what kernels cost.
+const UNTOLD: [&[u16]; 2] = [&[90, 10], &[50, 50]];
+
 /// One window over which a share is taken, and how many of them.
 const WINDOW: Duration = Duration::from_secs(1);
 const WINDOWS: usize = 8;
 
 /// Before the first window: tenants find their pace.
 const WARM_UP: Duration = Duration::from_secs(2);
+
+/// The same where they have to learn first what kernels cost: a tenant of 10 % is seldom on the GPU.
+const LEARNING: Duration = Duration::from_secs(6);
 
 /// One tenant's outcome.
 #[derive(Debug, Serialize)]
@@ -40,6 +46,7 @@ struct Tenant {
 #[derive(Debug, Serialize)]
 struct Case {
     requests_percent: Vec<u16>,
+    prices_told: bool,
     tenants: Vec<Tenant>,
     switch_percent: f64,
     idle_percent: f64,
@@ -50,7 +57,10 @@ struct Case {
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let mut report = Report::new("share", true);
-    let cases = CASES.into_iter().map(measure).collect::<Result<Vec<Case>, _>>()?;
+    let told = CASES.into_iter().map(|requests| (requests, true));
+    let untold = UNTOLD.into_iter().map(|requests| (requests, false));
+    let cases = told.chain(untold).map(|(requests, told)| measure(requests, told));
+    let cases = cases.collect::<Result<Vec<Case>, _>>()?;
     let errors = cases.iter().flat_map(|case| &case.tenants).map(|tenant| tenant.worst_error_points);
     report.bar(Bar::at_most("share.error_points", most(errors), "points", 1.0));
     let lost = most(cases.iter().filter_map(|case| case.lost_percent));
@@ -59,8 +69,13 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     Ok(report.finish(options.json))
 }
 
-fn measure(requests: &[u16]) -> io::Result<Case> {
-    let rig = Rig::simulated(&load::costs())?;
+fn measure(requests: &[u16], prices_told: bool) -> io::Result<Case> {
+    let costs = load::costs();
+    let rig = if prices_told {
+        Rig::simulated(&costs)?
+    } else {
+        Rig::untold(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: &costs })?
+    };
     let mut control = Control::of(&rig)?;
     let mut loads = Vec::new();
     for (number, percent) in requests.iter().enumerate() {
@@ -72,7 +87,7 @@ fn measure(requests: &[u16]) -> io::Result<Case> {
         let books = rig.books()?;
         Ok(pids.iter().all(|pid| true_use(&books, *pid) > 0).then_some(()))
     })?;
-    std::thread::sleep(WARM_UP);
+    std::thread::sleep(if prices_told { WARM_UP } else { LEARNING });
     let (mut books, before) = (vec![rig.books()?], charged(&mut control)?);
     for _ in 0..WINDOWS {
         std::thread::sleep(WINDOW);
@@ -84,7 +99,7 @@ fn measure(requests: &[u16]) -> io::Result<Case> {
         load.kill()?;
         load.wait()?;
     }
-    Ok(judge(requests, &pids, &books, &charged))
+    Ok(judge((requests, prices_told), &pids, &books, &charged))
 }
 
 /// What each tenant was charged so far, in nanoseconds.
@@ -94,7 +109,7 @@ fn charged(control: &mut Control) -> io::Result<Vec<u64>> {
 }
 
 /// Shares of each window, from the books at its two ends.
-fn judge(requests: &[u16], pids: &[i32], books: &[Books], charged_ns: &[u64]) -> Case {
+fn judge((requests, prices_told): (&[u16], bool), pids: &[i32], books: &[Books], charged_ns: &[u64]) -> Case {
     let whole = requests.iter().sum::<u16>() == 100;
     let share = |pid: i32, pair: &[Books]| match pair {
         [start, end] => {
@@ -132,6 +147,7 @@ fn judge(requests: &[u16], pids: &[i32], books: &[Books], charged_ns: &[u64]) ->
     let (switch_percent, idle_percent) = (part(|gpu| gpu.switch_ns), part(|gpu| gpu.idle_ns));
     Case {
         requests_percent: requests.to_vec(),
+        prices_told,
         tenants,
         switch_percent,
         idle_percent,
