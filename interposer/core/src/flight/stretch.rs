@@ -103,18 +103,6 @@ impl Stretch {
         self.late.1 > 0.0
     }
 
-    /// Whether it came behind the one before it without a pause, and no other stream of the process had work.
-    pub fn follows(&self) -> bool {
-        self.never_idle && !self.began_idle() && self.by_itself
-    }
-
-    /// Until when no time slice of the process's can be over that began with this stretch, which was over at `to`, on the GPU's
-    /// clock, and began on an idle stream. It may have waited for the end of a neighbour's; its own began with its launches.
-    pub fn ours_until(&self, to: f64) -> Option<f64> {
-        let known = self.by_itself && !self.parts.is_empty() && self.parts.are_known();
-        known.then(|| to - self.parts.sum() + HALF_SLICE_NS)
-    }
-
     /// What the stretch took of the GPU; teaches the prices of its launches and copies if it was measured.
     pub fn settle(
         &mut self,
@@ -156,7 +144,7 @@ impl Stretch {
                 }
                 let (took, whole) = sms.measure(to - on_sms, to, price);
                 (bill.took, bill.measured) = (took, whole);
-                if whole && self.by_itself && company == Company::Comes && self.parts.are_measured() {
+                if whole && learnt && self.by_itself && company == Company::Comes {
                     bill.took += self.parts.learn(Took::exactly(most));
                 } else if !self.by_itself {
                     bill.took += self.parts.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most);
