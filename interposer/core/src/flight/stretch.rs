@@ -138,28 +138,16 @@ impl Stretch {
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
             }
             Company::Comes | Company::InTurns | Company::Before if self.is_whole(most, doubt, sms) => {
-                let price = self.price(sms);
-                if let Price::Learnt(ns) = price {
-                    sms.note_stretched(ns, most, doubt);
-                }
-                let (took, whole) = sms.measure(to - on_sms, to, price);
-                (bill.took, bill.measured) = (took, whole);
-                if whole && learnt && self.by_itself && company == Company::Comes {
-                    bill.took += self.parts.learn(Took::exactly(most));
-                } else if !self.by_itself {
-                    bill.took += self.parts.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most);
-                }
+                let (took, whole) = self.measured((to - on_sms, to), (most, doubt), sms);
+                bill.took = took + self.teach_in_turn(most, whole && company == Company::Comes, sms);
+                bill.measured = whole;
             }
             Company::Comes | Company::InTurns | Company::Before => {
                 return self.by_price(to, (surely, most), copied, (sms, prices));
             }
             Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
             Company::None => {
-                let price = self.price(sms);
-                if let Price::Learnt(ns) = price {
-                    sms.note_stretched(ns, most, doubt);
-                }
-                let (took, whole) = sms.measure(to - on_sms, to, price);
+                let (took, whole) = self.measured((to - on_sms, to), (most, doubt), sms);
                 (bill.took, bill.measured) = (took, whole);
                 if whole {
                     sms.weigh((to - on_sms, to), took, self.weight(sms.beside_one()));
@@ -171,6 +159,25 @@ impl Stretch {
             }
         }
         (bill, spent)
+    }
+
+    /// What it took where no other tenant's time lies in it, and whether all of that was measured.
+    fn measured(&self, (from, to): (f64, f64), (most, doubt): (f64, f64), sms: &mut Meter) -> (f64, bool) {
+        let price = self.price(sms);
+        if let Price::Learnt(ns) = price {
+            sms.note_stretched(ns, most, doubt);
+        }
+        sms.measure(from, to, price)
+    }
+
+    /// Teaches prices what the stretch took in a turn of its own. If it was the only stream's: of launches that were learnt, where
+    /// it is `clean` for sure; else it bounds them. Returns what is to be charged for earlier launches.
+    fn teach_in_turn(&self, most: f64, clean: bool, sms: &Meter) -> f64 {
+        match self.by_itself {
+            true if clean && self.parts.are_learnt() => self.parts.learn(Took::exactly(most)),
+            true => 0.0,
+            false => self.parts.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most),
+        }
     }
 
     /// Teaches prices what the stretch took, alone on the GPU. One that another stream's may have overlapped says of a
