@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 
 use weir_abi::types::CUDA_SUCCESS;
+use weir_core::admission::Launching;
 use weir_core::flight::{Driver, Due, Neighbours, Place};
 use weir_core::overlap::Weight;
 use weir_core::price::{Estimate, Known, Parts};
@@ -39,7 +40,8 @@ pub const ENDS: [Due; 2] = [REMAINDER, Due { work: Nanos(1), ..STRETCH }];
 const SHORT: Nanos = Nanos::from_millis(1);
 
 /// Marks in a burst that runs far ahead of the GPU keep this distance: each is worth some thousand instructions, and between
-/// two of them the words tell as much of what is done.
+/// two of them the words tell as much of what is done. Beside others they keep none: in a turn only what lies between two marks
+/// is measured, the first launch waited for a switch.
 const APART: Nanos = Nanos::from_micros(50);
 
 /// So much work is worth a word (gpu-truths, rule 6).
@@ -83,7 +85,8 @@ impl<'a> Hands<'a> {
             return self.put(Due { work: part, ..REMAINDER });
         }
         let short = cap <= SHORT;
-        let due = if short { STRETCH } else { Due { work: part, time: APART, spare: 0 } };
+        let apart = || if self.gpu().has_neighbours() { Nanos(0) } else { APART };
+        let due = if short { STRETCH } else { Due { work: part, time: apart(), spare: 0 } };
         self.put(due)
             || (CAPTURES.load(Ordering::Relaxed) == 0
                 && flight.word(self.here.key(), part.max(WORD), self)
