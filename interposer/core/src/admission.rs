@@ -204,6 +204,7 @@ fn ask_closed<L: Launching>(
 /// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
 fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
     let held_before = holds(launching.turn());
+    let used_up = launching.turn().left() <= 0;
     if launching.is_alone() {
         if !launching.is_busy() {
             launching.with_progress(|progress| progress.begin(now));
@@ -226,6 +227,10 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
         (Answer::Mine, _) => {
             if !held_before {
                 launching.with_progress(|progress| progress.begin(now));
+            } else if used_up && launching.work().queued <= turn::patience(launching.turn()).0 {
+                // Another one, as nobody waits. Who was given up once is not waited for until it moves; what takes longer than
+                // anybody's patience does not.
+                launching.turn().draw_again();
             }
             None
         }

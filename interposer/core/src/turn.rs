@@ -32,7 +32,8 @@ pub const LEAD: Nanos = Nanos::from_micros(150);
 pub struct Seen {
     word: u32,
     since: Nanos,
-    given_up: bool, // it did not move: not waited for until it does
+    given_up: bool,       // it did not move: not waited for until it does
+    queued: (u32, Nanos), // our own number, and when it was first looked at with that
 }
 
 /// A neighbour in the queue.
@@ -71,8 +72,8 @@ pub enum Answer {
 
 /// Asks for a launch that has been waiting since `arrived`.
 pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nanos, now: Nanos) -> Answer {
-    watch(others, arrived, now);
     if own.look().0 == Stand::Holds {
+        watch(own, others, arrived, now);
         if is_over(own, others, terms) {
             return Answer::Over;
         }
@@ -81,11 +82,12 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
         }
         return Answer::Mine;
     }
-    if others.is_empty() || now.since(arrived) > LONGEST {
+    own.want(others.iter().map(Neighbour::turn));
+    let waited = watch(own, others, arrived, now);
+    if waited.is_none_or(|waited| waited > LONGEST) {
         own.reset();
         return Answer::Mine;
     }
-    own.want(others.iter().map(Neighbour::turn));
     if terms.saved {
         own.want_soon();
     }
@@ -123,27 +125,38 @@ fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
         || (used >= SHORTEST && !terms.saved && any(&[Stand::WantsSoon]))
 }
 
-/// Notes which neighbours move, and gives those up that should and do not. Only time since the launch `arrived` counts:
-/// before, nobody had a reason to.
-fn watch(others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) {
+/// Notes which neighbours move, and gives those up that should and do not. Only time counts since the launch `arrived`, and
+/// since the tenant queued up: before, nobody had a reason to move. A launch may have waited for tokens all that while, and its
+/// tenant was away. Returns how long it has waited for its turn; `None`: there are no neighbours.
+fn watch(own: &Turn, others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) -> Option<Nanos> {
     let mut moved = arrived; // anybody
+    let mut queued = arrived;
     for other in &mut *others {
         let word = other.turn().look().1;
         let seen = other.seen();
-        if seen.word != word {
-            *seen = Seen { word, since: now, given_up: false };
+        if seen.queued.0 != own.number() {
+            seen.queued = (own.number(), now);
         }
+        if seen.word != word {
+            *seen = Seen { word, since: now, given_up: false, ..*seen };
+        }
+        queued = queued.max(seen.queued.1);
         moved = moved.max(seen.since);
     }
-    for other in others {
-        let (stand, length) = (other.turn().look().0, other.turn().length());
-        let patience =
-            Nanos(length.0.saturating_mul(2)).max(other.turn().asks()).clamp(PATIENCE.0, PATIENCE.1);
+    moved = moved.max(queued);
+    for other in &mut *others {
+        let (stand, patience) = (other.turn().look().0, patience(other.turn()));
         let seen = other.seen();
         // Who waits has no reason to move while others do.
-        let still = now.since(if stand == Stand::Holds { seen.since.max(arrived) } else { moved });
+        let still = now.since(if stand == Stand::Holds { seen.since.max(queued) } else { moved });
         seen.given_up |= stand != Stand::Away && still > patience;
     }
+    (!others.is_empty()).then(|| now.since(queued))
+}
+
+/// For how long whoever holds this turn is waited for though it does not move.
+pub fn patience(turn: &Turn) -> Nanos {
+    Nanos(turn.length().0.saturating_mul(2)).max(turn.asks()).clamp(PATIENCE.0, PATIENCE.1)
 }
 
 #[cfg(test)]
@@ -269,6 +282,21 @@ mod tests {
         dead.end();
         ask(&dead, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
         assert_eq!(first(3_000), Some(3_021), "it lives, or somebody else in its place");
+    }
+
+    #[test]
+    fn who_was_away_for_want_of_tokens_has_not_waited_for_anybody() {
+        let [one, poor] = turns();
+        let (mut of_one, mut of_poor) = ([Other(&poor, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&poor, &mut of_poor, TERMS, ms(0), ms(0)), Answer::Mine);
+        poor.end(); // it has no tokens left, and the next launch has arrived
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        for at in (0..1_000).step_by(4) {
+            one.spend(4_000_000);
+            assert_eq!(ask(&one, &mut of_one, TERMS, ms(at), ms(at)), Answer::Mine, "nobody waits: {at}");
+        }
+        let asks = |at: &u64| ask(&poor, &mut of_poor, TERMS, ms(0), ms(*at)) == Answer::Mine;
+        assert_eq!((1_000..2_000).find(asks), Some(1_021), "tokens, and somebody who holds the turn rightly");
     }
 
     #[test]

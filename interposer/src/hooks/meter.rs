@@ -4,7 +4,7 @@
 //! signature of which nothing is known the second to fourth launch are measured each by itself, between two marks.
 
 use std::cell::OnceCell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::types::CUDA_SUCCESS;
 use weir_core::admission::Launching;
@@ -28,6 +28,9 @@ pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_
 
 /// A signature that was never measured is bounded anew now and then; all of them together so often at most.
 const BOUND_EVERY: Nanos = Nanos::from_millis(3);
+
+/// The first launch of a burst beside others is measured apart so often at most: it costs a look at the marks in mid-burst.
+const APART_EVERY: Nanos = Nanos::from_millis(50);
 
 /// So much work is worth a mark before the program waits, however young the last one is.
 const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
@@ -153,16 +156,24 @@ pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool
         Known::Mean => false,
         Known::Nothing => estimate.wants_bracket(),
         Known::Bounds if idle => false, // it would wait for a neighbour's time slice
-        Known::Bounds => {
-            let (now, due) = (clock::now().0, &context.bound_at_ns);
-            // Relaxed: a lost race brackets one launch more.
-            let wanted = now >= due.load(Ordering::Relaxed);
-            if wanted {
-                due.store(now.saturating_add(BOUND_EVERY.0), Ordering::Relaxed);
-            }
-            wanted
-        }
+        Known::Bounds => is_due(&context.bound_at_ns, BOUND_EVERY),
     }
+}
+
+/// Whether the first launch of this burst shall be measured apart from the rest: it may wait for the end of somebody's time slice.
+pub fn wants_first_apart(current: &Current) -> bool {
+    current.gpu.may_wait_for_a_slice() && is_due(&current.context.apart_at_ns, APART_EVERY)
+}
+
+/// Whether so much time has gone by since this was last so.
+fn is_due(due: &AtomicU64, every: Nanos) -> bool {
+    let now = clock::now().0;
+    // Relaxed: a lost race brackets one launch more.
+    let is_due = now >= due.load(Ordering::Relaxed);
+    if is_due {
+        due.store(now.saturating_add(every.0), Ordering::Relaxed);
+    }
+    is_due
 }
 
 /// Charges the tenant on top of what its launches were charged; negative: gives back.

@@ -31,6 +31,8 @@ pub struct Context {
     pub flight: Flight,
     /// When the next launch of a signature that was never measured may be bounded.
     pub bound_at_ns: AtomicU64,
+    /// The first launch of a burst is next measured apart from the rest then.
+    pub apart_at_ns: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -131,6 +133,7 @@ impl Context {
             root,
             flight: Flight::default(),
             bound_at_ns: AtomicU64::new(0),
+            apart_at_ns: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
     }

@@ -230,6 +230,11 @@ impl Gpu {
         }
     }
 
+    /// Whether another process's time slice may be under way, where they are in turns.
+    pub fn may_wait_for_a_slice(&self) -> bool {
+        !self.board.is_empty(self.grant.board()) || self.neighbours().quiet.is_none()
+    }
+
     /// The tenant's memory on this GPU: (held, limit).
     pub fn memory(&self) -> (Bytes, Bytes) {
         (self.usage.held(), self.grant.read().memory_limit)

@@ -166,6 +166,24 @@ fn a_neighbours_turn_is_waited_for_unless_the_grant_has_just_changed() {
     );
 }
 
+/// Who was given up would else never be waited for again, and be sliced by the driver ever after.
+#[test]
+fn whoever_begins_another_turn_moves_unless_its_work_outlasts_everybodys_patience() {
+    let mut process = process();
+    asks(&mut process, Some(one()), 20);
+    let mut used_up_with = |queued: u64| {
+        let (before, left) = (process.own.look(), process.own.left());
+        process.own.spend(left);
+        process.work.queued = queued;
+        asks(&mut process, Some(one()), 21);
+        let now = process.own.look();
+        assert_eq!((before.0, now.0), (Stand::Holds, Stand::Holds));
+        now.1 != before.1
+    };
+    assert!(used_up_with(0) && used_up_with(5_000_000));
+    assert!(!used_up_with(50_000_000));
+}
+
 #[test]
 fn no_more_is_drawn_than_is_left_of_the_turn() {
     let mut process = process();

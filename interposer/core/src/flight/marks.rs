@@ -75,6 +75,8 @@ struct Chain {
     beside: Neighbours,      // ... and the neighbours, not long before that
     switched: bool,          // a neighbour had the GPU since the one before
     elsewhere: Option<u64>,  // what other streams had been given, if it was done
+    first: bool,             // it ends a stretch that may have begun with a neighbour's time slice
+    ours_until: Option<f64>, // our time slice is not over by then, on the GPU's clock
 }
 
 /// All marks of one context.
@@ -153,6 +155,11 @@ impl Marks {
         self.spare.len()
     }
 
+    /// Whether the last mark of a book ended a stretch that may have begun with a neighbour's time slice: the next one may not.
+    pub fn is_first(&self, book: usize) -> bool {
+        self.chains[book].is_some_and(|chain| chain.first)
+    }
+
     /// When the last mark of a book was put, on the processor's clock.
     pub fn recorded_at(&self, book: usize) -> Option<Nanos> {
         self.chains[book].map(|chain| chain.recorded_by)
@@ -196,6 +203,7 @@ impl Marks {
         let stretch = before
             .filter(|chain| value.total() > chain.value.total())
             .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by), driver));
+        let beside = driver.neighbours();
         self.chains[book] = Some(Chain {
             stream,
             value,
@@ -207,8 +215,11 @@ impl Marks {
             beside: before.map(|chain| chain.beside).unwrap_or_default(),
             switched: before.is_some_and(|chain| chain.switched),
             elsewhere,
+            first: before.is_some_and(|chain| {
+                chain.launched_at != Nanos(0) && !beside.were_quiet_since(&chain.beside)
+            }),
+            ours_until: before.and_then(|chain| chain.ours_until),
         });
-        let beside = driver.neighbours();
         self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, beside });
     }
 
@@ -312,18 +323,24 @@ impl Marks {
             (chain.reached_at, chain.beside, chain.switched) = (time, beside, since.quiet != beside.quiet);
             if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
                 let now = driver.neighbours();
+                stretch.began(self.clock.reached_by(from));
                 let company = match now.were_quiet_since(&since) {
                     // The first launch after a neighbour's work waited until the GPU had switched.
                     true if switched && stretch.began_idle() => Company::Before,
                     true => Company::None,
                     false if driver.overlaps() => Company::AtOnce,
+                    false if chain.ours_until.is_some_and(|until| to <= until) && stretch.follows() => {
+                        Company::None
+                    }
                     false if now.have_stayed_since(&since) => Company::Comes,
                     false => Company::InTurns,
                 };
-                stretch.began(self.clock.reached_by(from));
                 let clock = self.clock.ahead();
                 let (sms, engines) = (&mut self.meter, &mut self.engines);
                 let meters = Meters { sms, engines, copies: self.copies, clock };
+                if stretch.began_idle() {
+                    chain.ours_until = stretch.ours_until(to);
+                }
                 let (mut settled, spent) = stretch.settle((from, to), company, meters, driver);
                 if self.told[book].total() < value.total() {
                     stretch.tell(&spent, to + clock, driver);

@@ -201,7 +201,7 @@ impl Flight {
         let at = marks.recorded_at(index);
         self.books[index].unmarked() >= due.work.0
             && marks.spare() > due.spare
-            && at.is_none_or(|at| now.since(at) >= due.time)
+            && (marks.is_first(index) || at.is_none_or(|at| now.since(at) >= due.time))
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so

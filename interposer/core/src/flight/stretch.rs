@@ -103,6 +103,18 @@ impl Stretch {
         self.late.1 > 0.0
     }
 
+    /// Whether it came behind the one before it without a pause, and no other stream of the process had work.
+    pub fn follows(&self) -> bool {
+        self.never_idle && !self.began_idle() && self.by_itself
+    }
+
+    /// Until when no time slice of the process's can be over that began with this stretch, which was over at `to`, on the GPU's
+    /// clock, and began on an idle stream. It may have waited for the end of a neighbour's; its own began with its launches.
+    pub fn ours_until(&self, to: f64) -> Option<f64> {
+        let known = self.by_itself && !self.parts.is_empty() && self.parts.are_known();
+        known.then(|| to - self.parts.sum() + HALF_SLICE_NS)
+    }
+
     /// What the stretch took of the GPU; teaches the prices of its launches and copies if it was measured.
     pub fn settle(
         &mut self,
@@ -170,11 +182,11 @@ impl Stretch {
         sms.measure(from, to, price)
     }
 
-    /// Teaches prices what the stretch took in a turn of its own. If it was the only stream's: of launches that were learnt, where
-    /// it is `clean` for sure; else it bounds them. Returns what is to be charged for earlier launches.
+    /// Teaches prices what the stretch took in a turn of its own. If it was the only stream's: of launches that were measured before,
+    /// where it is `clean` for sure; else it bounds them. Returns what is to be charged for earlier launches.
     fn teach_in_turn(&self, most: f64, clean: bool, sms: &Meter) -> f64 {
         match self.by_itself {
-            true if clean && self.parts.are_learnt() => self.parts.learn(Took::exactly(most)),
+            true if clean && self.parts.are_measured() => self.parts.learn(Took::exactly(most)),
             true => 0.0,
             false => self.parts.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most),
         }

@@ -181,6 +181,11 @@ impl Parts {
         !self.is_empty() && self.known().iter().all(|part| part.estimate.known() == Known::Mean)
     }
 
+    /// Whether every launch was measured before, were it once.
+    pub fn are_measured(&self) -> bool {
+        self.known().iter().all(|part| part.estimate.is_measured())
+    }
+
     /// Whether every launch was measured, or bounded.
     pub fn are_known(&self) -> bool {
         self.known().iter().all(|part| part.estimate.is_learnt())

@@ -14,7 +14,7 @@ use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::super::capture;
-use super::super::meter::{BRACKET, Hands, STRETCH, wants_bracket};
+use super::super::meter::{BRACKET, Hands, STRETCH, wants_bracket, wants_first_apart};
 use super::{Work, take_back};
 use crate::driver::Stream;
 use crate::guard::caught;
@@ -150,7 +150,8 @@ fn go_into_debt(current: &Current, purse: &Purse, price: i64, grant: &Grant) {
 }
 
 /// Puts a mark before a launch of which nothing is known, or before the first one on an idle stream if a stretch is due.
-/// Says whether one belongs behind it, too: if nothing is known, or if no later call may put it.
+/// Says whether one belongs behind it, too: if nothing is known, or if no later call may put it, or if the launch may wait for the
+/// end of somebody else's time slice: what follows it is then measured without that, now and then.
 fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
     let flight = &current.context.flight;
     thread.book_run();
@@ -160,14 +161,16 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
     if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
         return false;
     }
-    if idle {
-        flight.launches(stream.key(), clock::now());
-        if current.gpu.overlaps() {
-            current.gpu.look_around();
-        }
-    }
     current.counters.add(&current.counters.lane().bracketed, u64::from(bracketed));
-    bracketed
+    if !idle {
+        return bracketed;
+    }
+    flight.launches(stream.key(), clock::now());
+    if current.gpu.overlaps() {
+        current.gpu.look_around();
+        return bracketed;
+    }
+    bracketed || wants_first_apart(current)
 }
 
 /// Pays for one launch, from the purse if it suffices, else at the gate: then it says under which grant.

@@ -93,6 +93,11 @@ impl Turn {
         self.tenant.load(Ordering::Relaxed)
     }
 
+    /// The number that it drew last.
+    pub fn number(&self) -> u32 {
+        number(self.look().1)
+    }
+
     /// The word to sleep on until the tenant moves.
     pub fn futex_word(&self) -> &AtomicU32 {
         &self.word
@@ -201,6 +206,14 @@ impl Turn {
     pub fn renew(&self, length: Nanos) {
         self.left_ns.store(i64::try_from(length.0).unwrap_or(i64::MAX), Ordering::Relaxed);
         self.length_ns.store(length.0, Ordering::Relaxed);
+    }
+
+    /// Moves, for whoever waits: the tenant that holds the turn draws another number. It stands for nothing until the next time.
+    pub fn draw_again(&self) {
+        let word = self.word.load(Ordering::SeqCst);
+        if stand(word) == Stand::Holds {
+            self.becomes(word, Stand::Holds, number(word).wrapping_add(1) % NUMBERS);
+        }
     }
 
     /// The turn goes on; says whether the tenant held it. Whoever waits has to be woken.

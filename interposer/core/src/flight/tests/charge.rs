@@ -218,6 +218,58 @@ fn beside_a_neighbour_that_has_come_and_stays_prices_are_learnt_where_no_slice_o
 }
 
 #[test]
+fn behind_the_first_launch_of_a_turn_prices_are_learnt_however_late_the_neighbours_end_shows() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    process.mark(STREAM);
+    for _ in 0..4 {
+        (0..10).for_each(|_| process.launch(STREAM, kernel, 25_000)); // at first it is faster
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 10_000);
+    }
+    process.drain();
+    assert!((kernel.mean() / 25_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+    for n in 1..60 {
+        process.gpu.neighbour = None;
+        process.gpu.now += 5_000_000;
+        process.mark(STREAM);
+        process.gpu.now += 1_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        process.gpu.ends.insert(STREAM, process.gpu.now + 200_000 + n % 7 * 300_000); // the rest of its slice
+        process.launch(STREAM, kernel, 50_000);
+        process.mark(STREAM);
+        (0..4).for_each(|_| process.launch(STREAM, kernel, 50_000));
+        process.mark(STREAM);
+        (0..24).for_each(|_| process.launch(STREAM, kernel, 50_000 + n % 4 / 3 * 100_000)); // a slice, now and then
+        process.mark(STREAM);
+        (process.gpu.neighbour, process.gpu.ended) = (Some(2 * n), Some(n)); // it was done long ago, and says so now
+        process.drain();
+    }
+    assert!((kernel.mean() / 50_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
+#[test]
+fn a_price_that_was_measured_once_with_a_slice_in_it_is_corrected_beside_the_neighbour() {
+    let mut process = process();
+    let (kernel, short) = (guess(5_000), guess(5_000));
+    process.gpu.ended = Some(0);
+    process.mark(STREAM);
+    let mut step = |estimate: &'static Estimate, neighbour: Option<u64>, took: u64| {
+        process.gpu.neighbour = neighbour;
+        process.launch(STREAM, estimate, took);
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 10_000);
+        kernel.mean()
+    };
+    (0..4).for_each(|_| assert!(step(short, Some(0), 300_000) > 0.0));
+    (0..4).for_each(|_| assert!(step(kernel, None, 7_200_000) > 0.0));
+    let wrong = (0..3).map(|_| step(kernel, Some(0), 5_000_000)).last().unwrap();
+    assert!(wrong > 5_200_000.0 && kernel.known() != Known::Mean, "{wrong}");
+    let corrected = (0..12).map(|_| step(kernel, None, 5_000_000)).last().unwrap();
+    assert!((corrected / 5e6 - 1.0).abs() < 0.01, "{corrected}");
+}
+
+#[test]
 fn what_a_price_was_off_by_while_it_was_learnt_does_not_make_later_work_beside_a_neighbour_cheaper() {
     let mut process = process();
     let kernel = guess(5_000);

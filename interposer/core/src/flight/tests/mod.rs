@@ -13,7 +13,7 @@ use super::streams::PROBES;
 use super::*;
 use crate::gate::in_flight;
 use crate::overlap::Weight;
-use crate::price::{Estimate, Parts};
+use crate::price::{Estimate, Known, Parts};
 use crate::stall::{Span, Stalls};
 
 const STREAM: u64 = 0x7f00_0000_1230;
