@@ -339,7 +339,7 @@ impl Marks {
                 let (sms, engines) = (&mut self.meter, &mut self.engines);
                 let meters = Meters { sms, engines, copies: self.copies, clock };
                 if stretch.began_idle() {
-                    chain.ours_until = stretch.ours_until(to);
+                    chain.ours_until = stretch.ours_until((from, to));
                 }
                 let (mut settled, spent) = stretch.settle((from, to), company, meters, driver);
                 if self.told[book].total() < value.total() {

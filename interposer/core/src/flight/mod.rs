@@ -39,6 +39,9 @@ const FULL: u64 = 512;
 /// No launch takes the GPU less than this, in nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
 
+/// Behind the first launch of a burst so much work is worth a mark of its own, however young the last one is.
+const SECOND: Nanos = Nanos::from_micros(200);
+
 /// The book is nobody's. No stream has this key: it would be an address beyond user space.
 const FREE: u64 = u64::MAX;
 
@@ -198,10 +201,10 @@ impl Flight {
     }
 
     fn is_due(&self, index: usize, due: &Due, marks: &Marks, now: Nanos) -> bool {
-        let at = marks.recorded_at(index);
-        self.books[index].unmarked() >= due.work.0
+        let (at, unmarked) = (marks.recorded_at(index), self.books[index].unmarked());
+        unmarked >= due.work.0
             && marks.spare() > due.spare
-            && (marks.is_first(index) || at.is_none_or(|at| now.since(at) >= due.time))
+            && (at.is_none_or(|at| now.since(at) >= due.time) || (unmarked >= SECOND.0 && marks.is_first(index)))
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so

@@ -21,6 +21,9 @@ const PROMPT_NS: f64 = 20_000.0;
 /// Half of a neighbour's time slice (2 ms, the driver's default), ns.
 const HALF_SLICE_NS: f64 = 1e6;
 
+/// No switch of the GPU from one context to another takes less: 64 MB are saved and restored (gpu-truths 3), ns.
+const SWITCH_NS: f64 = 40_000.0;
+
 /// Of work longer than a few slices, even part of one counts for less than what its price may be off by, ns.
 const SHORT_NS: f64 = 10e6;
 
@@ -108,11 +111,13 @@ impl Stretch {
         self.never_idle && !self.began_idle() && self.by_itself
     }
 
-    /// Until when no time slice of the process's can be over that began with this stretch, which was over at `to`, on the GPU's
-    /// clock, and began on an idle stream. It may have waited for the end of a neighbour's; its own began with its launches.
-    pub fn ours_until(&self, to: f64) -> Option<f64> {
+    /// Until when the process's time slice is not over that began within this stretch, from one moment to another on the GPU's
+    /// clock: its first launch came onto an idle stream and waited for the end of a neighbour's. A launch that waited for
+    /// nobody may have found the end of a slice that the process had before.
+    pub fn ours_until(&self, (from, to): (f64, f64)) -> Option<f64> {
         let known = self.by_itself && !self.parts.is_empty() && self.parts.are_known();
-        known.then(|| to - self.parts.sum() + HALF_SLICE_NS)
+        let began = to - self.parts.sum();
+        (known && began - (from + self.late.1) >= SWITCH_NS).then_some(began + HALF_SLICE_NS)
     }
 
     /// What the stretch took of the GPU; teaches the prices of its launches and copies if it was measured.
