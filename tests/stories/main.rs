@@ -45,6 +45,7 @@ mod refused_launches;
 mod resize;
 mod restart;
 mod room;
+mod scraper;
 mod small;
 mod stalls;
 mod standalone;
