@@ -54,6 +54,7 @@ mod switch;
 mod turns;
 mod upgrade;
 mod vllm_startup;
+mod watchdog;
 
 use weir_tests::dist::{client, python};
 use weir_tests::node::Node;
