@@ -7,7 +7,8 @@
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
 //!   nearest                 the word that was probably meant
 //!   typed                   shares and sizes as people type them
-//!   latency, signals        what applications and the world outside tell, on a thread of its own
+//!   latency, signals        what applications and the world outside tell
+//!   scraper                 reads it where it is a page at a URL, as a process of its own
 //!   events                  what has happened, in a bounded ring
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
@@ -50,12 +51,14 @@ mod park;
 pub mod place;
 mod poll;
 pub mod registry;
+mod scraper;
 mod shared;
 pub mod signals;
 pub mod sim;
 mod takeover;
 mod tick;
 mod typed;
+mod unprivileged;
 pub mod web;
 
 pub use fault::Fault;

@@ -45,6 +45,7 @@ mod refused_launches;
 mod resize;
 mod restart;
 mod room;
+mod scraper;
 mod small;
 mod stalls;
 mod standalone;
@@ -53,6 +54,7 @@ mod switch;
 mod turns;
 mod upgrade;
 mod vllm_startup;
+mod watchdog;
 
 use weir_tests::dist::{client, python};
 use weir_tests::node::Node;

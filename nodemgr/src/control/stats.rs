@@ -14,7 +14,7 @@ use crate::birth::is_stopped;
 use crate::gpus::{Health, Reasons};
 use crate::guard::Rule;
 use crate::histogram::Histogram;
-use crate::registry::{Counters, Latency, Stand};
+use crate::registry::{Counters, Latency, ScraperStats, Stand};
 use crate::signals::SignalStats;
 
 /// Everything.
@@ -71,6 +71,9 @@ pub struct NodeStats {
     /// stand-alone run.
     #[serde(default)]
     pub journal: String,
+    /// The process that reads pages of latencies and signals.
+    #[serde(default)]
+    pub scraper: ScraperStats,
 }
 
 /// One GPU.

@@ -92,6 +92,9 @@ impl What {
     /// What has happened beside the tenants' own doings.
     fn fmt_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::ScraperLost { why } => {
+                write!(f, "latencies and signals from URLs are not read until another process does: {why}")
+            }
             Self::UnmanagedProcess { pid, uid, program, memory_bytes, keeps_limits } => {
                 unmanaged(f, (*pid, *uid, program), *memory_bytes, *keeps_limits)
             }

@@ -112,6 +112,11 @@ pub enum What {
     },
     /// They have been free for some readings.
     ClocksFree,
+    /// The process that reads pages of latencies and signals has ended, or had to be ended: another one takes its place.
+    ScraperLost {
+        /// Why.
+        why: String,
+    },
     /// A signal from outside cannot be read.
     SignalFailing {
         /// Its name.

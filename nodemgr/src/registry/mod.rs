@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 
 pub use cell::Cell;
 pub use counters::Counters;
-pub use outside::Latency;
+pub use outside::{Latency, ScraperStats};
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
 pub use persistent::PERSISTENT;
@@ -86,6 +86,7 @@ pub struct Registry {
     disturbed: bool,   // something is, or may be
     outside: Signals,
     signals: Vec<SignalStats>,
+    scraper: ScraperStats,
     guarded: Guarded,
     powered: power::Powered,
     off: bool, // nothing is enforced but memory
@@ -127,6 +128,7 @@ impl Registry {
             disturbed: true,
             outside: Signals::default(),
             signals: Vec::new(),
+            scraper: ScraperStats::default(),
             guarded: Guarded::default(),
             powered: power::Powered::default(),
             off: false,
