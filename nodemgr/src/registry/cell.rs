@@ -3,6 +3,8 @@
 mod granting;
 mod remains;
 
+pub(super) use granting::unlimited;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

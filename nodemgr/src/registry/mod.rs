@@ -10,6 +10,7 @@ mod cell;
 mod counters;
 mod create;
 mod heirs;
+mod launch;
 mod mps;
 mod outside;
 mod pace;

@@ -7,7 +7,7 @@ use super::Cell;
 use crate::control::schema::Budget;
 
 /// The same grant without an end to the time on the GPU, also should the manager go; a filler gives way to nobody.
-fn unlimited(grant: Grant) -> Grant {
+pub fn unlimited(grant: Grant) -> Grant {
     let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
     Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
 }
