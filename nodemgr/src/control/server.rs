@@ -60,6 +60,7 @@ fn everything(shared: &Shared, peer: &Peer, asked: AskStats) -> Stats {
     let hidden = |tenant: &&mut TenantStats| !peer.admin && peer.uid != tenant.owner_uid;
     stats.tenants.iter_mut().filter(hidden).for_each(TenantStats::hide_processes);
     stats.unmanaged = stats.unmanaged.into_iter().map(|process| process.for_eyes_of(peer)).collect();
+    stats.draining = stats.draining.into_iter().map(|dead| dead.for_eyes_of(peer)).collect();
     stats.node.resize_latency = shared.resizes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     stats
 }

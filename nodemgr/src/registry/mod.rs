@@ -9,6 +9,7 @@ mod board;
 mod cell;
 mod counters;
 mod create;
+mod draining;
 mod heirs;
 mod launch;
 mod mps;
@@ -39,6 +40,7 @@ use std::collections::BTreeMap;
 
 pub use cell::Cell;
 pub use counters::Counters;
+pub use draining::{Departed, Draining};
 pub use outside::Latency;
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
@@ -88,6 +90,7 @@ pub struct Registry {
     outside: Signals,
     signals: Vec<SignalStats>,
     guarded: Guarded,
+    draining: Draining,
     powered: power::Powered,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
@@ -129,6 +132,7 @@ impl Registry {
             outside: Signals::default(),
             signals: Vec::new(),
             guarded: Guarded::default(),
+            draining: Draining::default(),
             powered: power::Powered::default(),
             off: false,
             tenants: Vec::new(),
