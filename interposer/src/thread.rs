@@ -119,6 +119,8 @@ impl Thread {
     /// GPUs.
     pub fn find_current(&self, client: &'static Client) -> Option<Current> {
         if let Some(current) = self.current.get() {
+            let current = Current { counters: current.counters.on_slot_of(current.gpu), ..current };
+            self.current.set(Some(current));
             return Some(current);
         }
         let (mut device, mut handle): (CUdevice, CUcontext) = (0, std::ptr::null_mut());
@@ -177,7 +179,8 @@ impl Thread {
 
     fn counters(&self, gpu: &'static Gpu) -> Option<Counters> {
         let slot = self.lanes.get(gpu.index.min(GPUS - 1))?;
-        let counters = slot.get().unwrap_or_else(|| Counters::of_new_thread(gpu));
+        let known = slot.get().map(|known| known.on_slot_of(gpu));
+        let counters = known.unwrap_or_else(|| Counters::of_new_thread(gpu));
         slot.set(Some(counters));
         Some(counters)
     }

@@ -15,6 +15,7 @@
 //!   tick                    thread 2: observe, decide, publish
 //!   park                    idle tenants' memory on the host: what the driver does, on threads of its own
 //!   journal, takeover       what a manager leaves behind, and how the next one takes it over
+//!   launch                  what it leaves to programs that start without one
 //!   notify                  what a supervisor hears
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
@@ -42,6 +43,7 @@ pub mod hello;
 pub mod histogram;
 mod journal;
 pub mod latency;
+mod launch;
 mod lock;
 pub mod manager;
 pub mod mps;

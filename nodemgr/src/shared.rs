@@ -36,6 +36,8 @@ pub struct Shared {
     pub prices: Vec<PriceRow>,
     /// Changes of budget under way.
     pub setting: AtomicUsize,
+    /// Held by whoever writes a launch file.
+    pub launching: Mutex<()>,
     /// How long changes of budget took, to the first launch under them.
     pub resizes: Mutex<Histogram>,
     registry: Mutex<Registry>,
@@ -64,6 +66,7 @@ impl Shared {
             context_memory: options.context_memory,
             prices: options.prices.clone(),
             setting: AtomicUsize::new(0),
+            launching: Mutex::default(),
             resizes: Mutex::default(),
             registry: Mutex::new(registry),
             watchers: Mutex::default(),

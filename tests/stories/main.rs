@@ -20,6 +20,7 @@ mod guard;
 mod hint;
 mod install;
 mod kill;
+mod launch_file;
 mod live;
 mod memory;
 mod memory_contexts;

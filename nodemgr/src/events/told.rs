@@ -103,6 +103,17 @@ impl What {
             Self::UnmanagedSpared { pid, why } => {
                 write!(f, "process {pid} has no budget and was not killed: {why}")
             }
+            Self::MemoryDrains { pid, memory_bytes } => {
+                write!(f, "draining: process {pid} has died and holds {} still", Bytes(*memory_bytes))
+            }
+            Self::MemoryDrained { pid } => write!(f, "what process {pid} held is free"),
+            Self::GpuWedged { pid, memory_bytes, after_s } => {
+                let held = Bytes(*memory_bytes);
+                write!(
+                    f,
+                    "WEDGED: process {pid} died {after_s} s ago and holds {held} still; the GPU may need a reset"
+                )
+            }
             Self::NvmlUnsure { state, why } => unsure(f, *state, why.as_deref()),
             Self::NvmlAnswers => write!(f, "NVML answers again"),
             Self::ClocksHeldBack { reasons, draw_mw, limit_mw } => {

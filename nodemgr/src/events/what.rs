@@ -199,6 +199,27 @@ pub enum What {
         /// Why.
         why: String,
     },
+    /// A process has died, and NVML lists it still: its memory is not free yet.
+    MemoryDrains {
+        /// Its number.
+        pid: i32,
+        /// What it holds, by NVML's account.
+        memory_bytes: u64,
+    },
+    /// It is free now.
+    MemoryDrained {
+        /// Its number.
+        pid: i32,
+    },
+    /// It has not become free for so long that the GPU or its driver must be taken for stuck.
+    GpuWedged {
+        /// The dead process's number.
+        pid: i32,
+        /// What it holds, by NVML's account.
+        memory_bytes: u64,
+        /// Time since its death, in seconds.
+        after_s: u64,
+    },
     /// NVML does not say what it should.
     NvmlUnsure {
         /// How it stands: `stale`, `partial`.

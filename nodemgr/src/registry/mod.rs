@@ -9,7 +9,9 @@ mod board;
 mod cell;
 mod counters;
 mod create;
+mod draining;
 mod heirs;
+mod launch;
 mod mps;
 mod outside;
 mod pace;
@@ -38,6 +40,7 @@ use std::collections::BTreeMap;
 
 pub use cell::Cell;
 pub use counters::Counters;
+pub use draining::{Departed, Draining};
 pub use outside::{Latency, ScraperStats};
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
@@ -88,6 +91,7 @@ pub struct Registry {
     signals: Vec<SignalStats>,
     scraper: ScraperStats,
     guarded: Guarded,
+    draining: Draining,
     powered: power::Powered,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
@@ -130,6 +134,7 @@ impl Registry {
             signals: Vec::new(),
             scraper: ScraperStats::default(),
             guarded: Guarded::default(),
+            draining: Draining::default(),
             powered: power::Powered::default(),
             off: false,
             tenants: Vec::new(),

@@ -33,7 +33,8 @@ pub fn collect(registry: &Registry, mode: FailMode, tick_us: u64, overview: bool
     };
     let tenants = registry.tenants().iter().map(|tenant| tenant_stats(registry, tenant, overview)).collect();
     let (signals, unmanaged) = (registry.signals().to_vec(), unmanaged::collect(registry));
-    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals, unmanaged, tenants }
+    let draining = unmanaged::draining(registry);
+    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals, unmanaged, draining, tenants }
 }
 
 fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {
