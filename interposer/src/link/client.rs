@@ -13,7 +13,9 @@ use weir_protocol::units::Bytes;
 use super::connection::Connection;
 use super::gpu::Gpu;
 use crate::driver;
-use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, Tiles, VirtualMemory};
+use crate::hooks::{
+    self, GraphMemory, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
+};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -61,6 +63,8 @@ pub struct Client {
     pub splits: Splits,
     /// What graphs with memory nodes need.
     pub graph_memory: GraphMemory,
+    /// Waits for words that streams have not come past.
+    pub stream_waits: StreamWaits,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
     connection: Lock<Connection>,
     _pages: Vec<OwnedFd>,
@@ -95,6 +99,7 @@ impl Client {
             graphs: GraphPrices::default(),
             splits: Splits::default(),
             graph_memory: GraphMemory::default(),
+            stream_waits: StreamWaits::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             connection: Lock::new(papers.connection),
             _pages: papers.pages,
