@@ -7,6 +7,7 @@ mod clocks;
 mod container;
 mod copies;
 mod documents;
+mod excuses;
 mod fail_policy;
 mod faults;
 mod gang;

@@ -15,7 +15,9 @@ use super::connection::Connection;
 use super::gpu::Gpu;
 use super::local::Former;
 use crate::driver;
-use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, Tiles, VirtualMemory};
+use crate::hooks::{
+    self, GraphMemory, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
+};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -63,6 +65,8 @@ pub struct Client {
     pub splits: Splits,
     /// What graphs with memory nodes need.
     pub graph_memory: GraphMemory,
+    /// Waits for words that streams have not come past.
+    pub stream_waits: StreamWaits,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
     home: AtomicU8,
     former: Lock<Vec<Former>>, // for each GPU, of a process that was on its own
@@ -108,6 +112,7 @@ impl Client {
             graphs: GraphPrices::default(),
             splits: Splits::default(),
             graph_memory: GraphMemory::default(),
+            stream_waits: StreamWaits::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             home: AtomicU8::new(TENANTS),
             former: Lock::default(),

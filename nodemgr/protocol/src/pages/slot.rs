@@ -40,6 +40,8 @@ pub struct Lane {
     pub caught_up: AtomicU64,
     /// Calls by [`COUNTED_LAUNCHES`]; the older ones, which few programs call, come last.
     pub calls: [AtomicU64; COUNTED_LAUNCHES.len()],
+    /// Launches and copies that went at once, since to wait there could stop what they wait for.
+    pub excused: AtomicU64,
 }
 
 /// Memory that has been moved from one slot to another so far, in bytes.
@@ -240,6 +242,7 @@ impl Lane {
             &self.slices,
             &self.bracketed,
             &self.caught_up,
+            &self.excused,
         ];
         self.calls.iter().chain(rest)
     }
