@@ -161,6 +161,18 @@ driver_calls! {
     fn stream_wait = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     /// Lets a stream wait for an event; the null stream means the thread's own.
     fn stream_wait_per_thread = cuStreamWaitEvent_ptsz(stream: CUstream, event: CUevent, flags: c_uint);
+    /// Puts a function of the host into a stream.
+    fn host_function = cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void);
+    /// As above; the null stream means the thread's own.
+    fn host_function_per_thread = cuLaunchHostFunc_ptsz(stream: CUstream, function: CUhostFn, data: *mut c_void);
+    /// As above, of CUDA 13.1.
+    fn host_function_v2 = cuLaunchHostFunc_v2(stream: CUstream, function: CUhostFn, data: *mut c_void, mode: c_uint);
+    /// As above; the null stream means the thread's own.
+    fn host_function_v2_per_thread = cuLaunchHostFunc_v2_ptsz(stream: CUstream, function: CUhostFn, data: *mut c_void, mode: c_uint);
+    /// Puts a callback of the older kind into a stream.
+    fn stream_callback = cuStreamAddCallback(stream: CUstream, function: CUstreamCallback, data: *mut c_void, flags: c_uint);
+    /// As above; the null stream means the thread's own.
+    fn stream_callback_per_thread = cuStreamAddCallback_ptsz(stream: CUstream, function: CUstreamCallback, data: *mut c_void, flags: c_uint);
     /// Ends an event.
     fn event_destroy = cuEventDestroy_v2(event: CUevent);
     /// The graph inside a child graph node.

@@ -37,6 +37,7 @@ pub struct Thread {
     last: Cell<Stream>,
     owes: Cell<bool>,    // a copy that could not wait went beyond the budget of bandwidth
     guessed: Cell<bool>, // a launch since the program last waited was charged by guess
+    called: Cell<bool>,  // by the driver: it runs a host function of the program's
 }
 
 /// Where the thread's launches go.
@@ -64,6 +65,7 @@ thread_local! {
             last: Cell::new(Stream::DEFAULT),
             owes: Cell::new(false),
             guessed: Cell::new(false),
+            called: Cell::new(false),
         }
     };
 }
@@ -119,6 +121,8 @@ impl Thread {
     /// GPUs.
     pub fn find_current(&self, client: &'static Client) -> Option<Current> {
         if let Some(current) = self.current.get() {
+            let current = Current { counters: current.counters.on_slot_of(current.gpu), ..current };
+            self.current.set(Some(current));
             return Some(current);
         }
         let (mut device, mut handle): (CUdevice, CUcontext) = (0, std::ptr::null_mut());
@@ -177,7 +181,8 @@ impl Thread {
 
     fn counters(&self, gpu: &'static Gpu) -> Option<Counters> {
         let slot = self.lanes.get(gpu.index.min(GPUS - 1))?;
-        let counters = slot.get().unwrap_or_else(|| Counters::of_new_thread(gpu));
+        let known = slot.get().map(|known| known.on_slot_of(gpu));
+        let counters = known.unwrap_or_else(|| Counters::of_new_thread(gpu));
         slot.set(Some(counters));
         Some(counters)
     }
@@ -203,6 +208,18 @@ impl Thread {
     /// A launch is charged by guess.
     pub fn note_guess(&self) {
         self.guessed.set(true);
+    }
+
+    /// Runs a host function of the program's, on a thread of the driver's.
+    pub fn calls_back(&self, function: impl FnOnce()) {
+        let before = self.called.replace(true);
+        function();
+        self.called.set(before);
+    }
+
+    /// Whether it is in one.
+    pub fn is_called_back(&self) -> bool {
+        self.called.get()
     }
 
     /// Whether a launch since the last call was charged by guess.

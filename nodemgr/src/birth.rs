@@ -33,6 +33,12 @@ pub fn find(pid: i32, birth: u64) -> Option<OwnedFd> {
     (of(&pidfd, pid) == Some(birth) && !has_ended(&pidfd)).then_some(pidfd)
 }
 
+/// Whether any process with this number lives.
+pub fn lives(pid: i32) -> bool {
+    let open = |pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
+    Pid::from_raw(pid).and_then(open).is_some_and(|pidfd| !has_ended(&pidfd))
+}
+
 /// Whether the process is dead, reaped or not.
 fn has_ended(pidfd: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -7,13 +7,15 @@
 //!   registry                tenants, budgets, pages, processes; one value behind one lock
 //!   nearest                 the word that was probably meant
 //!   typed                   shares and sizes as people type them
-//!   latency, signals        what applications and the world outside tell, on a thread of its own
+//!   latency, signals        what applications and the world outside tell
+//!   scraper                 reads it where it is a page at a URL, as a process of its own
 //!   events                  what has happened, in a bounded ring
 //!   hello                   the first bytes of a process
 //!   poll                    thread 1: sockets and lives
 //!   tick                    thread 2: observe, decide, publish
 //!   park                    idle tenants' memory on the host: what the driver does, on threads of its own
 //!   journal, takeover       what a manager leaves behind, and how the next one takes it over
+//!   launch                  what it leaves to programs that start without one
 //!   notify                  what a supervisor hears
 //!   ack                     waiting for the first launch under a new grant
 //!   control                 the control socket: schema, both sides, statistics
@@ -41,6 +43,7 @@ pub mod hello;
 pub mod histogram;
 mod journal;
 pub mod latency;
+mod launch;
 mod lock;
 pub mod manager;
 pub mod mps;
@@ -50,12 +53,14 @@ mod park;
 pub mod place;
 mod poll;
 pub mod registry;
+mod scraper;
 mod shared;
 pub mod signals;
 pub mod sim;
 mod takeover;
 mod tick;
 mod typed;
+mod unprivileged;
 pub mod web;
 
 pub use fault::Fault;

@@ -1,6 +1,7 @@
 //! The node manager as a library: the daemon is this and a signal; a stand-alone run is this inside of `weir run`.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -17,7 +18,6 @@ use crate::config::Persistent;
 use crate::fault::Fault;
 use crate::gpus::{Asker, Gpus, Source};
 use crate::journal::{self, Journal, Remembered};
-use crate::latency::scrape;
 use crate::lock::NodeLock;
 use crate::notify::Supervisor;
 use crate::park;
@@ -26,7 +26,7 @@ use crate::poll::Poll;
 use crate::registry::{DEFAULT_TICK, PowerRule, Registry, Store};
 use crate::shared::{Shared, now};
 use crate::signals::Signal;
-use crate::{guard, mps, takeover, tick};
+use crate::{guard, mps, scraper, takeover, tick};
 
 /// How a manager is to run.
 pub struct Options {
@@ -52,6 +52,8 @@ pub struct Options {
     pub park_idle_after: Option<Nanos>,
     /// What comes from outside the node.
     pub signals: Vec<Signal>,
+    /// `weir`, by which the process that reads pages of latencies and signals is started; by default this very program.
+    pub scraper: PathBuf,
     /// What follows for processes on a GPU that have no budget.
     pub unmanaged: guard::Rule,
     /// What follows where power or heat holds clocks back.
@@ -81,6 +83,7 @@ impl Options {
             tenants: Vec::new(),
             park_idle_after: None,
             signals: Vec::new(),
+            scraper: "/proc/self/exe".into(), // it stays what it is although a package manager puts another one in its place
             unmanaged: guard::Rule::default(),
             power: PowerRule::default(),
             supervisor: Arc::default(),
@@ -113,8 +116,8 @@ impl Manager {
         let failed = |e: rustix::io::Errno| {
             Fault::system(&codes::SYSTEM, "make an eventfd", e, "look at the limits of open files")
         };
-        let letter_box =
-            rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let eventfd = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let (letter_box, ending) = (eventfd().map_err(failed)?, eventfd().map_err(failed)?);
         let timer = tick::Timer::new(options.tick).map_err(|error| {
             Fault::system(&codes::SYSTEM, "make a timer", error, "look at the limits of open files")
         })?;
@@ -141,7 +144,7 @@ impl Manager {
         }
         let persistent = options.tenants.iter().map(|tenant| registry.persist(tenant, now()));
         let persistent = persistent.collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared::new(&options, registry, letter_box, timer));
+        let shared = Arc::new(Shared::new(&options, registry, [letter_box, ending], timer));
         let mut poll = Poll::new(shared.clone())?;
         poll.take_over()?;
         poll.open_doors(&persistent)?;
@@ -195,7 +198,7 @@ fn start_threads(
     options: Options,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let ticking = tick::start(shared.clone())?;
-    let scraping = scrape::start(shared.clone(), options.signals)?;
+    let scraping = scraper::start(shared.clone(), options.scraper, options.signals)?;
     let guarding = guard::start(shared.clone(), asker)?;
     let polling = std::thread::Builder::new().name("weir-poll".into()).spawn(move || poll.run())?;
     Ok([ticking, scraping, polling].into_iter().chain(guarding).collect())

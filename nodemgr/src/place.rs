@@ -7,6 +7,7 @@
 //!   <base>/off                     there while the operator has switched Weir off
 //!   <base>/tenants/<name>/tenant.sock   where the tenant's processes register; the directory is what a container
 //!                                       would be given
+//!   <base>/tenants/<name>/launch        what they keep to while nobody listens there
 //! ```
 
 use std::fs::{self, DirBuilder};

@@ -2,9 +2,10 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
@@ -35,6 +36,8 @@ pub struct Shared {
     pub prices: Vec<PriceRow>,
     /// Changes of budget under way.
     pub setting: AtomicUsize,
+    /// Held by whoever writes a launch file.
+    pub launching: Mutex<()>,
     /// How long changes of budget took, to the first launch under them.
     pub resizes: Mutex<Histogram>,
     registry: Mutex<Registry>,
@@ -44,15 +47,15 @@ pub struct Shared {
     driver: OnceLock<Driver>, // loaded with the first park
     timer: tick::Timer,
     stopping: AtomicBool,
-    pausing: (Mutex<()>, Condvar),
+    ending: OwnedFd,
 }
 
 impl Shared {
-    /// Over `registry`; `letter_box` is the eventfd that wakes the poll loop, `timer` what wakes the control loop.
+    /// Over `registry`; the first eventfd wakes the poll loop, the second one whoever pauses, `timer` the control loop.
     pub fn new(
         options: &crate::manager::Options,
         registry: Registry,
-        letter_box: OwnedFd,
+        [letter_box, ending]: [OwnedFd; 2],
         timer: tick::Timer,
     ) -> Self {
         Self {
@@ -63,6 +66,7 @@ impl Shared {
             context_memory: options.context_memory,
             prices: options.prices.clone(),
             setting: AtomicUsize::new(0),
+            launching: Mutex::default(),
             resizes: Mutex::default(),
             registry: Mutex::new(registry),
             watchers: Mutex::default(),
@@ -71,7 +75,7 @@ impl Shared {
             timer,
             driver: OnceLock::new(),
             stopping: AtomicBool::new(false),
-            pausing: (Mutex::default(), Condvar::new()),
+            ending,
         }
     }
 
@@ -137,8 +141,7 @@ impl Shared {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake();
-        drop(self.pausing.0.lock()); // whoever has looked and not slept yet sleeps before the call that wakes him
-        self.pausing.1.notify_all();
+        let _ = rustix::io::write(&self.ending, &1u64.to_ne_bytes()); // nobody reads it: it stays so
     }
 
     /// Whether the threads are to end.
@@ -148,8 +151,13 @@ impl Shared {
 
     /// Sleeps for so long, or until the threads are to end.
     pub fn pause(&self, time: Duration) {
-        let lock = self.pausing.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.pausing.1.wait_timeout_while(lock, time, |()| !self.is_stopping());
+        let time = Timespec::try_from(time).ok();
+        let _ = poll(&mut [PollFd::new(&self.ending, PollFlags::IN)], time.as_ref());
+    }
+
+    /// What can be read once the threads are to end.
+    pub fn ending(&self) -> &OwnedFd {
+        &self.ending
     }
 
     /// The eventfd that wakes the poll loop.

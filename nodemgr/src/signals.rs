@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::units::Nanos;
 
 use crate::fault::Fault;
-use crate::latency::scrape;
 use crate::shared::{Shared, now};
 
 /// How often each is read, if not said otherwise, in seconds.
@@ -63,7 +62,7 @@ impl SignalRow {
     /// # Errors
     /// Message and help.
     pub fn check(&self) -> Result<(), (String, String)> {
-        let is_url = self.from.contains("://");
+        let is_url = self.is_url();
         if is_url && let Err(Fault { message, help, .. }) = crate::latency::check_url(&self.from) {
             return Err((message, help));
         }
@@ -88,6 +87,14 @@ impl SignalRow {
         }
     }
 
+    fn is_url(&self) -> bool {
+        self.from.contains("://")
+    }
+
+    fn period(&self) -> Nanos {
+        Nanos::from_secs(self.every_s.unwrap_or(EVERY_S))
+    }
+
     /// What `value` leaves to best effort, in thousandths.
     pub fn permille(&self, value: f64) -> u16 {
         let part = ((self.none - value) / (self.none - self.full)).clamp(0.0, 1.0);
@@ -97,10 +104,9 @@ impl SignalRow {
     }
 }
 
-/// All signals, as the thread that reads them sees them.
+/// All signals, as the thread that reads files and has URLs read sees them.
 pub(crate) struct Outside {
-    signals: Vec<Signal>,
-    read: BTreeMap<String, Reading>,
+    signals: Vec<(Signal, Reading)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -113,28 +119,56 @@ struct Reading {
 
 impl Outside {
     pub(crate) fn new(signals: Vec<Signal>) -> Self {
-        Self { signals, read: BTreeMap::new() }
+        Self { signals: signals.into_iter().map(|signal| (signal, Reading::default())).collect() }
     }
 
-    /// Reads those whose time has come, and leaves in the registry what follows.
-    pub(crate) fn ask(&mut self, shared: &Shared, agent: &ureq::Agent) {
+    /// Whether any is at a URL.
+    pub(crate) fn has_urls(&self) -> bool {
+        self.signals.iter().any(|(signal, _)| signal.row.is_url())
+    }
+
+    /// Those at URLs whose time has come: their places, and where they are.
+    pub(crate) fn due_urls(&self, now: Nanos) -> impl Iterator<Item = (usize, &str)> {
+        let due = self.signals.iter().enumerate().filter(move |(_, (_, reading))| now >= reading.next);
+        due.filter(|(_, (signal, _))| signal.row.is_url())
+            .map(|(at, (signal, _))| (at, signal.row.from.as_str()))
+    }
+
+    /// Reads those in files whose time has come.
+    pub(crate) fn read_files(&mut self, now: Nanos) {
+        for (Signal { row, .. }, reading) in &mut self.signals {
+            if !row.is_url() && now >= reading.next {
+                reading.take(read_file(&row.from).and_then(|text| number(&text)), row.period());
+            }
+        }
+    }
+
+    /// The one at this place was read.
+    pub(crate) fn take(&mut self, signal: usize, read: Result<f64, String>) {
+        if let Some((Signal { row, .. }, reading)) = self.signals.get_mut(signal) {
+            reading.take(read, row.period());
+        }
+    }
+
+    /// Nobody could read the one at this place yet: what was read last holds until it is old.
+    pub(crate) fn fail(&mut self, signal: usize, why: String) {
+        if let Some((_, reading)) = self.signals.get_mut(signal) {
+            reading.failing = Some(why);
+        }
+    }
+
+    /// Leaves in the registry what follows.
+    pub(crate) fn leave(&self, shared: &Shared) {
         if self.signals.is_empty() {
             return;
         }
-        let mut stats = Vec::new();
-        for Signal { name, row } in &self.signals {
-            let reading = self.read.entry(name.clone()).or_default();
-            let period = Nanos::from_secs(row.every_s.unwrap_or(EVERY_S));
-            if now() >= reading.next {
-                reading.take(read(agent, &row.from), period);
-            }
-            let fresh = now().since(reading.at).0 <= period.0.saturating_mul(HOLDS);
+        let stats = self.signals.iter().map(|(Signal { name, row }, reading)| {
+            let fresh = now().since(reading.at).0 <= row.period().0.saturating_mul(HOLDS);
             let value = reading.value.filter(|_| fresh);
             let best_effort_permille = value.map_or(1000, |value| row.permille(value));
-            let failing = reading.failing.clone();
-            stats.push(SignalStats { name: name.clone(), value, best_effort_permille, failing });
-        }
-        shared.registry().note_signals(stats);
+            SignalStats { name: name.clone(), value, best_effort_permille, failing: reading.failing.clone() }
+        });
+        shared.registry().note_signals(stats.collect());
     }
 }
 
@@ -148,8 +182,8 @@ impl Reading {
     }
 }
 
-fn read(agent: &ureq::Agent, from: &str) -> Result<f64, String> {
-    let text = if from.contains("://") { scrape::fetch(agent, from)? } else { read_file(from)? };
+/// The first word of what a file or a page says.
+pub(crate) fn number(text: &str) -> Result<f64, String> {
     let word = text.split_whitespace().next().unwrap_or_default();
     let number = word.parse::<f64>().ok().filter(|number| number.is_finite());
     number
@@ -192,11 +226,11 @@ mod tests {
         let path = dir.path().join("carbon");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            read(&scrape::agent(), path.to_str().unwrap())
+            read_file(path.to_str().unwrap()).and_then(|text| number(&text))
         };
         assert_eq!(read(" 312.5 gCO2/kWh\n"), Ok(312.5));
         assert_eq!(read("high"), Err("`high` is no number".into()));
         assert_eq!(read("inf"), Err("`inf` is no number".into()));
-        assert!(super::read(&scrape::agent(), "/no/such/file").is_err());
+        assert!(read_file("/no/such/file").is_err());
     }
 }

@@ -19,4 +19,5 @@ pub mod podman;
 pub mod program;
 pub mod said;
 pub mod simgpu;
+pub mod supervisor;
 pub mod wait;

@@ -29,7 +29,7 @@ impl<'a> Node<'a> {
     pub fn start(gpu: &'a SimGpu, config: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("weir.toml"), config).expect("a file in it");
-        let process = spawn(gpu, dir.path(), &gpu.dist().weir(), &[]);
+        let process = spawn(command(gpu, dir.path(), &gpu.dist().weir(), &[]));
         let mut node = Self { gpu, dir, process };
         node.wait_for_an_answer();
         node
@@ -51,9 +51,27 @@ impl<'a> Node<'a> {
         self.start_again(&self.gpu.dist().weir(), variables);
     }
 
+    /// The same, as `launcher` starts it: a command that is followed by the manager's, and becomes it or ends with it.
+    pub fn restart_by(
+        &mut self,
+        launcher: &[&str],
+        variables: &[(&str, &OsStr)],
+        prepare: impl FnOnce(&mut Command),
+    ) {
+        let mut command = command(self.gpu, self.dir.path(), &self.gpu.dist().weir(), launcher);
+        prepare(command.envs(variables.iter().copied()));
+        self.start_again_by(command);
+    }
+
     fn start_again(&mut self, weir: &Path, variables: &[(&str, &OsStr)]) {
+        let mut command = command(self.gpu, self.dir.path(), weir, &[]);
+        command.envs(variables.iter().copied());
+        self.start_again_by(command);
+    }
+
+    fn start_again_by(&mut self, command: Command) {
         self.kill();
-        self.process = spawn(self.gpu, self.dir.path(), weir, variables);
+        self.process = spawn(command);
         self.wait_for_an_answer();
     }
 
@@ -206,21 +224,27 @@ impl<'a> Node<'a> {
     }
 }
 
-fn spawn(gpu: &SimGpu, dir: &Path, weir: &Path, variables: &[(&str, &OsStr)]) -> Child {
+/// `weir node`, as `launcher` starts it.
+fn command(gpu: &SimGpu, dir: &Path, weir: &Path, launcher: &[&str]) -> Command {
     let log = std::fs::File::options().append(true).create(true).open(dir.join("node.log"));
-    Command::new(weir)
+    let words = launcher.iter().map(OsStr::new).chain([weir.as_os_str()]).collect::<Vec<_>>();
+    let mut command = Command::new(words[0]);
+    command
+        .args(&words[1..])
         .arg("--dir")
         .arg(dir)
         .args(["node", "--config"])
         .arg(dir.join("weir.toml"))
         .envs(gpu.environment())
-        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log.expect("a file in it"))
-        .process_group(0)
-        .spawn()
-        .expect("the node manager starts")
+        .process_group(0);
+    command
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.spawn().expect("the node manager starts")
 }
 
 impl Drop for Node<'_> {

@@ -11,7 +11,7 @@ use weir_nodemgr::gpus::Health;
 use weir_nodemgr::web::metrics;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
-use weir_tests::program::{Budget, Program, Running};
+use weir_tests::program::{self, Budget, Program, Running};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
@@ -291,4 +291,50 @@ fn a_manager_that_takes_over_does_not_need_nvml_and_says_that_it_is_not_there() 
     assert_eq!(node.tenant("train").expect("it was taken over").pids, [looping.pid]);
     wait_until_nvml_is(&node, Health::Stale);
     goes_on_without_nvml(&node, &mut looping);
+}
+
+#[test]
+fn what_a_dead_process_holds_by_nvmls_account_is_promised_to_nobody_and_shown() {
+    let gpu =
+        gpu_with_fault("call = \"nvmlDeviceGetComputeRunningProcesses*\"\nevery = 1\naction = \"linger\"");
+    let node = Node::start(&gpu, STATIC);
+    let mut sibling = Looping::start(Program::under_weir(&gpu, Some(&node), BUDGET, LOOP));
+    let start = |name| {
+        let budget = Budget { name, request: "20%", ..BUDGET };
+        let budget = if name == BUDGET.name { BUDGET } else { budget };
+        let mut victim = Looping::start(Program::under_weir(&gpu, Some(&node), budget, LOOP));
+        assert_eq!(victim.allocate("5GiB"), "CUDA_SUCCESS");
+        victim
+    };
+    let victims = [start(BUDGET.name), start("other")].map(|victim| {
+        let pid = victim.pid;
+        program::kill(pid);
+        victim.finish();
+        pid
+    });
+    let draining = wait::until("both on NVML's list", || {
+        Some(node.stats().draining).filter(|draining| draining.len() == victims.len())
+    });
+    assert!(
+        draining
+            .iter()
+            .all(|dead| dead.pid.is_some_and(|pid| victims.contains(&pid)) && dead.memory_bytes > 5 << 30),
+        "{draining:?}"
+    );
+    // Of the tenant that goes on it is a part; of the one that has gone it is nobody's.
+    assert_eq!(sibling.allocate("3GiB"), "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(sibling.allocate("1GiB"), "CUDA_SUCCESS");
+    for (memory, fits) in [("25GiB", true), ("27GiB", false)] {
+        let budget = Budget { name: "next", request: "20%", memory, ..BUDGET };
+        let ended = Program::under_weir(&gpu, Some(&node), budget, "true").run();
+        assert_eq!(ended.status.success(), fits, "{memory}: {}", ended.stderr);
+        assert_eq!(ended.stderr.contains("processes that have died hold 5"), !fits, "{}", ended.stderr);
+    }
+    let ps = node.says(&["ps"]);
+    assert!(
+        ps.contains(&format!("DRAINING on GPU 0: process {} of tenant other has died", victims[1])),
+        "{ps}"
+    );
+    assert!(events(&node).contains("other on GPU 0: draining: process"), "{}", events(&node));
+    assert!(!metric(&node.stats(), "weir_memory_draining_bytes{").ends_with(" 0.0"));
 }

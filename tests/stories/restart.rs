@@ -14,24 +14,24 @@ use weir_tests::wait;
 
 use crate::LOOP;
 
-const STATIC: &str = "policy = \"static\"\n";
+pub const STATIC: &str = "policy = \"static\"\n";
 
 /// What each of them holds, in bytes, besides what its context costs.
 const HELD: u64 = 64 << 20;
 
 /// A program that always has work, allocates and frees, and ends at the first call that fails.
-fn busy(gpu: &SimGpu, node: &Node<'_>, name: &str, request: &str) -> Looping {
+pub fn busy(gpu: &SimGpu, node: &Node<'_>, name: &str, request: &str) -> Looping {
     let budget = Budget { name, request, limit: "100%", memory: "512MiB" };
     let program = Program::under_weir(gpu, Some(node), budget, LOOP);
     Looping::start(program.args(["--allocate", "64MiB", "--churn", "4MiB", "--step", "4"]))
 }
 
-fn goes_on(program: &mut Looping, launches: u64) {
+pub fn goes_on(program: &mut Looping, launches: u64) {
     program.goes_on(launches);
 }
 
 /// What must not change: whose it is, what it may, what it has been.
-fn identity(tenant: &TenantStats) -> impl PartialEq + std::fmt::Debug + use<> {
+pub fn identity(tenant: &TenantStats) -> impl PartialEq + std::fmt::Debug + use<> {
     let gpu = &tenant.gpus[0];
     (
         (tenant.name.clone(), tenant.pids.clone(), tenant.processes_ever),
@@ -50,7 +50,7 @@ fn wait_until_exact(node: &Node<'_>, name: &str) {
 }
 
 /// It ended as it would have, and was within its budget to the end.
-fn ended_well(finished: &Finished) {
+pub fn ended_well(finished: &Finished) {
     assert_eq!(finished.status.code(), Some(0), "{}", finished.stderr);
     assert!(!finished.stderr.contains("WITHOUT limits"), "{}", finished.stderr);
     assert_eq!(finished.summary()["processes"], 1, "the run's summary comes from the manager that took over");

@@ -34,7 +34,7 @@ use weir_nodemgr::control::Client;
 use weir_nodemgr::control::schema::{ClassName, CreateTenant};
 use weir_protocol::units::Bytes;
 
-use self::cores::Cores;
+pub use self::cores::Cores;
 pub use self::player::{Part, run as play};
 use crate::Options;
 use crate::report::{Bar, Report};

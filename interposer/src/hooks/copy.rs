@@ -24,7 +24,7 @@ use weir_protocol::units::{Bytes, Nanos, Tokens};
 use super::copy_pieces::{Amounts, What};
 use super::launch::{Admission, owe};
 use super::meter::{BRACKET, Hands, STRETCH};
-use super::{capture, sync};
+use super::{excuse, sync};
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::{CAPTURES, Client, Gpu};
@@ -108,7 +108,9 @@ impl Submission {
         let (current, amounts) = admitted(client, thread, stream, what)?;
         if amounts.budgeted() > 0 {
             if current.gpu.grant.read().copy_limit.is_limited() {
-                if !capture::by_this_thread() {
+                if excuse::of_copy(client, thread, current.gpu) {
+                    excuse::count(&current);
+                } else {
                     wait::for_copies(thread, &current, stream);
                 }
                 current.gpu.bucket.charge_copy(Bytes(amounts.budgeted()));

@@ -168,6 +168,7 @@ pub fn take(
     kind: MemoryKind,
     bytes: Bytes,
 ) -> Option<Reservation<'static>> {
+    client.look_for_manager();
     let limit = gpu.grant.read().memory_limit;
     let take = || Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit);
     // What pools have given back without a wait that we saw is asked for before anybody is refused.

@@ -1,11 +1,13 @@
 //! The hooks: every driver function that we stand in for is one row in `table` and one handler in a file of its subject
 //! here. See `docs/adding-a-hook.md`.
 
+mod callback;
 mod capture;
 mod context;
 mod context_memory;
 mod copy;
 mod copy_pieces;
+mod excuse;
 mod external;
 mod graph;
 mod graph_device;
@@ -25,6 +27,7 @@ mod nvml_structures;
 mod oversubscribe;
 mod pool;
 mod shares;
+mod stream_waits;
 mod sync;
 mod table;
 mod tiles;
@@ -44,6 +47,7 @@ pub use meter::{ANYTHING, Hands};
 pub use nvml_processes::Utilization;
 pub use pool::{Pools, piece_freed};
 pub use shares::Shares;
+pub use stream_waits::StreamWaits;
 pub use table::add_hooks;
 pub(crate) use table::{address_of, c_name};
 pub use tiles::Tiles;

@@ -9,21 +9,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_protocol::PROTOCOL_VERSION;
-use weir_protocol::mapping::{Access, Mapped};
-use weir_protocol::message::{FailMode, Hello, PAGES, Reply, Welcome};
+use weir_protocol::mapping::{Access, MapError, Mapped};
+use weir_protocol::message::{Hello, PAGES, Reply, Welcome};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::transport::{self, TransportError};
 
 use super::client::{Client, Papers};
-use super::connection::{self, Connection};
+use super::connection::{self, Connection, has_ended};
 use super::gpu::{Gpu, TenantPages};
+use super::local;
 use crate::say::Once;
 
 /// Where the tenant's socket is if nobody says otherwise: what a container gets mounted.
 const DEFAULT_DIR: &str = "/run/weir/tenant";
 
 /// The tenant's socket in its directory.
-const SOCKET: &str = "tenant.sock";
+pub(super) const SOCKET: &str = "tenant.sock";
 
 /// Longest that a program's start may wait for a manager.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,7 +53,7 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Attaches if nobody in this process has yet, and says whether the program may have the GPU. Only a strict tenant that
-/// could not be attached may not; every other one then runs without limits, and hears so.
+/// could not be attached may not; every other one then keeps to the limits of its launch file, or has none, and hears which.
 pub fn attach() -> bool {
     let me = std::process::id();
     while DONE_BY.load(Ordering::Acquire) != me {
@@ -67,7 +68,7 @@ pub fn attach() -> bool {
         let place = place();
         match enter(&place, PATIENCE) {
             Ok(client) => client.install(),
-            Err(reason) => say_unattached(&place, &reason),
+            Err(reason) => do_without(&place, &reason),
         }
         REFUSED.store(is_refused(&place), Ordering::Relaxed);
         DONE_BY.store(me, Ordering::Release);
@@ -164,17 +165,34 @@ fn settle_in(
     fds: Vec<OwnedFd>,
     stream: UnixStream,
 ) -> Result<Client, Unattached> {
-    let unfit = |what: String| Unattached::Unfit(what);
+    let pages = pages_of(&welcome, &fds).map_err(Unattached::Unfit)?;
+    let slot = welcome.slot as usize;
+    let granted = welcome.gpus.iter().zip(pages).enumerate();
+    let gpus = granted.map(|(index, (granted, pages))| Gpu::new(index, granted, slot, pages)).collect();
+    // A manager that has died by now may have been followed by one that did not find the pages here yet, and made others.
+    // One that dies from here on has its pages found.
+    if has_ended(stream.as_fd()) {
+        return Err(Unattached::Broken(TransportError::Closed));
+    }
+    let connection = Connection::new(stream, place.join(SOCKET), welcome.slot);
+    Ok(Client::new(welcome, gpus, Papers { connection, pages: fds }))
+}
+
+/// The pages that have come with a welcome, mapped, for each GPU.
+///
+/// # Errors
+/// They are not what this build understands.
+pub(super) fn pages_of(welcome: &Welcome, fds: &[OwnedFd]) -> Result<Vec<TenantPages>, String> {
     if welcome.protocol != PROTOCOL_VERSION {
         let ours = PROTOCOL_VERSION;
-        return Err(unfit(format!(
+        return Err(format!(
             "the node manager speaks protocol {}, this libweir.so speaks {ours}: update the older of the two",
             welcome.protocol
-        )));
+        ));
     }
-    let slot = welcome.slot as usize;
-    if slot >= PROCESS_SLOTS || fds.len() != welcome.gpus.len() * PAGES {
-        return Err(unfit(format!("slot {slot} and {} pages for {} GPUs", fds.len(), welcome.gpus.len())));
+    let (slot, gpus) = (welcome.slot as usize, welcome.gpus.len());
+    if slot >= PROCESS_SLOTS || fds.len() != gpus * PAGES {
+        return Err(format!("slot {slot} and {} pages for {gpus} GPUs", fds.len()));
     }
     let pages = fds.chunks_exact(PAGES).map(|four| match four {
         [grant, bucket, usage, activity] => Ok(TenantPages {
@@ -185,41 +203,43 @@ fn settle_in(
         }),
         _ => unreachable_chunk(),
     });
-    let mut gpus = Vec::with_capacity(welcome.gpus.len());
-    for (index, (granted, pages)) in welcome.gpus.iter().zip(pages).enumerate() {
-        gpus.push(Gpu::new(index, granted, slot, pages.map_err(|error| unfit(error.to_string()))?));
-    }
-    // A manager that has died by now may have been followed by one that did not find the pages here yet, and made others.
-    // One that dies from here on has its pages found.
-    if has_ended(&stream) {
-        return Err(Unattached::Broken(TransportError::Closed));
-    }
-    let standalone = welcome.mode == FailMode::Standalone;
-    let connection = Connection::new(stream, place.join(SOCKET), welcome.slot);
-    Ok(Client::new(welcome, standalone, gpus, Papers { connection, pages: fds }))
-}
-
-/// Whether the other end of the connection is closed.
-fn has_ended(stream: &UnixStream) -> bool {
-    use rustix::net::RecvFlags;
-    let heard = rustix::net::recv(stream, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    !matches!(heard, Ok((1.., _)) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
+    pages.collect::<Result<_, _>>().map_err(|error: MapError| error.to_string())
 }
 
 /// `chunks_exact(4)` yields fours; an error in place of a panic all the same.
-fn unreachable_chunk<T>() -> Result<T, weir_protocol::mapping::MapError> {
+fn unreachable_chunk<T>() -> Result<T, MapError> {
     let (got, needed) = (0, PAGES);
     Err(weir_protocol::pages::PageError::TooSmall { got, needed }.into())
 }
 
-fn say_unattached(place: &Path, reason: &Unattached) {
+/// What follows for a program that has not been let in: in strict mode no GPU, else the limits of the launch file, and none if
+/// there is none. It hears which.
+fn do_without(place: &Path, reason: &Unattached) {
+    if is_strict(place) {
+        return say(place, reason, consequence(place));
+    }
+    let own = local::read(place).and_then(|launch| {
+        let Some(launch) = launch else { return Ok(None) };
+        let limits = local::told(&launch);
+        Ok(Some((local::client(place, launch).map_err(|error| error.to_string())?, limits)))
+    });
+    match own {
+        Ok(None) => say(place, reason, consequence(place)),
+        Err(flaw) => say(place, reason, &format!("{} ({flaw})", consequence(place))),
+        Ok(Some((client, limits))) => {
+            client.install();
+            say(place, reason, &limits);
+        }
+    }
+}
+
+fn say(place: &Path, reason: &Unattached, consequence: &str) {
     static SAY: Once = Once::new();
     SAY.say(|| {
-        let consequence = consequence(place);
         let (what, help) = match reason {
             Unattached::NoManager(error) => (
                 format!("no node manager at `{}`: {error}", place.join(SOCKET).display()),
-                "start programs with `weir run`",
+                "start programs with `weir run`, and `weir node` again if it has ended",
             ),
             Unattached::Broken(error) => {
                 (format!("the node manager did not answer: {error}"), "look at `weir ps`")

@@ -7,13 +7,17 @@ use weir_abi::types::*;
 use weir_core::ledger::{Entry, Ledger, Owner};
 use weir_core::lock::Lock;
 use weir_core::price::Book;
-use weir_protocol::message::{Class, Welcome};
+use weir_protocol::message::{Class, FailMode, Welcome};
 use weir_protocol::units::Bytes;
 
+use super::attach::pages_of;
 use super::connection::Connection;
 use super::gpu::Gpu;
+use super::local::Former;
 use crate::driver;
-use crate::hooks::{self, GraphMemory, GraphPrices, Pools, Shares, Splits, Tiles, VirtualMemory};
+use crate::hooks::{
+    self, GraphMemory, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
+};
 
 /// Streams of this process that capture now. At zero, launches skip the question.
 pub static CAPTURES: AtomicI64 = AtomicI64::new(0);
@@ -61,10 +65,23 @@ pub struct Client {
     pub splits: Splits,
     /// What graphs with memory nodes need.
     pub graph_memory: GraphMemory,
+    /// Waits for words that streams have not come past.
+    pub stream_waits: StreamWaits,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
+    home: AtomicU8,
+    former: Lock<Vec<Former>>, // for each GPU, of a process that was on its own
     connection: Lock<Connection>,
-    _pages: Vec<OwnedFd>,
+    pages: Lock<Vec<OwnedFd>>,
 }
+
+/// The pages are the tenant's.
+const TENANTS: u8 = 0;
+
+/// The pages are the process's own: no manager has let it in.
+const OWN: u8 = 1;
+
+/// The pages are the tenant's, and were the process's own.
+const MOVED: u8 = 2;
 
 /// What came with the welcome and is only kept.
 pub struct Papers {
@@ -77,11 +94,11 @@ pub struct Papers {
 
 impl Client {
     /// Of the parts that the welcome brought.
-    pub fn new(welcome: Welcome, standalone: bool, gpus: Vec<Gpu>, papers: Papers) -> Self {
+    pub fn new(welcome: Welcome, gpus: Vec<Gpu>, papers: Papers) -> Self {
         Self {
             tenant: welcome.tenant,
             class: welcome.class,
-            standalone,
+            standalone: welcome.mode == FailMode::Standalone,
             oversubscribe: welcome.oversubscribe,
             context_memory: welcome.context_memory,
             latency_metric: welcome.latency_metric,
@@ -95,10 +112,18 @@ impl Client {
             graphs: GraphPrices::default(),
             splits: Splits::default(),
             graph_memory: GraphMemory::default(),
+            stream_waits: StreamWaits::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
+            home: AtomicU8::new(TENANTS),
+            former: Lock::default(),
             connection: Lock::new(papers.connection),
-            _pages: papers.pages,
+            pages: Lock::new(papers.pages),
         }
+    }
+
+    /// The same, on pages that nobody else knows.
+    pub fn on_its_own(self) -> Self {
+        Self { home: AtomicU8::new(OWN), ..self }
     }
 
     /// The client of this process, if it is attached.
@@ -159,11 +184,49 @@ impl Client {
     /// Takes in what the manager has said meanwhile.
     pub fn take_notices(&self) {
         let Some(mut connection) = self.connection.try_lock() else { return };
-        while let Some((notice, pages)) = connection.notice() {
+        loop {
+            let notice = connection.notice();
+            if let Some((welcome, pages)) = connection.take_welcome() {
+                self.move_in(&mut connection, &welcome, pages);
+            }
+            let Some((notice, pages)) = notice else { return };
             if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
                 gpu.betters.replace(gpu.board.replace(&notice, &pages, gpu.overlaps()));
             }
         }
+    }
+
+    /// Of a process that keeps limits of its own: looks whether a manager lets it in. Says whether none has yet.
+    pub fn look_for_manager(&self) -> bool {
+        // Relaxed: which of two threads finds a manager makes no difference, and each looks again.
+        match self.home.load(Ordering::Relaxed) {
+            TENANTS => return false,
+            OWN => self.take_notices(),
+            _ => {
+                let mut former = self.former.lock();
+                self.gpus.iter().zip(former.iter_mut()).for_each(|(gpu, former)| former.charge(gpu.slot()));
+            }
+        }
+        self.home.load(Ordering::Relaxed) == OWN
+    }
+
+    /// A manager has let the process in: from here on the tenant's limits hold, for all of its processes together.
+    fn move_in(&self, connection: &mut Connection, welcome: &Welcome, fds: Vec<OwnedFd>) {
+        let same = welcome.class == self.class && welcome.oversubscribe == self.oversubscribe;
+        let granted = welcome.gpus.iter().map(|gpu| gpu.uuid);
+        let fits = same && granted.eq(self.gpus.iter().map(|gpu| gpu.uuid)) && !connection.has_ended();
+        let Some(pages) = pages_of(welcome, &fds).ok().filter(|_| fits) else { return connection.give_up() };
+        let slot = welcome.slot as usize;
+        let former = self.gpus.iter().zip(pages).map(|(gpu, pages)| gpu.move_to(slot, pages)).collect();
+        *self.former.lock() = former;
+        connection.settle(welcome.slot);
+        self.pages.lock().extend(fds);
+        self.home.store(MOVED, Ordering::Relaxed);
+        self.gpus.iter().for_each(Gpu::show_state);
+        LET_IN.say(|| {
+            let (pid, tenant) = (std::process::id(), &self.tenant);
+            format!("process {pid} has a node manager now: the limits of tenant `{tenant}` hold for all of its processes together")
+        });
     }
 
     /// Tells the manager that this process begins work. If another thread is at the connection, the next tick will show it.
@@ -205,6 +268,9 @@ impl Client {
         });
     }
 }
+
+/// Said when a process that kept limits of its own has found a manager.
+static LET_IN: crate::say::Once = crate::say::Once::new();
 
 /// Said at the first panic of ours that was caught.
 static FAULT: crate::say::Once = crate::say::Once::new();

@@ -9,15 +9,18 @@
 //!                           +------ closed, refused ------+
 //! ```
 //!
+//! A process that has found no manager, and keeps its own limits, begins as lost, and without a slot: its hello is a
+//! newcomer's, and the answer a welcome.
+//!
 //! Each step is taken by whoever looks for a notice next, and none waits: a launch may be under way.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use weir_protocol::PROTOCOL_VERSION;
-use weir_protocol::message::{Hello, Notice, RING, Reply};
+use weir_protocol::message::{Hello, Notice, RING, Reply, Welcome};
 use weir_protocol::transport;
 use weir_protocol::units::Nanos;
 
@@ -38,10 +41,11 @@ enum Stand {
 
 /// The connection.
 pub struct Connection {
-    socket: ManuallyDrop<OwnedFd>, // its number may be another file's by now: see `close`
+    socket: Option<ManuallyDrop<OwnedFd>>, // its number may be another file's by now: see `close`
     file: Option<File>,
     place: PathBuf,
-    slot: u32,
+    slot: Option<u32>, // none before it was ever welcome
+    welcome: Option<(Welcome, Vec<OwnedFd>)>,
     stand: Stand,
     again_at: Nanos,
     pause: Nanos,
@@ -52,8 +56,43 @@ impl Connection {
     pub fn new(socket: impl Into<OwnedFd>, place: PathBuf, slot: u32) -> Self {
         let socket = ManuallyDrop::new(socket.into());
         let file = file_of(socket.as_fd());
-        let (stand, again_at, pause) = (Stand::Member, Nanos(0), PAUSES.0);
-        Self { socket, file, place, slot, stand, again_at, pause }
+        Self { socket: Some(socket), file, slot: Some(slot), stand: Stand::Member, ..Self::none(place) }
+    }
+
+    /// None yet: nobody behind `place` has let the process in.
+    pub fn none(place: PathBuf) -> Self {
+        let (again_at, pause) = (Nanos(0), PAUSES.0);
+        Self {
+            socket: None,
+            file: None,
+            place,
+            slot: None,
+            welcome: None,
+            stand: Stand::Lost,
+            again_at,
+            pause,
+        }
+    }
+
+    /// The welcome of a manager that has come, once.
+    pub fn take_welcome(&mut self) -> Option<(Welcome, Vec<OwnedFd>)> {
+        self.welcome.take()
+    }
+
+    /// The process has moved to the pages that came with the welcome.
+    pub fn settle(&mut self, slot: u32) {
+        self.slot = Some(slot);
+    }
+
+    /// Whether nobody is at its other end any more.
+    pub fn has_ended(&self) -> bool {
+        self.ours().is_none_or(has_ended)
+    }
+
+    /// What has come is of no use: the manager is told by the connection's end, and asked again later.
+    pub fn give_up(&mut self) {
+        self.close();
+        self.stand = Stand::Lost;
     }
 
     /// The next notice, if one has come.
@@ -73,13 +112,13 @@ impl Connection {
 
     /// Tells the manager that this process begins work. One that is gone, or does not listen, is told nothing.
     pub fn ring(&self) {
-        if matches!(self.stand, Stand::Member) && self.is_ours() {
-            let _ = rustix::net::send(&*self.socket, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        if let (Stand::Member, Some(socket)) = (&self.stand, self.ours()) {
+            let _ = rustix::net::send(socket, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
     fn hear(&mut self) -> Option<(Notice, Vec<OwnedFd>)> {
-        let heard = if self.is_ours() { transport::receive_now(&*self.socket).ok() } else { None };
+        let heard = self.ours().and_then(|socket| transport::receive_now(socket).ok());
         if heard.is_none() {
             self.stand = Stand::Lost;
             self.come_back(clock::now());
@@ -88,10 +127,16 @@ impl Connection {
     }
 
     fn hear_answer(&mut self) {
-        let heard = if self.is_ours() { transport::receive_now::<Reply>(&*self.socket).ok() } else { None };
-        match heard {
-            Some(None) => {}
-            Some(Some((Reply::Rejoined, _))) => (self.stand, self.pause) = (Stand::Member, PAUSES.0),
+        let heard = self.ours().and_then(|socket| transport::receive_begun::<Reply>(socket).ok());
+        match (heard, self.slot) {
+            (Some(None), _) => {}
+            (Some(Some((Reply::Rejoined, _))), Some(_)) => {
+                (self.stand, self.pause) = (Stand::Member, PAUSES.0)
+            }
+            (Some(Some((Reply::Welcome(welcome), pages))), None) => {
+                self.welcome = Some((welcome, pages));
+                (self.stand, self.pause) = (Stand::Member, PAUSES.0);
+            }
             // Nobody there, or somebody who does not know us: perhaps the next one does.
             _ => self.stand = Stand::Lost,
         }
@@ -108,26 +153,28 @@ impl Connection {
             protocol: PROTOCOL_VERSION,
             build: env!("CARGO_PKG_VERSION").into(),
             driver: "libcuda.so.1".into(),
-            slot: Some(self.slot),
+            slot: self.slot,
         };
         let Ok(socket) = connect(&self.place) else { return };
         if transport::send_now(&socket, &hello, &[]).is_ok() {
             self.close();
             (self.file, self.stand) = (file_of(socket.as_fd()), Stand::Asked);
-            self.socket = ManuallyDrop::new(socket);
+            self.socket = Some(ManuallyDrop::new(socket));
         }
     }
 
-    /// A program may have closed every descriptor and use our number for a file of its own.
-    fn is_ours(&self) -> bool {
-        self.file.is_some() && file_of(self.socket.as_fd()) == self.file
+    /// The socket. A program may have closed every descriptor and use our number for a file of its own.
+    fn ours(&self) -> Option<BorrowedFd<'_>> {
+        let socket = self.socket.as_ref()?.as_fd();
+        (self.file.is_some() && file_of(socket) == self.file).then_some(socket)
     }
 
     /// Closes the socket, unless it is not ours any more.
     fn close(&mut self) {
-        if self.is_ours() {
-            // SAFETY: `come_back` puts another one in its place before anybody uses it.
-            unsafe { ManuallyDrop::drop(&mut self.socket) };
+        if self.ours().is_some()
+            && let Some(socket) = self.socket.take()
+        {
+            drop(ManuallyDrop::into_inner(socket));
         }
     }
 }
@@ -138,6 +185,12 @@ pub(super) fn connect(place: &Path) -> rustix::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(place)?)?;
     Ok(socket)
+}
+
+/// Whether the other end of a connection is closed.
+pub(super) fn has_ended(socket: BorrowedFd<'_>) -> bool {
+    let heard = rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    !matches!(heard, Ok((1.., _)) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
 }
 
 /// What a file is known by, whatever its number: device and inode.
@@ -210,9 +263,9 @@ mod tests {
     fn a_file_that_took_our_number_is_left_alone() {
         let (_dir, door, mut connection) = lost();
         let file = tempfile::tempfile().unwrap();
-        rustix::io::dup2(&file, &mut connection.socket).unwrap();
-        let taken = connection.socket.as_fd().try_clone_to_owned().unwrap();
-        let number = std::os::fd::AsRawFd::as_raw_fd(&*connection.socket);
+        rustix::io::dup2(&file, connection.socket.as_mut().unwrap()).unwrap();
+        let taken = connection.socket.as_ref().unwrap().as_fd().try_clone_to_owned().unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&**connection.socket.as_ref().unwrap());
         connection.ring();
         assert!(connection.notice().is_none());
         door.accept().unwrap();

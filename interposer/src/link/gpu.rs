@@ -1,6 +1,6 @@
 //! One GPU of the tenant, as this process sees it.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::thread::futex;
 use weir_core::flight::Neighbours;
@@ -22,7 +22,9 @@ use super::betters::Betters;
 use super::board::Board;
 use super::busy::Busy;
 use super::context::Contexts;
+use super::local::Former;
 use super::overlap::Overlap;
+use super::page::Page;
 use super::run::Run;
 use crate::hooks::{ContextMemory, Utilization};
 
@@ -38,13 +40,13 @@ pub struct Gpu {
     /// Whether tenants are to share it by MPS.
     pub by_mps: bool,
     /// What the manager grants.
-    pub grant: Mapped<GrantPage>,
+    pub grant: Page<GrantPage>,
     /// The tenant's bucket.
-    pub bucket: Mapped<BucketPage>,
+    pub bucket: Page<BucketPage>,
     /// Everybody's usage.
-    pub usage: Mapped<UsagePage>,
+    pub usage: Page<UsagePage>,
     /// Which of the tenant's processes have work here now.
-    pub activity: Mapped<ActivityPage>,
+    pub activity: Page<ActivityPage>,
     /// The same of this process, in its own memory.
     pub(super) busy: Busy,
     /// Whether tenants' kernels run at once.
@@ -75,7 +77,7 @@ pub struct Gpu {
     pub device: AtomicI32,
     /// The contexts that the process has here.
     pub(super) contexts: Contexts,
-    slot: usize,
+    slot: AtomicUsize,
     lanes: AtomicU32,
     acked: AtomicU32,
 }
@@ -101,10 +103,10 @@ impl Gpu {
             index,
             uuid: granted.uuid,
             by_mps: granted.mps,
-            grant,
-            bucket,
-            usage,
-            activity,
+            grant: Page::new(grant),
+            bucket: Page::new(bucket),
+            usage: Page::new(usage),
+            activity: Page::new(activity),
             busy: Busy::default(),
             overlap: Overlap::default(),
             progress: Lock::default(),
@@ -119,7 +121,7 @@ impl Gpu {
             context_memory: ContextMemory::default(),
             graph_memory: Pool::new(0, index),
             device: AtomicI32::new(-1),
-            slot,
+            slot: AtomicUsize::new(slot),
             lanes: AtomicU32::new(0),
             acked: AtomicU32::new(0),
             contexts: Contexts::default(),
@@ -128,13 +130,38 @@ impl Gpu {
 
     /// This process's slot.
     pub fn slot(&self) -> &ProcessSlot {
+        let usage: &UsagePage = &self.usage; // first: see `move_to`
         // In range since `new`; the first slot stands in so that nothing here can panic.
-        self.usage.slots.get(self.slot).unwrap_or(&self.usage.slots[0])
+        usage.slots.get(self.slot_index()).unwrap_or(&usage.slots[0])
     }
 
     /// This process's slot number.
     pub fn slot_index(&self) -> usize {
-        self.slot
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// Pages that a manager has come with take the place of the process's own, and its slot there, which nobody has written
+    /// yet, goes on from what it had.
+    pub(super) fn move_to(&self, slot: usize, pages: TenantPages) -> Former {
+        let mut former = Former::new(self.usage.current(), [self.slot_index(), slot]);
+        if let Some(new) = pages.usage.slots.get(slot) {
+            new.continue_from(self.slot());
+            former.charge(new);
+        }
+        // The slot before the pages, and readers take the page first: none finds a page of the tenant's with another
+        // process's slot. The grant last: its generation makes every thread look for its lane (`Counters`).
+        self.slot.store(slot, Ordering::Relaxed);
+        self.activity.exchange(pages.activity);
+        self.usage.exchange(pages.usage);
+        self.bucket.exchange(pages.bucket);
+        self.acked.store(0, Ordering::Relaxed);
+        self.grant.exchange(pages.grant);
+        former.charge(self.slot());
+        if self.is_busy() {
+            self.begin(); // as it was on the page before
+        }
+        self.mark_if_over(|| "memory that was held before there was a node manager".to_owned());
+        former
     }
 
     /// The pages as the gate wants them.
@@ -200,7 +227,8 @@ impl Gpu {
                     .into()
             });
         }
-        let state = if self.slot().faults.load(Ordering::Relaxed) > 0 {
+        let alone = super::Client::get().is_some_and(super::Client::look_for_manager);
+        let state = if alone || self.slot().faults.load(Ordering::Relaxed) > 0 {
             ProcessState::Degraded
         } else if self.gate.is_stale() {
             SILENT.say(|| {
@@ -222,7 +250,7 @@ impl Gpu {
 
     /// What the neighbours on this GPU have been up to, the tenant's other processes among them.
     pub fn neighbours(&self) -> Neighbours {
-        let (own, board) = (Some(self.slot), self.grant.board());
+        let (own, board) = (Some(self.slot_index()), self.grant.board());
         let both = |siblings: u64, others: u64| siblings.wrapping_add(others);
         Neighbours {
             quiet: self.activity.quiet(own).zip(self.board.quiet(board)).map(|(a, b)| both(a, b)),
@@ -243,13 +271,19 @@ impl Gpu {
     /// Charges what is held already. Beyond the limit it marks the process as overcommitted.
     pub fn book(&self, kind: MemoryKind, bytes: Bytes) {
         ledger::book(self.slot(), kind, bytes);
+        self.mark_if_over(|| format!("memory that could not be refused ({bytes}, {kind:?})"));
+    }
+
+    /// Marks the process as overcommitted if its tenant holds more than its limit, and says what has led there.
+    fn mark_if_over(&self, why: impl FnOnce() -> String) {
         let (held, limit) = self.memory();
         if held > limit {
             self.slot().overcommitted.store(1, Ordering::Relaxed);
             OVERCOMMITTED.say(|| {
+                let why = why();
                 format!(
-                    "memory that could not be refused ({bytes}, {kind:?}) put the tenant over its limit: {held} of {limit} \
-                     are held, and nothing new is allocated. help: give it a larger --memory"
+                    "{why} put the tenant over its limit: {held} of {limit} are held, and nothing new is allocated. \
+                     help: give it a larger --memory"
                 )
             });
         }

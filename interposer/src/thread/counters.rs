@@ -14,12 +14,25 @@ pub struct Counters {
     shared: u32, // 0 or 1; a `bool` would make "none" anything but zero, and every thread's storage a copy
 }
 
+fn lane(gpu: &'static Gpu, index: usize) -> &'static Lane {
+    let lanes = &gpu.slot().lanes;
+    lanes.get(index).unwrap_or(&lanes[SHARED_LANE])
+}
+
 impl Counters {
     /// Of a lane that no other thread has, as long as there are any; further threads share the last one.
     pub fn of_new_thread(gpu: &'static Gpu) -> Self {
         let index = gpu.next_lane();
-        let lane = gpu.slot().lanes.get(index).unwrap_or(&gpu.slot().lanes[SHARED_LANE]);
-        Self { lane, index: u32::try_from(index).unwrap_or(0), shared: u32::from(index == SHARED_LANE) }
+        Self {
+            lane: lane(gpu, index),
+            index: u32::try_from(index).unwrap_or(0),
+            shared: u32::from(index == SHARED_LANE),
+        }
+    }
+
+    /// The same on the process's slot of now, which is another one once a manager has let it in.
+    pub fn on_slot_of(self, gpu: &'static Gpu) -> Self {
+        Self { lane: lane(gpu, self.index()), ..self }
     }
 
     /// The lane's number.

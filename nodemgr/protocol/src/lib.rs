@@ -16,8 +16,10 @@
 //! * [`pages`]: the layouts, and the atomic protocol of each page beside its layout.
 //! * [`mapping`]: the one place where bytes become a typed page.
 //! * [`message`], [`codec`], [`transport`]: what goes over a tenant's socket.
+//! * [`launch`]: what a program keeps to while nobody answers there.
 
 pub mod codec;
+pub mod launch;
 pub mod mapping;
 pub mod message;
 pub mod pages;

@@ -162,6 +162,21 @@ pub fn receive_now<M: DeserializeOwned>(
     if have < 4 + length as usize { Ok(None) } else { receive(socket).map(Some) }
 }
 
+/// Receives one message if its first byte has come. Whoever sends it sends it at once: the rest is not waited for.
+///
+/// # Errors
+/// [`TransportError`]; the connection is useless afterwards. [`TransportError::TimedOut`]: of a socket that does not block, the
+/// rest has not come.
+pub fn receive_begun<M: DeserializeOwned>(
+    socket: impl AsFd,
+) -> Result<Option<(M, Vec<OwnedFd>)>, TransportError> {
+    let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match rustix::io::retry_on_intr(|| rustix::net::recv(&socket, &mut [0u8; 1], peek)) {
+        Err(rustix::io::Errno::AGAIN) => Ok(None),
+        _ => receive(socket).map(Some), // an end or an error shows there
+    }
+}
+
 fn fill(socket: &impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<(), TransportError> {
     let mut filled = 0;
     while filled < buffer.len() {

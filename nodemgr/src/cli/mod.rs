@@ -90,6 +90,9 @@ enum Command {
     Stats,
     /// Serve metrics and the public API over HTTP, as a process of its own without rights
     Web(web::Args),
+    /// Read pages for the node manager, which starts this by itself
+    #[command(name = crate::scraper::COMMAND, hide = true)]
+    Scrape,
     /// Print what a container needs to be a tenant: a CDI file, or flags for docker and podman
     ContainerSpec(container_spec::Args),
     /// Check what this machine has and what it lacks
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
         Command::Why(args) => why::run(&context, &args),
         Command::Stats => stats::run(&context),
         Command::Web(args) => web::run(&context, &args),
+        Command::Scrape => crate::scraper::run().map(|()| 0),
         Command::ContainerSpec(args) => container_spec::run(&context, &args),
         Command::Doctor => doctor::run(&context),
         Command::Check(args) => check::run(&context, &args),

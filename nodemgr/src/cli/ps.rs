@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     if stats.node.off {
         printer::data(switch::OFF);
     }
-    for note in unmanaged::notes(&stats) {
+    for note in unmanaged::notes(&stats).into_iter().chain(unmanaged::draining(&stats)) {
         printer::data(note);
     }
     if stats.tenants.is_empty() {

@@ -2,7 +2,7 @@
 
 use weir_protocol::units::Bytes;
 
-use crate::control::{Stats, UnmanagedStats};
+use crate::control::{DrainingStats, Stats, UnmanagedStats};
 use crate::gpus::Health;
 
 /// One line for each thing that is not as it should be.
@@ -18,6 +18,17 @@ pub(super) fn notes(stats: &Stats) -> Vec<String> {
         }
     };
     nvml.into_iter().chain(stats.unmanaged.iter().map(note)).collect()
+}
+
+/// One line for each process whose memory is not free although it has died.
+pub(super) fn draining(stats: &Stats) -> impl Iterator<Item = String> {
+    stats.draining.iter().map(|DrainingStats { gpu, pid, tenant, memory_bytes, .. }| {
+        let who = pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
+        format!(
+            "DRAINING on GPU {gpu}: {who} of tenant {tenant} has died and holds {} still",
+            Bytes(*memory_bytes)
+        )
+    })
 }
 
 fn note(process: &UnmanagedStats) -> String {

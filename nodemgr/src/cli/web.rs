@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use super::{Context, printer};
 use crate::codes;
 use crate::fault::Fault;
+use crate::unprivileged::{self, NOBODY};
 use crate::web::{Settings, Token, serve};
-
-/// The user and group `nobody`, by the number that Linux gives them everywhere.
-const NOBODY: libc::gid_t = 65_534;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -77,13 +75,5 @@ fn give_up_root(has_token: bool, allow_set: bool) -> Result<(), Fault> {
     if has_token && group == NOBODY {
         printer::talk("weir: there is no group `weir`, so answers hold only what everybody may see");
     }
-    // SAFETY: takes numbers only, and no other thread runs yet that would keep its rights.
-    let given_up = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(group) == 0 && libc::setuid(NOBODY) == 0
-    };
-    if given_up {
-        return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
-    Err(Fault::system(&codes::SYSTEM, "give up root's rights", error, "start it as another user"))
+    unprivileged::give_up_root(group)
 }

@@ -109,8 +109,9 @@ fn spell_line(gpu: &WhyGpu, spell: &Spell) -> String {
     let beside = moment.beside.as_ref().map_or(String::new(), |(name, permille)| {
         format!("; beside {name} at {}", SmShare::permille(*permille))
     });
+    let counted = counted(moment);
     format!(
-        "{}  GPU {}: {:.0} s: {went}; granted {}{gate} ({} {}){beside}",
+        "{}  GPU {}: {:.0} s: {went}; granted {}{gate} ({} {}){beside}{counted}",
         clock(spell.begin_ms),
         gpu.index,
         moment.span_ns as f64 / 1e9,
@@ -118,6 +119,17 @@ fn spell_line(gpu: &WhyGpu, spell: &Spell) -> String {
         moment.policy,
         moment.state
     )
+}
+
+/// What the gate and the memory limit did to its calls, as far as they did.
+fn counted(moment: &Moment) -> String {
+    let counts = [
+        (moment.throttled, "launches waited at the gate"),
+        (moment.forced, "launches were let through it"),
+        (moment.refused, "allocations were refused"),
+    ];
+    let told = counts.into_iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, what)| format!("; {what}: {count}")).collect()
 }
 
 fn rate(ppm: u32) -> String {
@@ -138,7 +150,7 @@ fn verdict(why: &Why, gpu: &WhyGpu) -> String {
         return format!("GPU {}: nothing moved there of late", gpu.index);
     }
     let Some(cause) = cause(&sum) else {
-        return format!("GPU {}: it hardly waited in the time that is kept", gpu.index);
+        return format!("GPU {}: it hardly waited in the time that is kept{}", gpu.index, counted(&sum));
     };
     let waited = sum.stalls_ns[cause as usize];
     let name = &why.tenant;
@@ -163,7 +175,8 @@ fn verdict(why: &Why, gpu: &WhyGpu) -> String {
             "it had nothing queued on the GPU: the program's own CPU, input or network, not Weir".into()
         }
     };
-    format!("GPU {}: mostly {}, {} in all\nhelp: {help}", gpu.index, cause.name(), Nanos(waited))
+    let counted = counted(&sum);
+    format!("GPU {}: mostly {}, {} in all{counted}\nhelp: {help}", gpu.index, cause.name(), Nanos(waited))
 }
 
 #[cfg(test)]
@@ -198,6 +211,37 @@ mod tests {
         );
         assert!(lines[1].starts_with("00:00:02.000Z  GPU 0: 1 s: host 70 %, compute 30 %"), "{lines:?}");
         assert!(lines.len() == 3 && lines[2].starts_with("00:00:09.000Z"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_the_gate_and_the_memory_limit_did_is_counted_by_spell_and_in_all() {
+        let gate = [300, 0, 0, 0, 700, 0];
+        let busy = |at| Moment { throttled: 40, forced: 1, ..second(at, gate) };
+        let full = Moment { refused: 3, ..second(2, [300, 0, 0, 0, 0, 700]) };
+        let gpu = WhyGpu { index: 0, moments: vec![busy(0), busy(1), full] };
+        let why = Why {
+            class: crate::control::schema::ClassName::Primary,
+            tenant: "train".into(),
+            processes_ever: 1,
+            budget: crate::control::schema::Budget {
+                request: SmShare::percent(30),
+                limit: SmShare::FULL,
+                memory: weir_protocol::units::Bytes::gib(1),
+                copy_limit: weir_protocol::units::Bandwidth::UNLIMITED,
+                slo: None,
+            },
+            events: Vec::new(),
+            gpus: vec![gpu],
+        };
+        let text = text(&why);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].ends_with("; launches waited at the gate: 80; launches were let through it: 2"),
+            "{text}"
+        );
+        assert!(lines[1].ends_with("; allocations were refused: 3"), "{text}");
+        let all = "1.40 s in all; launches waited at the gate: 80; launches were let through it: 2; allocations were refused: 3";
+        assert!(lines[2].ends_with(all), "{text}");
     }
 
     #[test]

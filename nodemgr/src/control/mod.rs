@@ -18,4 +18,4 @@ pub(crate) use server::{Outcome, answer, created};
 pub use stats::{
     AskStats, GpuStats, NodeStats, PowerStats, ProcessStats, Stats, TenantGpuStats, TenantStats,
 };
-pub use unmanaged::UnmanagedStats;
+pub use unmanaged::{DrainingStats, UnmanagedStats};

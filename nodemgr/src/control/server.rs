@@ -11,6 +11,7 @@ use crate::ack;
 use crate::authority::Peer;
 use crate::codes;
 use crate::fault::Fault;
+use crate::launch;
 use crate::registry::{Holder, Registry, Tenant};
 use crate::shared::{Shared, now};
 
@@ -59,6 +60,7 @@ fn everything(shared: &Shared, peer: &Peer, asked: AskStats) -> Stats {
     let hidden = |tenant: &&mut TenantStats| !peer.admin && peer.uid != tenant.owner_uid;
     stats.tenants.iter_mut().filter(hidden).for_each(TenantStats::hide_processes);
     stats.unmanaged = stats.unmanaged.into_iter().map(|process| process.for_eyes_of(peer)).collect();
+    stats.draining = stats.draining.into_iter().map(|dead| dead.for_eyes_of(peer)).collect();
     stats.node.resize_latency = shared.resizes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     stats
 }
@@ -159,7 +161,7 @@ fn set(shared: &Arc<Shared>, peer: &Peer, from: u64, change: SetBudget) -> Resul
 
 /// Publishes on the thread that then waits, so that the time told holds no hand-over.
 fn carry_out(shared: &Shared, peer: &Peer, change: SetBudget) -> Result<SetDone, Fault> {
-    let (published, old, new, since, over_limit_bytes) = {
+    let (id, published, old, new, since, over_limit_bytes) = {
         let mut registry = shared.registry();
         // Once more, under the lock that holds until it is done: another change may have come in between.
         let (id, old, new) = registry.consider(&change)?;
@@ -168,9 +170,10 @@ fn carry_out(shared: &Shared, peer: &Peer, change: SetBudget) -> Result<SetDone,
         let published = registry.apply(id, new, now());
         shared.hasten(&mut registry);
         let excess = registry.tenant(id).map_or(0, |tenant| tenant.excess(new.memory).0);
-        (published, old, new, since, excess)
+        (id, published, old, new, since, excess)
     };
     let first = ack::first_launch(&published, since, PATIENCE);
+    launch::renew(shared, id);
     if let Some(time) = first {
         shared.resizes.lock().unwrap_or_else(PoisonError::into_inner).add(time.as_secs_f64());
     }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::pages::{ContextSource, ProcessState};
 
 use super::schema::{Budget, ClassName};
-use super::unmanaged::UnmanagedStats;
+use super::unmanaged::{DrainingStats, UnmanagedStats};
 use crate::birth::is_stopped;
 use crate::gpus::{Health, Reasons};
 use crate::guard::Rule;
 use crate::histogram::Histogram;
-use crate::registry::{Counters, Latency, Stand};
+use crate::registry::{Counters, Latency, ScraperStats, Stand};
 use crate::signals::SignalStats;
 
 /// Everything.
@@ -32,6 +32,9 @@ pub struct Stats {
     /// Processes on the GPUs that have no budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmanaged: Vec<UnmanagedStats>,
+    /// Processes that have died and hold memory still.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<DrainingStats>,
     /// The tenants.
     pub tenants: Vec<TenantStats>,
 }
@@ -71,6 +74,9 @@ pub struct NodeStats {
     /// stand-alone run.
     #[serde(default)]
     pub journal: String,
+    /// The process that reads pages of latencies and signals.
+    #[serde(default)]
+    pub scraper: ScraperStats,
 }
 
 /// One GPU.

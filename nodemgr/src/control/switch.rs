@@ -8,6 +8,7 @@ use super::server::Outcome;
 use crate::authority::Peer;
 use crate::codes;
 use crate::fault::Fault;
+use crate::launch;
 use crate::shared::{Shared, now};
 
 /// What became of the switch.
@@ -42,6 +43,9 @@ pub(super) fn answer(shared: &Shared, peer: &Peer, off: bool) -> Result<Outcome,
             false => tracing::info!(uid, "switched on: budgets are enforced again"),
         }
     }
-    let tenants = registry.tenants().len();
+    let ids: Vec<_> = registry.tenants().iter().map(|tenant| tenant.id).collect();
+    drop(registry);
+    ids.iter().for_each(|id| launch::renew(shared, *id));
+    let tenants = ids.len();
     Ok(Outcome::Reply(Response::Switched(Switched { off, was_off, tenants })))
 }

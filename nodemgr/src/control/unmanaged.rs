@@ -1,9 +1,9 @@
-//! Processes without a budget, as the statistics show them.
+//! Processes without a budget, and those that hold memory beyond their death, as the statistics show them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::authority::Peer;
-use crate::registry::Registry;
+use crate::registry::{Departed, Registry};
 
 /// A process that is on a GPU and has no budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,45 @@ impl UnmanagedStats {
     }
 }
 
-/// All of them.
+/// A process that has died, and by NVML's account holds memory of a GPU still: nobody else is promised that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainingStats {
+    /// The GPU, by index.
+    pub gpu: usize,
+    /// Its number; only for root, group `weir`, and its tenant's owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Its tenant's owner.
+    pub uid: u32,
+    /// Its tenant's name.
+    pub tenant: String,
+    /// What it holds, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl DrainingStats {
+    /// Hides which it was from those whom that does not concern.
+    pub(super) fn for_eyes_of(mut self, peer: &Peer) -> Self {
+        if !peer.admin && peer.uid != self.uid {
+            self.pid = None;
+        }
+        self
+    }
+}
+
+/// All of those.
+pub(super) fn draining(registry: &Registry) -> Vec<DrainingStats> {
+    let of = |departed: &Departed| DrainingStats {
+        gpu: departed.gpu,
+        pid: Some(departed.pid),
+        uid: departed.owner,
+        tenant: departed.tenant.clone(),
+        memory_bytes: departed.bytes.0,
+    };
+    registry.draining().map(of).collect()
+}
+
+/// All processes without a budget.
 pub(super) fn collect(registry: &Registry) -> Vec<UnmanagedStats> {
     let strangers = registry.guarded().strangers().map(|stranger| UnmanagedStats {
         gpu: stranger.gpu,

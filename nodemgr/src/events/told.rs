@@ -92,6 +92,9 @@ impl What {
     /// What has happened beside the tenants' own doings.
     fn fmt_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::ScraperLost { why } => {
+                write!(f, "latencies and signals from URLs are not read until another process does: {why}")
+            }
             Self::UnmanagedProcess { pid, uid, program, memory_bytes, keeps_limits } => {
                 unmanaged(f, (*pid, *uid, program), *memory_bytes, *keeps_limits)
             }
@@ -99,6 +102,17 @@ impl What {
             Self::UnmanagedKilled { pid } => write!(f, "process {pid} had no budget and was killed"),
             Self::UnmanagedSpared { pid, why } => {
                 write!(f, "process {pid} has no budget and was not killed: {why}")
+            }
+            Self::MemoryDrains { pid, memory_bytes } => {
+                write!(f, "draining: process {pid} has died and holds {} still", Bytes(*memory_bytes))
+            }
+            Self::MemoryDrained { pid } => write!(f, "what process {pid} held is free"),
+            Self::GpuWedged { pid, memory_bytes, after_s } => {
+                let held = Bytes(*memory_bytes);
+                write!(
+                    f,
+                    "WEDGED: process {pid} died {after_s} s ago and holds {held} still; the GPU may need a reset"
+                )
             }
             Self::NvmlUnsure { state, why } => unsure(f, *state, why.as_deref()),
             Self::NvmlAnswers => write!(f, "NVML answers again"),

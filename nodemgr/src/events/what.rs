@@ -112,6 +112,11 @@ pub enum What {
     },
     /// They have been free for some readings.
     ClocksFree,
+    /// The process that reads pages of latencies and signals has ended, or had to be ended: another one takes its place.
+    ScraperLost {
+        /// Why.
+        why: String,
+    },
     /// A signal from outside cannot be read.
     SignalFailing {
         /// Its name.
@@ -193,6 +198,27 @@ pub enum What {
         pid: i32,
         /// Why.
         why: String,
+    },
+    /// A process has died, and NVML lists it still: its memory is not free yet.
+    MemoryDrains {
+        /// Its number.
+        pid: i32,
+        /// What it holds, by NVML's account.
+        memory_bytes: u64,
+    },
+    /// It is free now.
+    MemoryDrained {
+        /// Its number.
+        pid: i32,
+    },
+    /// It has not become free for so long that the GPU or its driver must be taken for stuck.
+    GpuWedged {
+        /// The dead process's number.
+        pid: i32,
+        /// What it holds, by NVML's account.
+        memory_bytes: u64,
+        /// Time since its death, in seconds.
+        after_s: u64,
     },
     /// NVML does not say what it should.
     NvmlUnsure {

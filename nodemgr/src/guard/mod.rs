@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_protocol::message::FailMode;
+use weir_protocol::units::Nanos;
 
 pub use compare::{Census, Found, Seat};
 pub use process::Who;
 
 use crate::birth;
-use crate::gpus::{Asker, Listed, STALE};
-use crate::shared::Shared;
+use crate::gpus::{Asker, GpuReading, Listed, STALE};
+use crate::shared::{Shared, now};
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -82,6 +83,7 @@ pub(crate) fn start(shared: Arc<Shared>, asker: Option<Asker>) -> io::Result<Opt
 
 fn look(shared: &Shared, asker: &mut Asker) {
     let before = shared.registry().census();
+    let asked = now();
     match asker.ask(STALE, || shared.is_stopping()) {
         Err(why) => shared.registry().note_nvml_silence(why),
         Ok(reading) => {
@@ -99,11 +101,21 @@ fn look(shared: &Shared, asker: &mut Asker) {
             let strangers: Vec<_> = strangers.collect();
             shared.registry().note_power(&reading);
             let to_be_killed = shared.registry().note_reading(&reading, &found, strangers);
+            note_draining(shared, &reading, asked);
             for stranger in to_be_killed {
                 let failed = kill(&stranger).err();
                 shared.registry().note_kill(&stranger, failed);
             }
         }
+    }
+}
+
+/// What follows for budgets holds with the next tick.
+fn note_draining(shared: &Shared, reading: &[Result<GpuReading, String>], asked: Nanos) {
+    let mut registry = shared.registry();
+    registry.note_draining(reading, asked, now());
+    if registry.is_anew() {
+        shared.hasten(&mut registry);
     }
 }
 

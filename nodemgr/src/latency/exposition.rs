@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 /// Figures of one metric, all its label sets together.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Figures {
     /// Of a histogram: requests up to each bound, in the metric's unit; the last bound is infinite.
     pub buckets: Vec<(f64, f64)>,

@@ -6,11 +6,11 @@
 //!   source     URL and metric, checked before anything is asked; or that the program tells by itself
 //!   exposition the lines of one metric in Prometheus text
 //!   window     the quantile of the last seconds, from differences of buckets
-//!   scrape     a thread of its own: asks, with a deadline, and leaves the answer in the registry
 //! ```
+//!
+//! Pages are read by a process of its own ([`crate::scraper`]).
 
-mod exposition;
-pub(crate) mod scrape;
+pub(crate) mod exposition;
 mod slo;
 mod source;
 mod window;

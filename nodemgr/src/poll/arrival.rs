@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use weir_protocol::message::{GpuGrant, Hello, Reply, Welcome};
+use weir_protocol::message::{Hello, Reply, Welcome};
 use weir_protocol::{PROTOCOL_VERSION, transport};
 
 use super::life::Life;
@@ -20,7 +20,7 @@ use super::{Poll, Source};
 use crate::authority::Peer;
 use crate::failpoint;
 use crate::hello::{Frame, MAX_HELLO, parse};
-use crate::registry::{Latency, Pages, Process, Registry};
+use crate::registry::{Pages, Process, Registry};
 
 /// Time in which a process says hello.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -200,23 +200,17 @@ impl Poll {
         process: &Process,
     ) -> Option<(Vec<Arc<Pages>>, Welcome)> {
         let tenant = registry.tenant(tenant)?;
-        let told = |latency: &Latency| latency.source.hint_metric().map(str::to_owned);
-        let gpus = tenant.cells.iter().filter_map(|cell| {
-            let device = registry.gpus.devices.get(cell.gpu)?;
-            let mps = registry.is_mps(cell.gpu);
-            Some(GpuGrant { uuid: device.uuid, memory_total: device.memory_total, mps })
-        });
         let welcome = Welcome {
             protocol: PROTOCOL_VERSION,
             tenant: tenant.name.clone(),
             class: tenant.class.into(),
             mode: self.shared.mode,
             slot: u32::try_from(process.slot).ok()?,
-            gpus: gpus.collect(),
+            gpus: registry.granted_gpus(tenant),
             prices: self.shared.prices.clone(),
             context_memory: self.shared.context_memory,
             oversubscribe: tenant.oversubscribe,
-            latency_metric: tenant.latency.as_ref().and_then(told),
+            latency_metric: tenant.told_metric(),
         };
         Some((tenant.cells.iter().map(|cell| cell.pages.clone()).collect(), welcome))
     }

@@ -122,12 +122,13 @@ impl Poll {
             // The directory is not the tenant's to write.
             let mark = dir.join(crate::place::STRICT_MARK);
             match strict {
-                true => std::fs::write(mark, ""),
+                true => std::fs::write(mark, "")?,
                 false => std::fs::remove_file(mark).or_else(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => Ok(()),
                     _ => Err(error),
-                }),
+                })?,
             }
+            crate::launch::write(&self.shared, tenant)
         };
         prepare().map_err(|error| {
             let what = format!("make `{}`", dir.display());

@@ -178,16 +178,23 @@ impl Registry {
     pub(super) fn free_memory(&self, gpu: usize, but: Option<u64>) -> Bytes {
         let there = self.on_gpu(gpu, but).filter(|tenant| !tenant.is_parked());
         let taken = there.fold(0u64, |sum, t| sum.saturating_add(t.budget.memory.0));
-        let withheld = self.guarded.withheld(gpu).0;
+        let withheld = self.guarded.withheld(gpu).0.saturating_add(self.drains_on(gpu).0);
         Bytes(self.usable_memory(gpu).0.saturating_sub(taken).saturating_sub(withheld))
+    }
+
+    /// What dead processes of tenants that have gone hold still. Those of a tenant that is there hold what is its.
+    fn drains_on(&self, gpu: usize) -> Bytes {
+        self.draining.nobodys(gpu, |id| self.tenant(id).is_some_and(|tenant| !tenant.is_parked()))
     }
 
     /// `; processes without a budget hold 2 GiB`.
     fn withheld_on(&self, gpu: usize) -> String {
-        match self.guarded.withheld(gpu) {
+        let some = |what: &str, bytes: Bytes| match bytes {
             Bytes(0) => String::new(),
-            bytes => format!("; processes without a budget hold {bytes}"),
-        }
+            bytes => format!("; {what} hold {bytes}"),
+        };
+        some("processes without a budget", self.guarded.withheld(gpu))
+            + &some("processes that have died", self.drains_on(gpu))
     }
 
     /// The card's memory less the reserve.

@@ -3,6 +3,8 @@
 mod granting;
 mod remains;
 
+pub(super) use granting::unlimited;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,6 +66,8 @@ pub struct Cell {
     held_lately: Bytes,
     bell_armed: bool,
     marked_asleep: bool,
+    /// What its dead processes have of its memory still.
+    pub drains: Bytes,
     began: u32, // its edges on the board when it was last heard or looked at for the bell
 }
 
@@ -115,6 +119,7 @@ impl Cell {
             held_lately: Bytes(0),
             bell_armed: false,
             marked_asleep: false,
+            drains: Bytes(0),
             began: 0,
         }
     }

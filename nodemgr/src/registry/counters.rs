@@ -39,6 +39,10 @@ pub struct Counters {
     /// Launches let through because other ranks of the tenant had gone ahead and may spin for them.
     #[serde(default)]
     pub caught_up: u64,
+    /// Launches and copies that went at once and left a debt, since to wait there could stop what they wait for: in a
+    /// capture, by a host function, while a stream waits for a word.
+    #[serde(default)]
+    pub excused: u64,
     /// Collectives launched, and graphs with collectives.
     #[serde(default)]
     pub collectives: u64,
@@ -107,6 +111,7 @@ impl Counters {
             slices: lanes(|lane| &lane.slices),
             bracketed: lanes(|lane| &lane.bracketed),
             caught_up: lanes(|lane| &lane.caught_up),
+            excused: lanes(|lane| &lane.excused),
             collectives: load(&slot.collectives),
             refused: load(&slot.refused),
             memory_peak_bytes: load(&slot.peak_bytes),
@@ -150,6 +155,7 @@ impl Counters {
             (&mut self.slices, other.slices),
             (&mut self.bracketed, other.bracketed),
             (&mut self.caught_up, other.caught_up),
+            (&mut self.excused, other.excused),
             (&mut self.collectives, other.collectives),
             (&mut self.refused, other.refused),
             (&mut self.faults, other.faults),

@@ -9,7 +9,9 @@ mod board;
 mod cell;
 mod counters;
 mod create;
+mod draining;
 mod heirs;
+mod launch;
 mod mps;
 mod outside;
 mod pace;
@@ -38,7 +40,8 @@ use std::collections::BTreeMap;
 
 pub use cell::Cell;
 pub use counters::Counters;
-pub use outside::Latency;
+pub use draining::{Departed, Draining};
+pub use outside::{Latency, ScraperStats};
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
 pub use persistent::PERSISTENT;
@@ -86,7 +89,9 @@ pub struct Registry {
     disturbed: bool,   // something is, or may be
     outside: Signals,
     signals: Vec<SignalStats>,
+    scraper: ScraperStats,
     guarded: Guarded,
+    draining: Draining,
     powered: power::Powered,
     off: bool, // nothing is enforced but memory
     tenants: Vec<Tenant>,
@@ -127,7 +132,9 @@ impl Registry {
             disturbed: true,
             outside: Signals::default(),
             signals: Vec::new(),
+            scraper: ScraperStats::default(),
             guarded: Guarded::default(),
+            draining: Draining::default(),
             powered: power::Powered::default(),
             off: false,
             tenants: Vec::new(),

@@ -7,8 +7,8 @@ use weir_protocol::units::Nanos;
 
 use super::{Registry, Tenant};
 use crate::events::{About, What};
-use crate::latency::scrape::Asked;
 use crate::latency::{Health, Promise, Source};
+use crate::scraper::Asked;
 use crate::signals::SignalStats;
 
 /// A tenant's latency, as its own figures have it.
@@ -27,6 +27,16 @@ impl Latency {
     pub fn of(source: Source) -> Self {
         Self { source, recent_ns: None, health: Health::default() }
     }
+}
+
+/// The process that reads pages, as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScraperStats {
+    /// Its process id; absent while it does not run, as long as there is nothing to read, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// How often it has ended, or had to be ended, or could not be started.
+    pub lost: u64,
 }
 
 /// What a policy is told.
@@ -70,6 +80,20 @@ impl Registry {
         }
         (latency.recent_ns, latency.health) = (recent_ns, health);
         self.anew = true;
+    }
+
+    /// The process that reads pages has been started, is not needed, or is lost, and why.
+    pub(crate) fn note_scraper(&mut self, pid: Option<i32>, lost: Option<&str>) {
+        self.scraper.pid = pid;
+        if let Some(why) = lost {
+            self.scraper.lost += 1;
+            self.events.push(About::NODE, What::ScraperLost { why: why.into() });
+        }
+    }
+
+    /// How it stands with the process that reads pages.
+    pub fn scraper(&self) -> &ScraperStats {
+        &self.scraper
     }
 
     /// The signals have been read.

@@ -8,6 +8,7 @@ use crate::events::{About, What};
 use crate::failpoint;
 use crate::fault::Fault;
 use crate::journal::Record;
+use crate::shared::now;
 
 impl Registry {
     /// Gives the tenant a process.
@@ -63,8 +64,10 @@ impl Registry {
     pub fn bury(&mut self, process: u64) {
         let whose =
             self.tenants.iter().find_map(|t| Some((t, t.processes.iter().find(|p| p.id == process)?)));
-        if let Some((tenant, Process { pid, .. })) = whose {
-            self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessEnded { pid: *pid });
+        if let Some((tenant, dead)) = whose {
+            let pid = dead.pid;
+            self.events.push(About::tenant(&tenant.name, tenant.owner), What::ProcessEnded { pid });
+            self.draining.add(tenant, dead, now());
         }
         let buried =
             self.tenants.iter_mut().enumerate().find_map(|(at, tenant)| Some((at, tenant.bury(process)?)));

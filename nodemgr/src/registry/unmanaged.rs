@@ -50,6 +50,11 @@ impl Guarded {
         Bytes(held.fold(0, |sum, stranger| sum.saturating_add(stranger.listed.bytes.unwrap_or(0))))
     }
 
+    /// The log is to be told this.
+    pub(super) fn note(&mut self, line: String) {
+        self.log.push(line);
+    }
+
     /// What NVML says that a tenant holds on a GPU beyond what its ledger says, in bytes.
     pub fn drift(&self, tenant: u64, gpu: usize) -> Option<i64> {
         self.drift.get(&(tenant, gpu)).copied()

@@ -191,6 +191,13 @@ fn time(page: &mut Page, stats: &Stats) {
     page.counter("weir_throttled_launches", None, "Launches that waited at the gate", throttled);
     let forced = counter(|gpu| gpu.total.forced);
     page.counter("weir_forced_launches", None, "Launches let through so that nothing stands still", forced);
+    let excused = counter(|gpu| gpu.total.excused);
+    page.counter(
+        "weir_excused_launches",
+        None,
+        "Launches and copies that must not wait, gone as debt",
+        excused,
+    );
     page.counter("weir_faults", None, "Faults of ours that were caught", counter(|gpu| gpu.total.faults));
 }
 

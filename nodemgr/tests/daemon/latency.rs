@@ -13,13 +13,13 @@ use weir_nodemgr::signals::{Signal, SignalRow};
 use crate::stage::{Actor, Stage, wish};
 
 /// A server that says what it is told to.
-struct Server {
-    url: String,
+pub struct Server {
+    pub url: String,
     page: Arc<Mutex<String>>,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/metrics", listener.local_addr().unwrap());
         let page = Arc::new(Mutex::new(String::new()));
@@ -36,19 +36,19 @@ impl Server {
         Self { url, page }
     }
 
-    fn say(&self, page: impl Into<String>) {
+    pub fn say(&self, page: impl Into<String>) {
         *self.page.lock().unwrap() = page.into();
     }
 }
 
-fn promising(url: &str) -> CreateTenant {
+pub fn promising(url: &str) -> CreateTenant {
     let metric = "vllm:time_to_first_token_seconds".to_owned();
     let latency_from = Some(Source { url: url.into(), metric });
     CreateTenant { slo: Some("p95 < 200ms".into()), latency_from, ..wish("serve", 60) }
 }
 
 /// A page on which `fast` requests took less than 100 ms and `slow` ones up to 400 ms.
-fn page(fast: u32, slow: u32) -> String {
+pub fn page(fast: u32, slow: u32) -> String {
     let bucket = |le: &str, count: u32| {
         format!("vllm:time_to_first_token_seconds_bucket{{le=\"{le}\",model_name=\"m\"}} {count}.0\n")
     };
@@ -103,24 +103,6 @@ fn a_source_without_the_metric_and_one_that_does_not_answer_are_told_apart() {
     assert!(why("serve").contains("no histogram or summary"), "{}", why("serve"));
     assert!(why("absent").contains("refused"), "{}", why("absent"));
     assert_eq!(stage.tenant("serve").unwrap().latency.unwrap().recent_ns, None);
-}
-
-#[test]
-fn a_server_that_hangs_keeps_neither_the_manager_nor_the_other_sources_waiting() {
-    let (stage, server) = (Stage::new(), Server::start());
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // connections wait in its queue for ever
-    let url = format!("http://{}/", silent.local_addr().unwrap());
-    server.say(page(1, 0));
-    let (mut one, mut two) = (stage.client(), stage.client());
-    one.create(CreateTenant { name: "hangs".into(), request_permille: Some(100), ..promising(&url) })
-        .unwrap();
-    two.create(promising(&server.url)).unwrap();
-    stage.until("serve", "an answer", |t| {
-        t.and_then(|t| t.latency.as_ref()).is_some_and(|l| l.health == Health::Idle)
-    });
-    stage.until("hangs", "the end of patience", |t| {
-        t.and_then(|t| t.latency.as_ref()).is_some_and(|l| matches!(l.health, Health::Failing(_)))
-    });
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod latency;
 mod persistent;
 mod resize;
 mod restart;
+mod scraper;
 mod skew;
 mod stage;
 mod store;

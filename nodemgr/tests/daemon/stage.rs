@@ -89,6 +89,7 @@ pub fn options(place: &Place) -> Options {
     let gpu = |n: u8| Device { uuid: [n; 16], name: format!("Test {n}"), memory_total: Bytes::gib(100) };
     let mut options = Options::new(place.clone(), Source::Fixed(vec![gpu(0), gpu(1)]));
     options.reserve = Some(Bytes(0));
+    options.scraper = env!("CARGO_BIN_EXE_weir").into();
     options
 }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
+use weir_nodemgr::config::Persistent;
 use weir_nodemgr::control::schema::CreateTenant;
 use weir_nodemgr::control::{PowerStats, Stats};
 use weir_nodemgr::latency::{HINT, Promise, Source};
@@ -18,6 +20,9 @@ use weir_nodemgr::signals::SignalStats;
 use crate::stage::{Actor, DEADLINE, Stage, wish};
 
 const TOKEN: &str = "a-token-of-enough-characters";
+
+/// The user `nobody`.
+const NOBODY: u32 = 65_534;
 
 /// A process that dies with this value.
 struct Running(Child);
@@ -36,9 +41,25 @@ struct Web {
 
 impl Web {
     fn start(stage: &Stage, more: &[&str]) -> Self {
+        Self::start_as(stage, Command::new(env!("CARGO_BIN_EXE_weir")), more)
+    }
+
+    /// With the token, and as this user from the start.
+    fn of_user(stage: &Stage, user: u32, more: &[&str]) -> Self {
+        let program = stage.path().join("weir"); // others may not reach the one that was built
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_weir"), &program).unwrap();
+        }
+        let token = token_file(stage.path(), TOKEN, 0o600);
+        std::os::unix::fs::chown(&token, Some(user), None).unwrap();
+        let mut command = Command::new(program);
+        command.uid(user).current_dir("/");
+        Self::start_as(stage, command, &[&["--token-file", token.to_str().unwrap()], more].concat())
+    }
+
+    fn start_as(stage: &Stage, mut command: Command, more: &[&str]) -> Self {
         // It gives up root, and the throw-away directory is closed to others.
         std::fs::set_permissions(stage.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.arg("--dir").arg(stage.place.base()).args(["web", "--listen=127.0.0.1:0"]).args(more);
         let mut process = Running(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
@@ -60,8 +81,13 @@ impl Web {
     }
 
     fn post(&self, body: &str) -> (u16, Value) {
+        self.post_with(TOKEN, body)
+    }
+
+    fn post_with(&self, token: &str, body: &str) -> (u16, Value) {
         let ask = agent().post(format!("{}/v1/do", self.url));
-        let mut answer = ask.header("Authorization", format!("Bearer {TOKEN}")).send(body).unwrap();
+        let ask = if token.is_empty() { ask } else { ask.header("Authorization", format!("Bearer {token}")) };
+        let mut answer = ask.send(body).unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
         (answer.status().as_u16(), serde_json::from_str(&text).unwrap())
     }
@@ -207,6 +233,26 @@ fn one_that_only_reads_changes_nothing_and_refuses_nonsense() {
     assert_eq!(web.post(r#"{"do":"stats"}"#).0, 200);
     assert!(!stage.stats().node.off);
     assert_eq!(stage.tenant("train").unwrap().budget.request.as_permille(), 600);
+}
+
+#[test]
+fn a_budget_is_set_over_http_only_with_the_token_and_only_where_that_is_allowed() {
+    const SET: &str = r#"{"do":"set","tenant":"train","request_permille":300}"#;
+    let own = rustix::process::geteuid();
+    let owner = if own.is_root() { NOBODY } else { own.as_raw() }; // root gives up its rights, and there may be no group `weir`
+    let tenant = Persistent { wanted: wish("train", 60), owner, at: "weir.toml:3:1".into() };
+    let stage = Stage::with(|options| options.tenants = vec![tenant]);
+    let request = || stage.tenant("train").unwrap().budget.request.as_permille();
+    let reads = Web::of_user(&stage, owner, &[]);
+    let (status, answer) = reads.post(SET);
+    assert_eq!((status, &answer["code"], request()), (403, &"W0120".into(), 600), "{answer}");
+    let sets = Web::of_user(&stage, owner, &["--allow-set"]);
+    for token in ["", "a-token-of-enough-characterS"] {
+        let (status, answer) = sets.post_with(token, SET);
+        assert_eq!((status, request()), (401, 600), "{answer}");
+    }
+    let (status, answer) = sets.post(SET);
+    assert_eq!((status, &answer["is"], request()), (200, &"set".into(), 300), "{answer}");
 }
 
 #[test]

@@ -204,7 +204,8 @@ impl Flight {
         let (at, unmarked) = (marks.recorded_at(index), self.books[index].unmarked());
         unmarked >= due.work.0
             && marks.spare() > due.spare
-            && (at.is_none_or(|at| now.since(at) >= due.time) || (unmarked >= SECOND.0 && marks.is_first(index)))
+            && (at.is_none_or(|at| now.since(at) >= due.time)
+                || (unmarked >= SECOND.0 && marks.is_first(index)))
     }
 
     /// Puts a mark behind all work that has none, on whatever stream: a launch is about to wait for what is in flight, so

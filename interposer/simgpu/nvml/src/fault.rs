@@ -37,6 +37,11 @@ pub fn figure(truth: u64) -> u64 {
     if LIE.get() == Some(Lie::Nonsense) { NONSENSE } else { truth }
 }
 
+/// Whether the dead are to be listed.
+pub fn lingers() -> bool {
+    LIE.get() == Some(Lie::Linger)
+}
+
 /// A list, or its first half.
 pub fn list<T>(mut truth: Vec<T>) -> Vec<T> {
     if LIE.get() == Some(Lie::Truncate) {

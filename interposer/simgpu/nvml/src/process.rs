@@ -155,11 +155,12 @@ fn processes(device: Handle) -> Answer<Vec<Process>> {
     let gpu = session::gpu(place(device)?)?;
     let of = |client: &Client| Process {
         pid: client.pid.cast_unsigned(),
-        used_memory: fault::figure(client.memory_bytes),
+        used_memory: fault::figure(if client.alive { client.memory_bytes } else { client.memory_peak_bytes }),
         gpu_instance: NO_INSTANCE,
         compute_instance: NO_INSTANCE,
     };
-    Ok(fault::list(gpu.clients.iter().filter(running).map(of).collect()))
+    let listed = |client: &&Client| running(client) || fault::lingers() && !client.contexts.is_empty();
+    Ok(fault::list(gpu.clients.iter().filter(listed).map(of).collect()))
 }
 
 fn older(processes: Vec<Process>) -> Vec<ProcessV1> {

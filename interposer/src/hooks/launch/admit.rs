@@ -13,7 +13,7 @@ use weir_core::turn::MEASURING;
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
-use super::super::capture;
+use super::super::excuse;
 use super::super::meter::{BRACKET, Hands, STRETCH, wants_bracket, wants_first_apart};
 use super::{Work, take_back};
 use crate::driver::Stream;
@@ -184,16 +184,18 @@ fn draw(
 ) -> Option<u32> {
     let purse = thread.purse(current.gpu)?;
     let gpu = current.gpu;
-    let captures = capture::by_this_thread();
-    if estimate.runs_ahead() && !captures && !estimate.is_collective() {
+    let excused = excuse::of_launch(client, thread, gpu);
+    if estimate.runs_ahead() && !excused && !estimate.is_collective() {
         wait::for_news(thread, current, stream, estimate);
     }
     if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }
     if purse.pay(price, gpu.grant.generation()) {
-        if !captures && !gpu.has_turn() {
-            wait::at_gate(client, thread, current, stream, None);
+        match gpu.has_turn() {
+            true => {}
+            false if excused => excuse::count(current),
+            false => drop(wait::at_gate(client, thread, current, stream, None)),
         }
         return None;
     }
@@ -201,8 +203,9 @@ fn draw(
     if purse.generation() != grant.generation {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
     }
-    if captures {
+    if excused {
         go_into_debt(current, purse, price, &grant);
+        excuse::count(current);
         return None;
     }
     if thread.take_debt() {

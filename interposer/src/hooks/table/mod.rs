@@ -132,6 +132,7 @@ mod copy;
 mod graph;
 mod launch;
 mod memory;
+mod order;
 mod start;
 mod vmm;
 
@@ -152,4 +153,4 @@ macro_rules! tables {
 }
 
 // In the order of the documentation.
-tables!(start, launch, graph, context, memory, vmm, copy);
+tables!(start, launch, order, graph, context, memory, vmm, copy);

@@ -2,7 +2,7 @@
 
 /// The launch calls that a lane counts, by exported symbol. An index into this table is an index into
 /// [`Lane::calls`](super::Lane::calls).
-pub const COUNTED_LAUNCHES: [&str; 16] = [
+pub const COUNTED_LAUNCHES: [&str; 15] = [
     "cuLaunchKernel",
     "cuLaunchKernel_ptsz",
     "cuLaunchKernelEx",
@@ -15,7 +15,6 @@ pub const COUNTED_LAUNCHES: [&str; 16] = [
     "cuLaunch",
     "cuLaunchGrid",
     "cuLaunchGridAsync",
-    "",
     "",
     "",
     "",

@@ -83,14 +83,9 @@ impl Copies {
         &self.ways[way as usize]
     }
 
-    /// Zeroes everything, for the slot's next owner.
-    pub fn clear(&self) {
-        for way in &self.ways {
-            // Relaxed: see `ProcessSlot::clear`.
-            [&way.calls, &way.bytes, &way.time_ns]
-                .into_iter()
-                .for_each(|word| word.store(0, Ordering::Relaxed));
-        }
+    /// The words, for whoever zeroes or moves them.
+    pub(super) fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.ways.iter().flat_map(|way| [&way.calls, &way.bytes, &way.time_ns])
     }
 }
 

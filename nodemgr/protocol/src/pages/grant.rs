@@ -199,6 +199,9 @@ const _: () = {
     assert!(offset_of!(GrantPage, bell) == 32 + 2 * 64 && size_of::<GrantPage>() == 32 + 3 * 64);
 };
 
+/// Where a process's own page begins to count: a manager that published in every tick would come there after a month.
+const OWN: u32 = 1 << 31;
+
 /// Reads before a reader settles for what it has; a manager publishes at most once per tick.
 const READ_TRIES: usize = 64;
 
@@ -207,6 +210,13 @@ impl GrantPage {
     pub fn init(&self, first: &Grant) {
         self.publish(first);
         self.header.publish(PageKind::Grant, size_of::<Self>());
+    }
+
+    /// The same for a page that a process makes for itself, for want of a manager: its generation is none that a manager comes
+    /// to, so that everybody finds the grant changed when a manager's page takes its place.
+    pub fn init_own(&self, only: &Grant) {
+        self.current.store(OWN, Ordering::Relaxed); // published below
+        self.init(only);
     }
 
     /// The header, to be checked when the page is opened.

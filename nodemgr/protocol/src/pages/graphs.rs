@@ -98,8 +98,8 @@ impl Graphs {
         self.0.get(what as usize).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Sets all of them to zero.
-    pub fn clear(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    /// The words, for whoever zeroes or moves them.
+    pub(super) fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.0.iter()
     }
 }

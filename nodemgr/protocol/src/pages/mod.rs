@@ -35,7 +35,7 @@ pub use grant::{Accrual, Gate, Grant, GrantPage, NO_BOARD, Rate};
 pub use graphs::{GraphCount, Graphs};
 pub use header::{Header, PageError, PageKind};
 pub use share::{SHARES, Share, ShareState, Shared};
-pub use slot::{LANES, Lane, ProcessSlot};
+pub use slot::{LANES, Lane, Moved, ProcessSlot};
 pub use stall::{Stall, Stalls};
 pub use told::{TOLD_BUCKETS, Told};
 pub use turn::{Precedence, Stand, Turn};

@@ -40,6 +40,16 @@ pub struct Lane {
     pub caught_up: AtomicU64,
     /// Calls by [`COUNTED_LAUNCHES`]; the older ones, which few programs call, come last.
     pub calls: [AtomicU64; COUNTED_LAUNCHES.len()],
+    /// Launches and copies that went at once, since to wait there could stop what they wait for.
+    pub excused: AtomicU64,
+}
+
+/// Memory that has been moved from one slot to another so far, in bytes.
+#[derive(Debug, Default)]
+pub struct Moved {
+    held: u64,
+    shared: u64,
+    by_kind: [u64; MemoryKind::ALL.len()],
 }
 
 /// One process of the tenant.
@@ -149,11 +159,38 @@ impl ProcessSlot {
         self.held_bytes.fetch_sub(bytes.0, Ordering::SeqCst);
     }
 
-    /// Zeroes the slot for its next owner. The manager calls this once the process is dead.
-    pub fn clear(&self) {
-        self.tentative_bytes.store(0, Ordering::SeqCst);
-        self.held_bytes.store(0, Ordering::SeqCst);
-        let words = [
+    /// Continues where the process stood on `old`, its slot on pages of its own: for a slot that was zeroed and is written by
+    /// nobody yet. Memory comes with [`Self::move_memory`].
+    pub fn continue_from(&self, old: &Self) {
+        // Relaxed: counters, each whole by itself. What another thread counts there meanwhile may be missing here.
+        for (new, old) in self.counters().zip(old.counters()) {
+            new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.context_source.store(old.context_source.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (new, old) in self.shares.iter().zip(&old.shares) {
+            if let Some((state, shared)) = old.read() {
+                new.put(state, &shared);
+            }
+        }
+    }
+
+    /// Charges here what is charged on `old` and has not been `moved` yet. A thread in the middle of a call may change the old
+    /// words once more: then it is called again.
+    pub fn move_memory(&self, old: &Self, moved: &mut Moved) {
+        let rest = |word: &AtomicU64, moved: &mut u64| {
+            let now = word.load(Ordering::SeqCst);
+            now.wrapping_sub(std::mem::replace(moved, now)) // a smaller sum wraps, and so does the addition
+        };
+        self.held_bytes.fetch_add(rest(&old.held_bytes, &mut moved.held), Ordering::SeqCst);
+        self.shared_bytes.fetch_add(rest(&old.shared_bytes, &mut moved.shared), Ordering::Relaxed);
+        for ((new, old), moved) in self.by_kind.iter().zip(&old.by_kind).zip(&mut moved.by_kind) {
+            new.fetch_add(rest(old, moved), Ordering::Relaxed);
+        }
+    }
+
+    /// All that is counted, memory apart.
+    fn counters(&self) -> impl Iterator<Item = &AtomicU64> {
+        let own = [
             &self.peak_bytes,
             &self.refused,
             &self.put_off,
@@ -163,13 +200,20 @@ impl ProcessSlot {
             &self.corrected_ns,
             &self.measured_ns,
             &self.switch_ns,
-            &self.shared_bytes,
             &self.collectives,
             &self.resumed_at_ns,
         ];
         let lanes = self.lanes.iter().flat_map(Lane::words);
+        let parts = self.graphs.words().chain(self.copies.words()).chain(self.stalls.words());
+        own.into_iter().chain(&self.memory_calls).chain(lanes).chain(parts)
+    }
+
+    /// Zeroes the slot for its next owner. The manager calls this once the process is dead.
+    pub fn clear(&self) {
+        self.tentative_bytes.store(0, Ordering::SeqCst);
+        self.held_bytes.store(0, Ordering::SeqCst);
         // Relaxed: the next owner learns of its slot over the socket, which orders these stores before it.
-        for word in words.into_iter().chain(&self.by_kind).chain(&self.memory_calls).chain(lanes) {
+        for word in self.counters().chain(&self.by_kind).chain([&self.shared_bytes]) {
             word.store(0, Ordering::Relaxed);
         }
         let halves = [
@@ -184,9 +228,6 @@ impl ProcessSlot {
             word.store(0, Ordering::Relaxed);
         }
         self.shares.iter().for_each(Share::clear);
-        self.graphs.clear();
-        self.copies.clear();
-        self.stalls.clear();
     }
 }
 
@@ -201,6 +242,7 @@ impl Lane {
             &self.slices,
             &self.bracketed,
             &self.caught_up,
+            &self.excused,
         ];
         self.calls.iter().chain(rest)
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
 
 /// What the time went to. Where two of them hold at one moment, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,9 +57,8 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Zeroes everything, for the slot's next owner.
-    pub fn clear(&self) {
-        // Relaxed: see `ProcessSlot::clear`.
-        self.parts_ns.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    /// The words, for whoever zeroes or moves them.
+    pub(super) fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.parts_ns.iter()
     }
 }

@@ -116,7 +116,7 @@ impl UsagePage {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::pages::LANES;
+    use crate::pages::{LANES, Moved};
     use proptest::prelude::*;
 
     fn page() -> Box<UsagePage> {
@@ -147,6 +147,31 @@ mod tests {
         page.slots[3].clear();
         assert_eq!(page.held(), Bytes(0));
         assert_eq!(page.slots[3].lanes[2].calls[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_process_that_gets_another_slot_holds_there_what_it_held_whatever_it_frees_meanwhile() {
+        let (own, common) = (page(), page());
+        let (old, new, mut moved) = (&own.slots[0], &common.slots[5], Moved::default());
+        assert!(common.reserve(1, Bytes(10), Bytes(100)) && own.reserve(0, Bytes(60), Bytes(100)));
+        old.by_kind[2].store(60, Ordering::Relaxed);
+        old.lanes[3].charged_ns.store(7, Ordering::Relaxed);
+        old.graphs.add(crate::pages::GraphCount::Split, 2);
+        new.continue_from(old);
+        new.move_memory(old, &mut moved);
+        assert_eq!((common.held(), new.by_kind[2].load(Ordering::Relaxed)), (Bytes(70), 60));
+        assert_eq!(
+            (
+                new.lanes[3].charged_ns.load(Ordering::Relaxed),
+                new.graphs.get(crate::pages::GraphCount::Split)
+            ),
+            (7, 2)
+        );
+        old.release(Bytes(20)); // a thread that had looked at the old page
+        new.move_memory(old, &mut moved);
+        assert_eq!(common.held(), Bytes(50));
+        new.move_memory(old, &mut moved);
+        assert_eq!(common.held(), Bytes(50), "and only once");
     }
 
     #[test]

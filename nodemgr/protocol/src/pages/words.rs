@@ -53,7 +53,7 @@ pub enum ProcessState {
     Enforced = 1,
     /// The manager's epoch stands still: fallback rate, last limits.
     Stale = 2,
-    /// A fault of ours let at least one call pass unenforced.
+    /// A fault of ours let at least one call pass unenforced; or the process keeps limits of its own, where no manager sees it.
     Degraded = 3,
     /// It is no client of MPS, by which tenants share the GPU: it has no partition, its gate alone holds it.
     BesideMps = 4,

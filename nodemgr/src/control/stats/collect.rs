@@ -29,10 +29,12 @@ pub fn collect(registry: &Registry, mode: FailMode, tick_us: u64, overview: bool
         unmanaged: registry.guarded().rule,
         resize_latency: Histogram::default(),
         journal: registry.journal().as_str().into(),
+        scraper: registry.scraper().clone(),
     };
     let tenants = registry.tenants().iter().map(|tenant| tenant_stats(registry, tenant, overview)).collect();
     let (signals, unmanaged) = (registry.signals().to_vec(), unmanaged::collect(registry));
-    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals, unmanaged, tenants }
+    let draining = unmanaged::draining(registry);
+    Stats { schema: SCHEMA, node, gpus: gpu_stats(registry), signals, unmanaged, draining, tenants }
 }
 
 fn gpu_stats(registry: &Registry) -> Vec<GpuStats> {

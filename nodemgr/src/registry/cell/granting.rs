@@ -1,13 +1,13 @@
 //! What a tenant is granted on one GPU, and what it is told beside that: its gate, the bell, the board.
 
 use weir_protocol::pages::{Gate, Grant, NO_BOARD, Rate};
-use weir_protocol::units::{Bandwidth, Nanos};
+use weir_protocol::units::{Bandwidth, Bytes, Nanos};
 
 use super::Cell;
 use crate::control::schema::Budget;
 
 /// The same grant without an end to the time on the GPU, also should the manager go; a filler gives way to nobody.
-fn unlimited(grant: Grant) -> Grant {
+pub fn unlimited(grant: Grant) -> Grant {
     let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
     Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
 }
@@ -23,6 +23,7 @@ impl Cell {
         if self.parked {
             grant.gate = Gate::Parked;
         }
+        grant.memory_limit = Bytes(grant.memory_limit.0.saturating_sub(self.drains.0));
         if off != self.off {
             self.off = off;
             self.show_board();
@@ -91,7 +92,7 @@ impl Cell {
 mod tests {
     use super::*;
     use weir_policy::Beside;
-    use weir_protocol::units::{Bytes, SmShare};
+    use weir_protocol::units::SmShare;
 
     #[test]
     fn an_unlimited_grant_keeps_the_memory_limit_and_nothing_else_that_holds_a_launch() {

@@ -22,6 +22,12 @@ pub(super) fn guard(page: &mut Page, stats: &Stats) {
     });
     let help = "Processes on a GPU that have no budget";
     page.gauge("weir_unmanaged_processes", None, help, unmanaged.collect());
+    let draining = stats.gpus.iter().map(|gpu| {
+        let held = stats.draining.iter().filter(|process| process.gpu == gpu.index);
+        (of_gpu(gpu), held.map(|process| process.memory_bytes as f64).sum())
+    });
+    let help = "Memory that processes hold beyond their death";
+    page.gauge("weir_memory_draining", Some(Unit::Bytes), help, draining.collect());
     let drift =
         pairs(stats, |_, gpu| gpu.memory_drift_bytes.map_or_else(Vec::new, |bytes| one(bytes as f64)));
     let help = "Memory held by NVML's account beyond the ledger's";

@@ -6,6 +6,7 @@
 mod build;
 mod change;
 mod copy;
+mod orders;
 mod places;
 
 use std::ffi::c_void;
@@ -51,6 +52,7 @@ impl Obeys for Client {
         build::obey(self, command, numbers)
             .or_else(|| change::obey(self, command, numbers))
             .or_else(|| copy::obey(self, command, numbers))
+            .or_else(|| orders::obey(self, command, numbers))
             .or_else(|| places::obey(self, command, numbers))
     }
 }

@@ -248,6 +248,59 @@ fn behind_the_first_launch_of_a_turn_prices_are_learnt_however_late_the_neighbou
     assert!((kernel.mean() / 50_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
 }
 
+/// Programs that wait for each of their short steps would pay for two marks in each.
+#[test]
+fn a_burst_beside_a_neighbour_has_a_second_mark_only_behind_enough_work() {
+    const DUE: Due = Due { work: Nanos(1), time: Nanos::from_millis(1), spare: 0 };
+    let marks_of = |work: u64| {
+        let mut process = process();
+        process.gpu.neighbour = None;
+        let kernel = guess(work / 4);
+        (0..50u64).fold(0, |marks, _| {
+            process.gpu.now += 100_000;
+            let begun = process.flight.mark(STREAM, Due { work: Nanos(0), ..DUE }, &mut process.gpu);
+            if begun {
+                process.flight.launches(STREAM, Nanos(process.gpu.now));
+            }
+            (0..4).for_each(|_| process.launch(STREAM, kernel, work / 4));
+            let ended = process.flight.mark(STREAM, DUE, &mut process.gpu);
+            process.drain();
+            marks + u32::from(begun) + u32::from(ended)
+        })
+    };
+    let (short, long) = (marks_of(80_000), marks_of(400_000));
+    assert!(short <= 2 * 50 * (80 + 100) / 1_000 + 2, "one in a millisecond, and no more: {short}");
+    assert!(long > 50, "{long}");
+}
+
+/// A neighbour's own bursts may be shorter than half a slice: the end of a slice that the process had before would let one in.
+#[test]
+fn a_slice_that_may_be_older_than_the_burst_teaches_nothing_beside_a_neighbour() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    process.mark(STREAM);
+    for _ in 0..6 {
+        (0..4).for_each(|_| process.launch(STREAM, kernel, 20_000));
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 10_000);
+    }
+    process.drain();
+    for n in 1..100 {
+        process.gpu.neighbour = None;
+        process.gpu.now += 5_000_000;
+        process.mark(STREAM);
+        process.gpu.now += 1_000;
+        process.flight.launches(STREAM, Nanos(process.gpu.now));
+        process.launch(STREAM, kernel, 20_000); // waits for nobody
+        process.mark(STREAM);
+        (0..3).for_each(|at| process.launch(STREAM, kernel, if at == 0 { 240_000 } else { 20_000 })); // he and two switches
+        process.mark(STREAM);
+        (process.gpu.neighbour, process.gpu.ended) = (Some(2 * n), Some(n));
+        process.drain();
+    }
+    assert!((kernel.mean() / 20_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
+}
+
 #[test]
 fn a_price_that_was_measured_once_with_a_slice_in_it_is_corrected_beside_the_neighbour() {
     let mut process = process();

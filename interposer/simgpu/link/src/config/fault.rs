@@ -6,7 +6,7 @@
 //! process = "weir"         # only in programs of this name (`/proc/PID/comm`); all if it is left out
 //! nth = 3                  # only the third call; or: every = 10; or: probability = 0.01, seed = 7
 //! action = "error:2"       # answer this code; or "hang", "sigkill", "delay:10000" (ms); of NVML's calls also
-//!                          # "nonsense" (figures that cannot be) and "truncate" (half of a list)
+//!                          # "nonsense" (figures that cannot be), "truncate" (half of a list), "linger" (the dead on it)
 //! ```
 
 use std::time::Duration;
@@ -79,6 +79,8 @@ pub enum Lie {
     Nonsense,
     /// The first half of a list.
     Truncate,
+    /// Processes that have died are listed still, with all that they ever held.
+    Linger,
 }
 
 /// Longest delay, ms (1 hour).
@@ -129,10 +131,11 @@ impl<'de> Deserialize<'de> for Action {
             "sigkill" => Some(FaultAction::Sigkill),
             "nonsense" => Some(FaultAction::Lie(Lie::Nonsense)),
             "truncate" => Some(FaultAction::Lie(Lie::Truncate)),
+            "linger" => Some(FaultAction::Lie(Lie::Linger)),
             _ => code().or_else(delay),
         };
         found.map(Self).ok_or_else(|| {
-            let help = "write error:CODE, delay:MS, hang, sigkill, nonsense or truncate";
+            let help = "write error:CODE, delay:MS, hang, sigkill, nonsense, truncate or linger";
             de::Error::custom(format!("`{text}` is no action: {help}"))
         })
     }
@@ -147,6 +150,7 @@ impl Serialize for Action {
             FaultAction::Delay(time) => to.serialize_str(&format!("delay:{}", time.as_millis())),
             FaultAction::Lie(Lie::Nonsense) => to.serialize_str("nonsense"),
             FaultAction::Lie(Lie::Truncate) => to.serialize_str("truncate"),
+            FaultAction::Lie(Lie::Linger) => to.serialize_str("linger"),
         }
     }
 }
