@@ -9,6 +9,7 @@ mod board;
 mod cell;
 mod counters;
 mod create;
+mod growth;
 mod heirs;
 mod mps;
 mod outside;
@@ -38,6 +39,7 @@ use std::collections::BTreeMap;
 
 pub use cell::Cell;
 pub use counters::Counters;
+pub use growth::DEFAULT_GROWTH;
 pub use outside::Latency;
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
@@ -72,6 +74,7 @@ pub struct Registry {
     pub gpus: Gpus,
     /// Memory of each card that is nobody's; by default a fiftieth of the card.
     pub reserve: Option<Bytes>,
+    growth: Bytes, // what a process's contexts may grow by
     /// Ticks so far.
     pub epoch: u64,
     /// The policy that each GPU starts with, by name.
@@ -116,6 +119,7 @@ impl Registry {
             rulers: gpus.devices.iter().map(|_| Ruler::new(policy)).collect(),
             gpus,
             reserve,
+            growth: DEFAULT_GROWTH,
             epoch: 0,
             policy_name: policy.name,
             events: Ring::default(),
