@@ -6,6 +6,7 @@
 
 mod counters;
 mod end;
+mod pairs;
 mod run;
 
 use std::cell::Cell;
@@ -16,6 +17,7 @@ use weir_core::price::{Cache, Estimate, Signature};
 use weir_core::purse::Purse;
 
 pub use self::counters::Counters;
+pub use self::pairs::{Pair, Pairs};
 use self::run::{Kept, NO_RUN};
 use crate::driver::{self, Stream};
 use crate::link::{CAPTURES, Client, Context, Gpu};
@@ -27,6 +29,8 @@ const GPUS: usize = 16;
 pub struct Thread {
     /// Estimates at hand.
     pub cache: Cache,
+    /// Streams in which launches overlap.
+    pub pairs: Pairs,
     inside: Cell<bool>,
     current: Cell<Option<Current>>,
     purses: [Purse; GPUS],
@@ -55,6 +59,7 @@ thread_local! {
     static THREAD: Thread = const {
         Thread {
             cache: Cache::new(),
+            pairs: Pairs::new(),
             inside: Cell::new(false),
             current: Cell::new(None),
             purses: [const { Purse::new() }; GPUS],

@@ -52,6 +52,7 @@ codes! {
     PRELOAD = "W0125", exit 125, "`libweir.so` enforces the budget inside of the program. Without it a program would run unlimited, so it does not run.";
     NOT_EXECUTABLE = "W0126", exit 126, "The program was found and cannot be executed.";
     NOT_FOUND = "W0127", exit 127, "The program was not found.";
+    OVERSUBSCRIBE = "W0128", exit 2, "Memory beyond the limit lives on the host, and its way over the bus slows neighbours down: only a filler may have it, and as much again as its limit at most.";
     UNREACHABLE = "W0130", exit 69, "No node manager answers.";
     ALREADY_RUNS = "W0131", exit 1, "One node manager at a time holds a directory.";
     PROTOCOL = "W0132", exit 1, "The two sides of a socket do not understand each other; usually they are of different versions.";

@@ -42,6 +42,8 @@ pub struct Options {
     pub mode: FailMode,
     /// Memory of each card that is nobody's; by default a fiftieth.
     pub reserve: Option<Bytes>,
+    /// What a process's contexts may grow by; by default 272 MiB.
+    pub growth: Option<Bytes>,
     /// What a context costs where NVML cannot tell; 0: not configured.
     pub context_memory: Bytes,
     /// What kernels cost before they are measured.
@@ -78,6 +80,7 @@ impl Options {
             tick,
             mode,
             reserve: None,
+            growth: None,
             context_memory,
             prices: Vec::new(),
             tenants: Vec::new(),
@@ -122,6 +125,7 @@ impl Manager {
             Fault::system(&codes::SYSTEM, "make a timer", error, "look at the limits of open files")
         })?;
         let mut registry = Registry::new(gpus, options.reserve, options.policy);
+        registry.expect_growth(options.growth);
         registry.park_idle_after(options.park_idle_after);
         registry.guard_by(options.unmanaged);
         registry.power_by(options.power);

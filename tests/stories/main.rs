@@ -33,6 +33,7 @@ mod memory_shares;
 mod memory_tiles;
 mod memory_view;
 mod mps;
+mod pairs;
 mod park;
 mod peers;
 mod podman;

@@ -10,6 +10,9 @@ use crate::MEMORY;
 
 const MIB: u64 = 1 << 20;
 
+/// Only a filler may.
+const FLAGS: [&str; 3] = ["--oversubscribe", "--class", "filler"];
+
 /// A tenant with 1 GiB.
 const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%", memory: "1GiB" };
 
@@ -17,7 +20,7 @@ const SMALL: Budget<'_> = Budget { name: "small", request: "50%", limit: "100%",
 fn beyond_the_limit_plain_allocations_become_managed_memory_on_the_host() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");
-    let flags = ["--oversubscribe"];
+    let flags = FLAGS;
     let mut small = Memory::start(Program::under_weir_with(&gpu, Some(&node), SMALL, &flags, MEMORY));
     let tenant = || node.tenant("small").expect("the tenant lives");
     let by_kind =
@@ -29,6 +32,12 @@ fn beyond_the_limit_plain_allocations_become_managed_memory_on_the_host() {
     assert!(tenant().oversubscribe && held > 1024 * MIB && !tenant().gpus[0].overcommitted, "{held}");
     assert_eq!(tenant().gpus[0].total.refused, 0);
     assert_eq!(small.free_bytes(), 0);
+    assert_eq!(small.tell(&format!("allocate {}", 1024 * MIB)).result, "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(
+        (tenant().gpus[0].total.refused, by_kind(&tenant())),
+        (1, [512, 512]),
+        "as much again and no more"
+    );
     let on_card = gpu.client(small.pid).expect("a client of the driver").memory_bytes;
     assert!(on_card <= 1024 * MIB, "the neighbours' part of the card is theirs: {on_card}");
     small.does(&format!("free {beyond}"));
@@ -42,7 +51,7 @@ fn beyond_the_limit_plain_allocations_become_managed_memory_on_the_host() {
 fn padded_rows_beyond_the_limit_are_as_far_apart_as_within_it() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");
-    let flags = ["--oversubscribe"];
+    let flags = FLAGS;
     let mut small = Memory::start(Program::under_weir_with(&gpu, Some(&node), SMALL, &flags, MEMORY));
     let rows = format!("rows 1000 {}", 512 << 10); // of 1,024 bytes each: 512 MiB
     let (within, beyond) = (small.tell(&rows).values, small.tell(&rows).values);

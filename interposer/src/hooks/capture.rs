@@ -25,9 +25,12 @@ static BEGUN: [Begun; CAPTURES_KNOWN] =
 /// Whether the calling thread has begun a capture that has not ended. Nothing waits then: others may be kept from
 /// their work by the capture, and the capture from its end by the wait (gpu-truths, rule 8).
 pub fn by_this_thread() -> bool {
-    let me = thread::address();
     // Relaxed: what this thread wrote, or somebody else for another thread.
-    CAPTURES.load(Ordering::Relaxed) != 0 && BEGUN.iter().any(|b| b.thread.load(Ordering::Relaxed) == me)
+    if CAPTURES.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let me = thread::address();
+    BEGUN.iter().any(|b| b.thread.load(Ordering::Relaxed) == me)
 }
 
 /// A forked child has none of its parent's captures.

@@ -27,6 +27,10 @@ pub enum What {
     Batch { to: *const CUdeviceptr, from: *const CUdeviceptr, bytes: *const usize, count: usize },
     /// Many boxes.
     Solids { list: *const c_void, count: usize },
+    /// Many over a fabric.
+    Fabric { list: *const c_void, count: usize },
+    /// Many pieces to be unpacked.
+    Packed { list: *const c_void, count: usize },
     /// Managed memory that is to move to a device, or to the host (`None`). How much of it has to is not known.
     Prefetch { device: Option<c_int>, bytes: usize },
     /// The same, many ranges.
@@ -83,6 +87,54 @@ impl Operand {
 }
 
 const _: () = assert!(size_of::<Operand>() == 40 && size_of::<Solid>() == 112);
+
+/// One copy of [`What::Fabric`]: `CUDA_FABRIC_COPY_BATCH_OP` of CUDA 13.5's `cuda.h`.
+#[repr(C)]
+struct FabricCopy {
+    from: FabricOperand,
+    to: FabricOperand,
+    bytes: usize, // 0: it does nothing
+    _flags: u32,
+}
+
+/// One end of it: `CUfabricCpyOperand`.
+#[repr(C)]
+struct FabricOperand {
+    kind: u32, // 1: a pointer, 2: an endpoint elsewhere
+    address: u64,
+    _rest: u64,
+}
+
+impl FabricOperand {
+    fn end(&self) -> End {
+        const ELSEWHERE: End = End::Device(-1);
+        if self.kind == 1 { end_of(self.address) } else { ELSEWHERE }
+    }
+}
+
+const _: () = assert!(size_of::<FabricOperand>() == 24 && size_of::<FabricCopy>() == 64);
+
+/// One piece of [`What::Packed`]: `CUmemDecompressParams` of CUDA 12.8's `cuda.h`.
+#[repr(C)]
+struct Packed {
+    from_bytes: usize,
+    to_bytes: usize, // 0: the program does not say
+    _written: u64,
+    from: u64,
+    to: u64,
+    _algorithm: u32,
+    _padding: [u8; 20],
+}
+
+const _: () = assert!(size_of::<Packed>() == 64);
+
+impl Packed {
+    /// What it is unpacked to, where that is said, else what is read.
+    fn bytes(&self) -> u64 {
+        let bytes = if self.to_bytes > 0 { self.to_bytes } else { self.from_bytes };
+        bytes as u64
+    }
+}
 
 impl Amounts {
     fn add(&mut self, way: Option<CopyWay>, bytes: u64) {
@@ -172,6 +224,16 @@ impl What {
                     let bytes = product(one.extent).saturating_mul(elements.unwrap_or(1));
                     amounts.add(way_between(end(&one.from), end(&one.to)), bytes);
                 });
+            }
+            Self::Fabric { list: copies, count } => {
+                for copy in list(copies.cast::<FabricCopy>(), count).iter().filter(|copy| copy.bytes > 0) {
+                    amounts.add(way_between(copy.from.end(), copy.to.end()), copy.bytes as u64);
+                }
+            }
+            Self::Packed { list: pieces, count } => {
+                for piece in list(pieces.cast::<Packed>(), count) {
+                    amounts.add(way_between(end_of(piece.from), end_of(piece.to)), piece.bytes());
+                }
             }
             Self::Prefetch { device, bytes } => migrate(&mut amounts, device, bytes),
             Self::Prefetches { bytes, count, places, first_of, kinds } => {
@@ -319,6 +381,32 @@ mod tests {
         assert_eq!(amounts, [(CopyWay::DeviceToDevice, 2, 65)]);
         let none = What::Solids { list: std::ptr::null(), count: 2 }.amounts(false);
         assert_eq!(none.each().count(), 0);
+    }
+
+    #[test]
+    fn copies_over_a_fabric_are_counted_each_but_those_of_nothing() {
+        let elsewhere = || FabricOperand { kind: 2, address: 7, _rest: 0 };
+        let here = || FabricOperand { kind: 1, address: 0, _rest: 0 }; // unknown to the driver: the host's
+        let copy = |from, to, bytes| FabricCopy { from, to, bytes, _flags: 0 };
+        let copies =
+            [copy(here(), elsewhere(), 10), copy(elsewhere(), here(), 5), copy(here(), elsewhere(), 0)];
+        let list = copies.as_ptr().cast();
+        let amounts: Vec<_> = What::Fabric { list, count: 3 }.amounts(false).each().collect();
+        assert_eq!(amounts, [(CopyWay::HostToDevice, 1, 10), (CopyWay::DeviceToHost, 1, 5)]);
+    }
+
+    #[test]
+    fn pieces_count_by_what_they_are_unpacked_to_or_else_by_what_is_read() {
+        let piece = |from_bytes, to_bytes| Packed {
+            from_bytes,
+            to_bytes,
+            _written: 0,
+            from: 0,
+            to: 0,
+            _algorithm: 0,
+            _padding: [0; 20],
+        };
+        assert_eq!([piece(10, 40), piece(10, 0)].map(|piece| piece.bytes()), [40, 10]);
     }
 
     #[test]

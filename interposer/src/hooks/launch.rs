@@ -17,11 +17,12 @@ use weir_core::price::{Estimate, Signature};
 use self::admit::Entered;
 pub(super) use self::admit::{Admission, owe};
 pub use self::multi_device::multi_device;
+use super::copy_pieces::list;
 use super::graph::copies;
 use super::{graph_memory, graph_split, names};
 use crate::driver::Stream;
 use crate::link::{CAPTURES, Client};
-use crate::thread::{self, Current, Thread};
+use crate::thread::{self, Current, Pair, Thread};
 
 /// What a kernel launch costs by.
 #[inline]
@@ -43,7 +44,7 @@ pub fn old_shape(function: CUfunction, width: c_int, height: c_int) -> Signature
 /// A kernel launch.
 #[inline]
 pub fn kernel(counted: usize, stream: Stream, shape: Signature, call: impl FnOnce() -> CUresult) -> CUresult {
-    launch(counted, stream, Work::Kernel(shape), call)
+    launch(counted, stream, Work::Kernel(shape), Pair::default, call)
 }
 
 /// A kernel launch by configuration.
@@ -60,7 +61,23 @@ pub fn kernel_ex(
     let grid = [config.grid_dim_x, config.grid_dim_y, config.grid_dim_z];
     let block = [config.block_dim_x, config.block_dim_y, config.block_dim_z];
     let shape = shape(function, grid, block, config.shared_mem_bytes);
-    launch(counted, stream(config.stream), Work::Kernel(shape), call)
+    launch(counted, stream(config.stream), Work::Kernel(shape), || pair(config), call)
+}
+
+/// What a configuration says of the launches before and behind this one.
+fn pair(config: &CUlaunchConfig) -> Pair {
+    let mut pair = Pair::default();
+    for attribute in list(config.attrs.cast_const(), config.num_attrs as usize) {
+        match attribute.id {
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {
+                // SAFETY: the identifier says which member of the union the caller has set.
+                pair.follows |= unsafe { attribute.value.programmatic_stream_serialization_allowed } != 0;
+            }
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT => pair.leads = true,
+            _ => {}
+        }
+    }
+    pair
 }
 
 /// A graph launch.
@@ -79,7 +96,7 @@ pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnc
 /// A graph launch as it is.
 pub fn whole(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     let work = Work::Graph(Signature::of_graph(exec.addr() as u64));
-    let launch = || launch(counted, stream, work, call);
+    let launch = || launch(counted, stream, work, Pair::default, call);
     if graph_memory::may_need(exec) { graph_memory::charge(stream, exec, launch) } else { launch() }
 }
 
@@ -115,9 +132,15 @@ impl Work {
 }
 
 #[inline]
-fn launch(counted: usize, stream: Stream, work: Work, call: impl FnOnce() -> CUresult) -> CUresult {
+fn launch(
+    counted: usize,
+    stream: Stream,
+    work: Work,
+    pair: impl FnOnce() -> Pair, // asked on the long way only
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     let paid = thread::with(|thread| pay_from_purse(thread, counted, stream, &work));
-    let entered = if paid.is_some() { None } else { Entered::admit(counted, stream, &work) };
+    let entered = if paid.is_some() { None } else { Entered::admit(counted, stream, &work, pair()) };
     // Called in this one place, and handed to nobody: else each launch would write its arguments to memory for that.
     let result = call();
     match (paid, entered) {

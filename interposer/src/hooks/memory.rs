@@ -143,20 +143,25 @@ pub fn reserve(
     kind: MemoryKind,
     bytes: Bytes,
 ) -> Result<Reservation<'static>, CUresult> {
-    take(client, gpu, kind, bytes).ok_or_else(|| {
-        gpu.slot().refused.fetch_add(1, Ordering::Relaxed);
-        REFUSED.say(|| {
-            let limit = gpu.grant.read().memory_limit;
-            let help = if client.standalone {
-                "start it again with a larger --memory".into()
-            } else {
-                format!("weir set {} --memory SIZE", client.tenant)
-            };
-            let (held, pid) = (gpu.usage.held(), std::process::id());
-            format!("an allocation of {bytes} was refused: limit {limit}, in use {held}, asked by pid {pid}. help: {help}")
-        });
-        CUDA_ERROR_OUT_OF_MEMORY
-    })
+    take(client, gpu, kind, bytes).ok_or_else(|| refuse(client, gpu, bytes))
+}
+
+/// Counts a refusal, and says the first one; the driver's answer when the card is full.
+pub fn refuse(client: &Client, gpu: &Gpu, bytes: Bytes) -> CUresult {
+    gpu.slot().refused.fetch_add(1, Ordering::Relaxed);
+    REFUSED.say(|| {
+        let limit = gpu.grant.read().memory_limit;
+        let help = if client.standalone {
+            "start it again with a larger --memory".into()
+        } else {
+            format!("weir set {} --memory SIZE", client.tenant)
+        };
+        let (held, pid) = (gpu.usage.held(), std::process::id());
+        format!(
+            "an allocation of {bytes} was refused: limit {limit}, in use {held}, asked by pid {pid}. help: {help}"
+        )
+    });
+    CUDA_ERROR_OUT_OF_MEMORY
 }
 
 static REFUSED: Once = Once::new();

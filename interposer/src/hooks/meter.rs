@@ -57,6 +57,14 @@ pub const BRACKET: Due = Due { work: Nanos(0), time: Nanos(0), spare: 64 };
 /// A mark if there is anything that has none.
 pub const ANYTHING: Due = Due { work: Nanos(1), time: Nanos(0), spare: 0 };
 
+/// Where each launch overlaps the one before it no place is good for a mark. One in so much work undoes an overlap all the same,
+/// or the queue would seem full until it has run dry.
+pub fn unseen(cap: Nanos) -> Due {
+    const UNCAPPED: Nanos = Nanos::from_millis(20);
+    let cap = if cap == Nanos(0) { UNCAPPED } else { cap };
+    Due { work: Nanos(cap.0 / 2), time: Nanos(0), spare: 0 }
+}
+
 /// The driver as marks use it, on behalf of one call of the application.
 pub struct Hands<'a> {
     thread: &'a Thread,

@@ -1,6 +1,7 @@
 //! Plain allocations and padded rows; with `weir run --oversubscribe`, beyond the limit too: as managed memory that lives on
-//! the host and that the GPU reads from there. Slower, and no neighbour's loss. It is counted, and shown, as managed memory
-//! beyond the limit. What only works on plain memory (`cuIpcGetMemHandle`) the driver then refuses.
+//! the host and that the GPU reads from there, over a bus that neighbours use as well. So only fillers may, and only until the
+//! tenant holds twice its limit. It is counted, and shown, as managed memory beyond the limit; the flag is the tenant's, for all
+//! its processes. What only works on plain memory (`cuIpcGetMemHandle`) the driver then refuses.
 //!
 //! Not what is allocated in stream order (`cuMemAllocAsync`, pools): managed memory cannot be freed in stream order, and
 //! freed at once it would be gone while kernels before it in the stream still use it. Nor what is allocated by handle
@@ -12,8 +13,9 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_core::ledger;
+use weir_core::ledger::Reservation;
 use weir_protocol::pages::MemoryKind;
+use weir_protocol::units::Bytes;
 
 use super::memory::{self, Ask};
 use crate::driver;
@@ -83,8 +85,8 @@ fn beyond(counted: usize, ask: Ask, out: *mut CUdeviceptr, call: impl FnOnce() -
                 reservation.commit();
                 return Ok(Some((current, MemoryKind::Plain)));
             }
+            take_beyond(client, current.gpu, asked)?;
             managed_on.set(Some(current.gpu));
-            ledger::book(current.gpu.slot(), MemoryKind::Managed, asked);
             BEYOND.say(|| {
                 let limit = current.gpu.grant.read().memory_limit;
                 format!("the limit of {limit} is reached: further allocations are managed memory on the host")
@@ -106,6 +108,21 @@ fn beyond(counted: usize, ask: Ask, out: *mut CUdeviceptr, call: impl FnOnce() -
         },
     )
 }
+
+/// Charges memory on the host, unless the tenant holds too much there.
+fn take_beyond(client: &Client, gpu: &'static Gpu, asked: Bytes) -> Result<(), CUresult> {
+    let limit = gpu.grant.read().memory_limit;
+    let most = Bytes(limit.0.saturating_mul(MOST_TIMES));
+    let Some(reservation) = Reservation::take(&gpu.usage, gpu.slot_index(), MemoryKind::Managed, asked, most)
+    else {
+        return Err(memory::refuse(client, gpu, asked));
+    };
+    reservation.commit();
+    Ok(())
+}
+
+/// A tenant holds so many times its limit at most: as much on the host as on the card.
+const MOST_TIMES: u64 = 2;
 
 static BEYOND: Once = Once::new();
 

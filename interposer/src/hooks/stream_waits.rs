@@ -14,6 +14,7 @@ use weir_abi::types::*;
 use weir_core::lock::Lock;
 use weir_protocol::units::Nanos;
 
+use super::copy_pieces;
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
 use crate::guard::guard;
@@ -134,11 +135,7 @@ pub fn batch(
 }
 
 fn waits(list: *const CUstreamBatchMemOpParams, count: u32) -> bool {
-    if list.is_null() {
-        return false;
-    }
-    // SAFETY: the caller passes `count` operations; the driver reads the same ones.
-    let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
-    list.iter()
+    copy_pieces::list(list, count as usize)
+        .iter()
         .any(|op| matches!(op.operation, CU_STREAM_MEM_OP_WAIT_VALUE_32 | CU_STREAM_MEM_OP_WAIT_VALUE_64))
 }

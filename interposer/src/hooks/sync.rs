@@ -82,7 +82,8 @@ pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Str
         None => current.context.flight.knows(last.key()), // not a stream of another context
     };
     let mut hands = Hands::new(thread, current, last);
-    if covers_last && joins::is_apart(last) {
+    let between_a_pair = how == How::Asks && thread.pairs.expects(last.key());
+    if covers_last && !between_a_pair && joins::is_apart(last) {
         if thread.take_guess() || current.context.flight.wants_end(last.key()) {
             hands.put_last(ANYTHING);
         } else {

@@ -59,16 +59,6 @@ const UNHOOKED: &[(&str, &[&str])] = &[
     ),
     ("a stream's context is asked of the driver at its first launch", &["cuGreenCtxStreamCreate"]),
     (
-        "not yet: what they copy stands in lists whose layout the headers of CUDA 13 alone have, or is known only when it is \
-         unpacked",
-        &[
-            "cuFabricCpyBatchAsync",
-            "cuFabricCpyBatchAsync_ptsz",
-            "cuMemBatchDecompressAsync",
-            "cuMemBatchDecompressAsync_ptsz",
-        ],
-    ),
-    (
         "moves nothing: what the memory held is given up",
         &[
             "cuMemDiscardAndPrefetchBatchAsync",

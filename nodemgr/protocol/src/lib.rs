@@ -24,7 +24,8 @@ pub mod mapping;
 pub mod message;
 pub mod pages;
 pub mod price;
-mod sync;
+#[doc(hidden)] // for models of what lies on top of these pages
+pub mod sync;
 pub mod transport;
 pub mod units;
 

@@ -93,6 +93,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     let mut options = Options::new(place, Source::Nvml);
     options.policy = config.policy().map_err(wrong)?;
     options.reserve = config.reserve().map_err(wrong)?;
+    options.growth = config.growth().map_err(wrong)?;
     options.context_memory = config.context_memory().map_err(wrong)?;
     options.park_idle_after = config.park_idle_after();
     options.tick = config.tick();

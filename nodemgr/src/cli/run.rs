@@ -46,7 +46,7 @@ pub(super) struct Args {
     /// What may be copied between host and device, such as 4GiB/s, on each GPU [default: unlimited]
     #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
     copy_limit: Option<String>,
-    /// Beyond the memory limit, let plain allocations become managed memory, which lives on the host
+    /// Beyond the memory limit, let plain allocations become managed memory on the host: fillers only, as much again at most
     #[arg(long)]
     oversubscribe: bool,
     /// What the program is to its neighbours

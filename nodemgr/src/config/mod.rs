@@ -30,7 +30,7 @@ pub use tenant::{Persistent, TenantRow};
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file.
-const KEYS: &str = "dir, policy, tick_us, mode, unmanaged, power, memory_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
+const KEYS: &str = "dir, policy, tick_us, mode, unmanaged, power, memory_reserve, growth_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -57,6 +57,8 @@ pub struct Config {
     pub power: Option<PowerRule>,
     /// Memory of each card that is nobody's, as a size.
     pub memory_reserve: Option<String>,
+    /// What the contexts of one process may grow by, as a size.
+    pub growth_reserve: Option<String>,
     /// What a context takes of a card where NVML cannot tell, as a size.
     pub context_memory: Option<String>,
     /// After how many seconds without work a tenant may be parked.
@@ -123,6 +125,7 @@ impl Config {
     fn check(&self) -> Result<(), (String, String)> {
         self.policy()?;
         self.reserve()?;
+        self.growth()?;
         self.context_memory()?;
         let tick = self.tick_us.unwrap_or(1_000);
         if !TICK_RANGE_US.contains(&tick) {
@@ -170,6 +173,14 @@ impl Config {
     /// Message and help, if it is no size.
     pub fn reserve(&self) -> Result<Option<Bytes>, (String, String)> {
         size("memory_reserve", self.memory_reserve.as_ref())
+    }
+
+    /// What a process's contexts may grow by.
+    ///
+    /// # Errors
+    /// Message and help, if it is no size.
+    pub fn growth(&self) -> Result<Option<Bytes>, (String, String)> {
+        size("growth_reserve", self.growth_reserve.as_ref())
     }
 
     /// What a context costs; 0 if that is not configured.
@@ -312,6 +323,7 @@ mod tests {
             unmanaged,
             power,
             memory_reserve,
+            growth_reserve,
             context_memory,
             park_idle_s,
             price,
@@ -328,6 +340,7 @@ mod tests {
                 && unmanaged.is_some()
                 && power.is_some()
                 && memory_reserve.is_some()
+                && growth_reserve.is_some()
                 && context_memory.is_some()
                 && park_idle_s.is_some()
         );

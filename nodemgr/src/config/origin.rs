@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use weir_protocol::message::FailMode;
 
 use super::{Config, line_of};
+use crate::registry::DEFAULT_GROWTH;
 
 /// A setting with its value and where that comes from.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -81,6 +82,7 @@ impl Config {
             row("unmanaged", self.unmanaged.unwrap_or_default().as_str().into()),
             row("power", self.power.unwrap_or_default().as_str().into()),
             row("memory_reserve", bytes(self.memory_reserve.clone())),
+            row("growth_reserve", self.growth_reserve.clone().unwrap_or_else(|| DEFAULT_GROWTH.to_string())),
             row("context_memory", self.context_memory.clone().unwrap_or_else(|| "not configured".into())),
             row("park_idle_s", self.park_idle_s.map_or("never".into(), |idle| idle.to_string())),
             row("price", format!("{} rows", self.price.len())),

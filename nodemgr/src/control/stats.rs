@@ -260,8 +260,12 @@ pub struct TenantGpuStats {
     /// What NVML says that it holds beyond that, in bytes; absent where it cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_drift_bytes: Option<i64>,
-    /// Whether more is held than the limit allows because it could not be refused: contexts that grew, for example.
+    /// Whether more is held than the limit allows because it could not be refused, contexts that grew, for example; or may
+    /// come to be held, since limits and growth do not fit on the card together.
     pub overcommitted: bool,
+    /// What the card lacks for the limits of this tenant and those before it, and for what contexts may grow by.
+    #[serde(default)]
+    pub growth_uncovered_bytes: u64,
     /// Counters of all processes, dead ones too.
     pub total: Counters,
     /// Counters of the living.

@@ -120,6 +120,13 @@ impl What {
                 write!(f, "clocks held back: {}", drawn(reasons, *draw_mw, *limit_mw))
             }
             Self::ClocksFree => write!(f, "clocks no longer held back"),
+            Self::GrowthUncovered { lacks_bytes } => {
+                let lacks = Bytes(*lacks_bytes);
+                write!(
+                    f,
+                    "overcommitted: the card lacks {lacks} for the limits and what contexts may grow by"
+                )
+            }
             Self::Overcommitted { over_bytes } => {
                 write!(f, "overcommitted: {} more held than the limit allows", Bytes(*over_bytes))
             }

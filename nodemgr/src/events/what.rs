@@ -164,6 +164,11 @@ pub enum What {
         /// Who has it.
         why: String,
     },
+    /// The limits on a card and what contexts may grow by do not fit there together.
+    GrowthUncovered {
+        /// What is missing, with those who came before.
+        lacks_bytes: u64,
+    },
     /// More memory is held than the limit allows, because it could not be refused.
     Overcommitted {
         /// By how much.

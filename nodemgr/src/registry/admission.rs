@@ -22,6 +22,7 @@ impl Registry {
     /// Checks a request for a tenant by itself; what others hold is checked by [`Self::check_room`].
     pub(super) fn plan(&self, wanted: &CreateTenant) -> Result<Plan, Fault> {
         check_name(&wanted.name)?;
+        check_oversubscription(wanted)?;
         let gpus = self.resolve_gpus(&wanted.gpus)?;
         let Some(memory) = wanted.memory_bytes.map(Bytes) else {
             let free = gpus.iter().map(|gpu| self.free_memory(*gpu, None).0).min().unwrap_or(0);
@@ -247,6 +248,16 @@ impl Registry {
             Fault::new(&codes::GPU_UNKNOWN, message, format!("choose from {}", known.join(", ")))
         })
     }
+}
+
+/// What lies on the host is fetched over the bus, at the neighbours' expense.
+fn check_oversubscription(wanted: &CreateTenant) -> Result<(), Fault> {
+    if !wanted.oversubscribe || wanted.class == ClassName::Filler {
+        return Ok(());
+    }
+    let message = format!("a {} tenant cannot go beyond its memory limit", wanted.class.as_str());
+    let help = "leave out --oversubscribe and give a larger --memory, or use --class filler";
+    Err(Fault::new(&codes::OVERSUBSCRIBE, message, help))
 }
 
 /// What is promised, and to be told by whom: neither is of use without the other.

@@ -55,6 +55,8 @@ pub struct Cell {
     parked: bool,
     /// What was seen of it beside the tick.
     pub history: History,
+    /// Memory by which its tenant, with what contexts may grow by, and those that came before it exceed the card.
+    pub(super) uncovered: Bytes,
     state: &'static str,
     changes: u32, // of the state, since they were last taken
     pulse: Pulse,
@@ -108,6 +110,7 @@ impl Cell {
             off: false,
             parked: false,
             history: History::default(),
+            uncovered: Bytes(0),
             state: "",
             changes: 0,
             pulse: Pulse::default(),
@@ -269,8 +272,13 @@ impl Cell {
         states.into_iter().any(|state| state.load(Ordering::Relaxed) == ProcessState::BesideMps as u32)
     }
 
+    /// What contexts may grow by and the card has not, in all.
+    pub fn uncovered(&self) -> Bytes {
+        self.uncovered
+    }
+
     /// Whether the memory held is more than the limit allows, because a process could not refuse it.
-    pub fn is_overcommitted(&self, held: Bytes) -> bool {
+    pub fn holds_too_much(&self, held: Bytes) -> bool {
         let flagged =
             || self.pages.usage.slots.iter().any(|slot| slot.overcommitted.load(Ordering::Relaxed) != 0);
         held > self.granted.memory_limit && flagged()

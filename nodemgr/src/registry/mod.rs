@@ -10,6 +10,7 @@ mod cell;
 mod counters;
 mod create;
 mod draining;
+mod growth;
 mod heirs;
 mod launch;
 mod mps;
@@ -41,6 +42,7 @@ use std::collections::BTreeMap;
 pub use cell::Cell;
 pub use counters::Counters;
 pub use draining::{Departed, Draining};
+pub use growth::DEFAULT_GROWTH;
 pub use outside::{Latency, ScraperStats};
 pub use pages::Pages;
 pub use park::{By, Calls, Park, ParkJob, Stand};
@@ -75,6 +77,7 @@ pub struct Registry {
     pub gpus: Gpus,
     /// Memory of each card that is nobody's; by default a fiftieth of the card.
     pub reserve: Option<Bytes>,
+    growth: Bytes, // what a process's contexts may grow by
     /// Ticks so far.
     pub epoch: u64,
     /// The policy that each GPU starts with, by name.
@@ -121,6 +124,7 @@ impl Registry {
             rulers: gpus.devices.iter().map(|_| Ruler::new(policy)).collect(),
             gpus,
             reserve,
+            growth: DEFAULT_GROWTH,
             epoch: 0,
             policy_name: policy.name,
             events: Ring::default(),

@@ -42,6 +42,7 @@ impl Registry {
         for (tenant, recent, health) in self.told.look(&self.tenants, now) {
             self.note_latency(tenant, recent, health);
         }
+        self.note_growth();
         watch::look(&mut self.tenants, &self.rulers, &mut self.events, now);
         let cells = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.cells);
         let left: Vec<_> = cells.filter_map(Cell::take_left).collect();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use weir_protocol::pages::{Gate, ProcessSlot, ProcessState, Stall};
-use weir_protocol::units::{Nanos, SmShare};
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::cell::Cell;
 use super::ruler::Ruler;
@@ -66,6 +66,7 @@ pub struct History {
     last: Totals,
     told_state: &'static str,
     told_over: bool,
+    told_uncovered: bool,
     told_unsound: Option<ProcessState>,
 }
 
@@ -164,7 +165,12 @@ fn tell_counts(cell: &mut Cell, totals: &Totals, about: About<'_>, events: &mut 
 
 /// How it stands to its budget.
 fn tell_standing(cell: &mut Cell, slots: &[usize], about: About<'_>, events: &mut Ring) {
-    let over = cell.is_overcommitted(cell.held_lately());
+    let uncovered = cell.uncovered();
+    if uncovered > Bytes(0) && !cell.history.told_uncovered {
+        events.push(about, What::GrowthUncovered { lacks_bytes: uncovered.0 });
+    }
+    cell.history.told_uncovered = uncovered > Bytes(0);
+    let over = cell.holds_too_much(cell.held_lately());
     if over && !cell.history.told_over {
         events.push(about, What::Overcommitted { over_bytes: cell.excess().0 });
     }

@@ -1,7 +1,9 @@
 //! Who gets a budget, and of what size.
 
 use weir_nodemgr::Manager;
-use weir_nodemgr::control::schema::{ClassName, CreateTenant};
+use weir_nodemgr::control::history::AskEvents;
+use weir_nodemgr::control::schema::{ClassName, CreateTenant, SetBudget};
+use weir_nodemgr::events::What;
 
 use crate::stage::{Actor, Stage, options, wish};
 
@@ -110,4 +112,30 @@ fn the_mark_of_a_strict_tenant_of_old_is_no_mark_on_a_new_one() {
     let mut run = stage.client();
     run.create(wish("train", 60)).unwrap();
     assert!(!mark.exists(), "the manager is not strict");
+}
+
+#[test]
+fn who_leaves_contexts_no_room_to_grow_is_shown_as_overcommitted_and_not_refused() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    let of = |gib: u64, wish: CreateTenant| CreateTenant { memory_bytes: Some(gib << 30), ..wish };
+    let first = one.create(of(60, wish("train", 50))).unwrap();
+    two.create(of(40, wish("serve", 50))).unwrap();
+    let shown = |name: &str| stage.tenant(name).map(|tenant| tenant.gpus[0].clone()).unwrap();
+    // Each has a process, or will: 272 MiB for each of two, on a card that is full.
+    stage.until("serve", "the mark", |tenant| tenant.is_some_and(|tenant| tenant.gpus[0].overcommitted));
+    assert_eq!(
+        (shown("train").overcommitted, shown("serve").growth_uncovered_bytes),
+        (false, 2 * (272 << 20))
+    );
+    let told = one.events(AskEvents::default()).unwrap().events;
+    let told = told.iter().filter(|event| matches!(event.what, What::GrowthUncovered { .. })).count();
+    assert_eq!(told, 1);
+    let _processes = [Actor::ready(&first), Actor::ready(&first)];
+    stage.until("serve", "one process more", |tenant| {
+        tenant.is_some_and(|tenant| tenant.gpus[0].growth_uncovered_bytes == 3 * (272 << 20))
+    });
+    one.set(SetBudget { tenant: "train".into(), memory_bytes: Some(50 << 30), ..SetBudget::default() })
+        .unwrap();
+    stage.until("serve", "room", |tenant| tenant.is_some_and(|tenant| !tenant.gpus[0].overcommitted));
 }

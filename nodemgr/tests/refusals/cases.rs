@@ -43,6 +43,14 @@ pub const COMMANDS: &[Case] = &[
     run!("share.limit-below-request", "--request=30%", "--memory=1GiB", "--limit=20%"),
     run!("share.limit-zero-filler", "--memory=1GiB", "--limit=0%", "--class=filler"),
     run!("share.latency-without-request", "--memory=1GiB", "--class=latency"),
+    run!("memory.oversubscribe-primary", "--request=10%", "--memory=1GiB", "--oversubscribe"),
+    run!(
+        "memory.oversubscribe-latency",
+        "--request=10%",
+        "--memory=1GiB",
+        "--oversubscribe",
+        "--class=latency",
+    ),
     run!("class.unknown", "--request=10%", "--memory=1GiB", "--class=batch"),
     run!("gpu.unknown-index", "--request=10%", "--memory=1GiB", "--gpu=7"),
     run!(

@@ -15,6 +15,7 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.tick-out-of-range", "tick_us = 1\n"),
     ("config.park-idle-out-of-range", "park_idle_s = 0\n"),
     ("config.reserve-no-size", "memory_reserve = \"2Q\"\n"),
+    ("config.growth-no-size", "growth_reserve = \"2Q\"\n"),
     ("config.context-memory-no-size", "context_memory = \"400\"\n"),
     ("config.mps-relative", "[mps]\npipe_directory = \"pipes\"\n"),
     ("config.mode-standalone", "mode = \"standalone\"\n"),

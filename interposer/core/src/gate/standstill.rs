@@ -1,7 +1,6 @@
 //! Standstills: work is queued, and none of it completes. A kernel of it may spin for a launch that the gate holds back.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
+use weir_protocol::sync::{AtomicU32, AtomicU64, Ordering};
 use weir_protocol::units::Nanos;
 
 /// Work that stands still this long, at least, may be waiting for the launch that the gate holds back.

@@ -182,6 +182,20 @@ impl Estimate {
         self.known() == Known::Nothing && self.launches.fetch_add(1, Ordering::Relaxed) > 0
     }
 
+    /// Whether this launch shall not be measured by itself, where that undoes an overlap: three in so many are while nothing is
+    /// known, however long it takes until they tell. Where it says no, [`Self::wants_bracket`] is asked next.
+    pub fn spares(&self) -> bool {
+        const ROUND: u32 = 64;
+        if self.known() != Known::Nothing {
+            return true;
+        }
+        let measured = (1..=LEARNT).contains(&(self.launches.load(Ordering::Relaxed) % ROUND));
+        if !measured {
+            self.launches.fetch_add(1, Ordering::Relaxed);
+        }
+        !measured
+    }
+
     /// What the price stands on.
     pub fn known(&self) -> Known {
         let (measured, bounds) =

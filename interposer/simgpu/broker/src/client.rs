@@ -130,6 +130,10 @@ impl Client {
         let counters = |pick: fn(&Mapping) -> &[AtomicU64]| {
             self.shared.as_ref().map(|shared| by_name(pick(&shared.page))).unwrap_or_default()
         };
+        let [dependent_launches, split_pairs] = self.shared.as_ref().map_or([0; 2], |shared| {
+            // Relaxed: figures for people.
+            shared.page.dependent.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+        });
         Some(books::Client {
             pid: self.pid,
             comm: self.comm.clone(),
@@ -139,6 +143,8 @@ impl Client {
             memory_peak_bytes: memory.peak,
             calls: counters(|page| &page.calls),
             refused_calls: counters(|page| &page.refused),
+            dependent_launches,
+            split_pairs,
         })
     }
 }

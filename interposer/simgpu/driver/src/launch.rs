@@ -133,6 +133,14 @@ fn of_config(config: &CUlaunchConfig, function: CUfunction, params: [*mut *mut c
     })
 }
 
+/// Whether the launch may begin before the one before it has ended.
+fn follows_closely(config: &CUlaunchConfig) -> Answer<bool> {
+    let mut attributes = list(config.attrs.cast_const(), config.num_attrs as usize)?.iter();
+    // SAFETY: the identifier says which member of the union the caller has set.
+    let set = |a: &CUlaunchAttribute| unsafe { a.value.programmatic_stream_serialization_allowed } != 0;
+    Ok(attributes.any(|a| a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION && set(a)))
+}
+
 /// Events that a launch attribute asks for: both kinds are recorded behind the kernel.
 fn record_attributes(config: &CUlaunchConfig) -> Answer {
     for attribute in list(config.attrs.cast_const(), config.num_attrs as usize)? {
@@ -185,6 +193,9 @@ impl Driver {
         extra: *mut *mut c_void,
     ) -> Answer {
         let config = get(config)?;
+        if follows_closely(&config)? {
+            session::current()?.note_dependent(stream::of(config.stream)?)?;
+        }
         of_config(&config, function, [params, extra])?.run(config.stream)?;
         record_attributes(&config)
     }

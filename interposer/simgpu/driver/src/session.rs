@@ -251,10 +251,26 @@ impl Session {
     pub fn launch(&self, stream: &Stream, launch: &Launch) -> Answer<u64> {
         let kernel = launch.function.price.of(launch, stream.context.sms, stream.context.all_sms);
         let pushed = answer(self.link.push(stream.slot, Work::Kernel(kernel)));
+        if let Ok(place) = pushed {
+            // Relaxed: for counts; two threads that launch into one stream at once follow nobody closely.
+            stream.last_kernel.store(place, Ordering::Relaxed);
+        }
         if self.launch_cpu_ns > 0 {
             burn(self.launch_cpu_ns);
         }
         pushed
+    }
+
+    /// A launch is about to follow that may overlap the stream's last kernel: counts it, and whether it can. The time that
+    /// overlapping saves is not modelled.
+    pub fn note_dependent(&self, stream: &Stream) -> Answer {
+        let last = stream.last_kernel.load(Ordering::Relaxed);
+        let between = answer(self.link.submitted(stream.slot))? > last;
+        let split = last > 0 && between && !self.has_come_to(stream.slot, last);
+        let [launches, splits] = &answer(self.link.page())?.dependent.0;
+        launches.fetch_add(1, Ordering::Relaxed);
+        splits.fetch_add(u64::from(split), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Puts a copy into a stream.

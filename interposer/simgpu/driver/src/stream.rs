@@ -53,6 +53,8 @@ pub struct Stream {
     pub capture: Mutex<Option<Membership>>,
     /// Where the stream's thread takes its work from, if it has one.
     pub effects: Mutex<Option<Sender<Effect>>>,
+    /// The place of its last kernel; 0: none yet.
+    pub last_kernel: AtomicU64,
 }
 
 /// Makes a stream, here and at the broker.
@@ -76,6 +78,7 @@ pub fn create(context: &'static Context, kind: Kind, priority: c_int) -> Answer<
         detached: AtomicBool::new(false),
         capture: Mutex::new(None),
         effects: Mutex::new(None),
+        last_kernel: AtomicU64::new(0),
     });
     Ok(made?.1)
 }

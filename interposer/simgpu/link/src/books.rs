@@ -58,6 +58,12 @@ pub struct Client {
     pub calls: BTreeMap<String, u64>,
     /// Calls that were answered with an error.
     pub refused_calls: BTreeMap<String, u64>,
+    /// Launches that may begin before the kernel before them has ended (programmatic dependent launch).
+    #[serde(default)]
+    pub dependent_launches: u64,
+    /// Those of them that cannot, since another command stood between them and that kernel while it ran.
+    #[serde(default)]
+    pub split_pairs: u64,
 }
 
 /// One context.

@@ -21,7 +21,7 @@ use crate::rpc::Obstacle;
 /// "WEIRSIM1", read as a little-endian word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRSIM1");
 /// Raise it with every change of [`Page`] or of a command's words.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Commands that the ring holds.
 pub const RING: usize = 4096;
 /// Streams that one process can have at a time.
@@ -95,6 +95,8 @@ pub struct Page {
     pub calls: [AtomicU64; CALLS],
     /// C: calls per driver function that were answered with an error.
     pub refused: [AtomicU64; CALLS],
+    /// C: launches that may overlap the kernel before them, and those of them that cannot, since something stands in between.
+    pub dependent: Line<[AtomicU64; 2]>,
 }
 
 const _: () = assert!(offset_of!(Page, tail) == 64 && offset_of!(Page, head) == 128);

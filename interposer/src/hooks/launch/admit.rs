@@ -14,12 +14,12 @@ use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::super::excuse;
-use super::super::meter::{BRACKET, Hands, STRETCH, wants_bracket, wants_first_apart};
+use super::super::meter::{BRACKET, Hands, STRETCH, unseen, wants_bracket, wants_first_apart};
 use super::{Work, take_back};
 use crate::driver::Stream;
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
-use crate::thread::{self, Current, Inside, Thread};
+use crate::thread::{self, Current, Inside, Pair, Thread};
 use crate::{clock, gang, joins, wait};
 
 /// A launch on its long way.
@@ -33,11 +33,11 @@ impl Entered {
     /// Before the driver is called; `None`: the launch is none of ours.
     #[cold]
     #[inline(never)]
-    pub(super) fn admit(counted: usize, stream: Stream, work: &Work) -> Option<Self> {
+    pub(super) fn admit(counted: usize, stream: Stream, work: &Work, pair: Pair) -> Option<Self> {
         let inside = Inside::enter()?;
         let client = Client::get()?;
         client.knock();
-        let admit = || thread::with(|thread| admit(client, thread, counted, stream, work));
+        let admit = || thread::with(|thread| admit(client, thread, counted, stream, (work, pair)));
         Some(Self { _inside: inside, client, admission: caught(client, admit).flatten() })
     }
 
@@ -56,6 +56,7 @@ pub struct Admission {
     current: Current,
     price: i64,
     bracketed: bool, // a mark stands before it, one shall stand behind it
+    paired: bool,    // another launch may overlap it, if nothing stands between them
     collective: bool,
 }
 
@@ -66,7 +67,7 @@ fn admit(
     thread: &Thread,
     counted: usize,
     stream: Stream,
-    work: &Work,
+    (work, pair): (&Work, Pair),
 ) -> Option<Admission> {
     let current = thread.find_for(client, stream)?;
     if CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing() {
@@ -81,7 +82,8 @@ fn admit(
     let known = thread.cache.get(signature)?;
     let price = known.estimate.price();
     let drawn = draw(client, thread, &current, stream, known.estimate, price);
-    let bracketed = begin(thread, &current, stream, &known);
+    let paired = thread.pairs.meets(stream.key(), pair);
+    let bracketed = begin(thread, &current, stream, &known, (paired, pair));
     if let Some(generation) = drawn {
         current.gpu.acknowledge(generation); // behind the board: whoever gives way has waited for nothing of ours
     }
@@ -92,19 +94,30 @@ fn admit(
     if collective {
         current.context.flight.communicates(stream.key(), price.unsigned_abs());
     }
-    Some(Admission { current, price, bracketed, collective })
+    Some(Admission { current, price, bracketed, paired, collective })
 }
 
 /// A paid launch is about to go out: counts it for the meter, puts a mark before it where one is due.
-fn begin(thread: &Thread, current: &Current, stream: Stream, known: &Hit<'_>) -> bool {
+fn begin(
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    known: &Hit<'_>,
+    (paired, pair): (bool, Pair),
+) -> bool {
     current.gpu.begin();
     if !known.estimate.is_learnt() {
         thread.note_guess();
         current.gpu.activity.turn.ask_for(MEASURING);
     }
-    let bracketed = start_stretch(thread, current, stream, known.estimate);
+    // Of what is new a few are measured by themselves all the same: what is not known goes the long way each time.
+    let spared = paired && known.estimate.spares();
+    let bracketed = match spared && current.context.flight.is_busy(stream.key()) {
+        true => before_pair(thread, current, stream, pair),
+        false => start_stretch(thread, current, stream, known.estimate, spared),
+    };
     known.count();
-    bracketed || !joins::is_apart(stream)
+    bracketed || !(paired || joins::is_apart(stream))
 }
 
 /// Work on the SMs that may not wait: the driver's own (a memset, a copy within the device), or a part of what runs on several
@@ -121,7 +134,7 @@ pub fn owe(
     }
     let Some(known) = thread.cache.get(&signature) else {
         // Cannot be: it was just put there.
-        return Admission { current: *current, price: 0, bracketed: false, collective: false };
+        return Admission { current: *current, price: 0, bracketed: false, paired: false, collective: false };
     };
     let price = known.estimate.price();
     if let Some(purse) = thread.purse(current.gpu) {
@@ -130,11 +143,11 @@ pub fn owe(
             go_into_debt(current, purse, price, &grant);
         }
     }
-    let bracketed = begin(thread, current, stream, &known);
+    let bracketed = begin(thread, current, stream, &known, (false, Pair::default()));
     thread.add_wherever(current, stream, price.unsigned_abs());
     current.counters.add(&current.counters.lane().charged_ns, price.unsigned_abs());
     current.gpu.has_begun();
-    Admission { current: *current, price, bracketed, collective: false }
+    Admission { current: *current, price, bracketed, paired: false, collective: false }
 }
 
 /// Pays for what may not wait.
@@ -149,14 +162,31 @@ fn go_into_debt(current: &Current, purse: &Purse, price: i64, grant: &Grant) {
     purse.fill(lacks, price, grant.generation);
 }
 
+/// Puts the mark that is due before a launch in whose stream launches overlap, unless it is itself to overlap the one before it.
+/// None belongs behind it.
+fn before_pair(thread: &Thread, current: &Current, stream: Stream, pair: Pair) -> bool {
+    thread.book_run();
+    let mut hands = Hands::new(thread, current, stream);
+    if !pair.follows && hands.keep_up(current.gpu.grant.read().in_flight_cap) {
+        hands.look();
+    }
+    false
+}
+
 /// Puts a mark before a launch of which nothing is known, or before the first one on an idle stream if a stretch is due.
 /// Says whether one belongs behind it, too: if nothing is known, or if no later call may put it, or if the launch may wait for the
 /// end of somebody else's time slice: what follows it is then measured without that, now and then.
-fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &Estimate) -> bool {
+fn start_stretch(
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    estimate: &Estimate,
+    paired: bool,
+) -> bool {
     let flight = &current.context.flight;
     thread.book_run();
     let idle = !flight.is_busy(stream.key());
-    let bracketed = wants_bracket(current.context, estimate, idle);
+    let bracketed = !paired && wants_bracket(current.context, estimate, idle);
     let due = if bracketed { BRACKET } else { Due { work: Nanos(0), ..STRETCH } };
     if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
         return false;
@@ -170,7 +200,7 @@ fn start_stretch(thread: &Thread, current: &Current, stream: Stream, estimate: &
         current.gpu.look_around();
         return bracketed;
     }
-    bracketed || wants_first_apart(current)
+    bracketed || (!paired && wants_first_apart(current))
 }
 
 /// Pays for one launch, from the purse if it suffices, else at the gate: then it says under which grant.
@@ -239,7 +269,11 @@ impl Admission {
         }
         let mut hands = Hands::new(thread, &self.current, stream);
         let cap = self.current.gpu.grant.read().in_flight_cap;
-        let marked = if self.bracketed { hands.put(Due { spare: 0, ..BRACKET }) } else { hands.keep_up(cap) };
+        let marked = match () {
+            () if self.bracketed => hands.put(Due { spare: 0, ..BRACKET }),
+            () if self.paired => hands.put(unseen(cap)),
+            () => hands.keep_up(cap),
+        };
         if marked {
             hands.look();
         }

@@ -10,6 +10,19 @@ use crate::hooks::copy;
 use crate::hooks::copy_pieces::What;
 
 driver_hooks! {
+    /// Counts the bytes of all copies; memory on another node is as another device's.
+    fn cuFabricCpyBatchAsync(count: usize, list: *mut c_void, flags: c_ulonglong, stream: CUstream)
+        = |call| copy::later(Stream::legacy(stream), What::Fabric { list, count }, call);
+    /// As above; the null stream is the thread's own.
+    fn cuFabricCpyBatchAsync_ptsz(count: usize, list: *mut c_void, flags: c_ulonglong, stream: CUstream)
+        = |call| copy::later(Stream::per_thread(stream), What::Fabric { list, count }, call);
+    /// Counts the bytes that are unpacked, where the program says how many, else those that are read; charged as a copy is.
+    fn cuMemBatchDecompressAsync(list: *mut c_void, count: usize, flags: c_uint, error: *mut usize, stream: CUstream)
+        = |call| copy::later(Stream::legacy(stream), What::Packed { list, count }, call);
+    /// As above; the null stream is the thread's own.
+    fn cuMemBatchDecompressAsync_ptsz(list: *mut c_void, count: usize, flags: c_uint, error: *mut usize,
+        stream: CUstream)
+        = |call| copy::later(Stream::per_thread(stream), What::Packed { list, count }, call);
     /// Counts the bytes that are asked to move.
     fn cuMemPrefetchAsync(address: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream)
         = |call| copy::later(Stream::legacy(stream), What::Prefetch { device: Some(device), bytes }, call);

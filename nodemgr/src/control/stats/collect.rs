@@ -144,7 +144,8 @@ fn cell_stats(
         memory_held_bytes: if tenant.is_parked() { 0 } else { held.0 },
         memory_parked_bytes: if tenant.is_parked() { held.0 } else { 0 },
         memory_drift_bytes: registry.guarded().drift(tenant.id, cell.gpu),
-        overcommitted: !tenant.is_parked() && cell.is_overcommitted(held),
+        overcommitted: !tenant.is_parked() && (cell.holds_too_much(held) || cell.uncovered().0 > 0),
+        growth_uncovered_bytes: cell.uncovered().0,
         total,
         processes,
     };

@@ -1,4 +1,4 @@
-//! What orders work: host functions that launch, and streams that wait for words of the host's.
+//! What orders work: host functions that launch, streams that wait for words of the host's, launches that overlap.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -20,6 +20,12 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
         "kernels_by_host_function" => (called_back(client, Kind::Host, n(0), n(1), n(2)), Vec::new()),
         "kernels_by_callback" => (called_back(client, Kind::Callback, n(0), n(1), n(2)), Vec::new()),
         "captured_host_function" => captured(client, n(0)),
+        "pairs" => {
+            let pair =
+                |_| first_error([client.kernel(handle(n(0)), n(1)), closely(client, n(0), n(2))].into_iter());
+            (first_error((0..n(3)).map(pair)), Vec::new())
+        }
+        "chain" => (first_error((0..n(2)).map(|_| closely(client, n(0), n(1)))), Vec::new()),
         "word" => word(client),
         "await_word" => (call!(client, cuStreamWaitValue32_v2(handle(n(0)), n(1), 1, 0)), Vec::new()),
         "await_word_in_batch" => (in_batch(client, n(0), n(1)), Vec::new()),
@@ -31,6 +37,29 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
         }
         _ => return None,
     })
+}
+
+/// A launch that may begin before the one before it has ended.
+fn closely(client: &Client, stream: u64, kernel: u64) -> CUresult {
+    let mut attribute = CUlaunchAttribute {
+        id: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: CUlaunchAttributeValue { pad: [0; 64] },
+    };
+    attribute.value.programmatic_stream_serialization_allowed = 1;
+    let config = CUlaunchConfig {
+        grid_dim_x: 216,
+        grid_dim_y: 1,
+        grid_dim_z: 1,
+        block_dim_x: 1024,
+        block_dim_y: 1,
+        block_dim_z: 1,
+        shared_mem_bytes: 0,
+        stream: handle(stream),
+        attrs: &raw mut attribute,
+        num_attrs: 1,
+    };
+    call!(client, cuLaunchKernelEx(&raw const config, client.function(kernel), null_mut(), null_mut()))
 }
 
 /// A word of pinned memory.

@@ -1,4 +1,4 @@
-//! Arrays that have no memory of their own, and what is mapped to them. Elements are four bytes.
+//! Arrays, those that have no memory of their own among them, and what is mapped to these. Elements are four bytes.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr::null_mut;
@@ -12,6 +12,18 @@ use crate::Client;
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
     Some(match command {
+        "array" => array(client, shape([n(0), n(1), 0], 0)),
+        "array_flat" => {
+            let (mut array, width, height) = (null_mut(), size(n(0)), size(n(1)));
+            let shape = CUDA_ARRAY_DESCRIPTOR { width, height, format: CU_AD_FORMAT_FLOAT, num_channels: 1 };
+            (call!(client, cuArrayCreate_v2(&raw mut array, &raw const shape)), vec![number(array)])
+        }
+        "levels" => {
+            let (mut mipmap, shape) = (null_mut(), shape([n(0), n(1), 0], 0));
+            let result =
+                call!(client, cuMipmappedArrayCreate(&raw mut mipmap, &raw const shape, small(n(2))));
+            (result, vec![number(mipmap)])
+        }
         "sparse" => array(client, shape([n(0), n(1), n(2)], CUDA_ARRAY3D_SPARSE)),
         "deferred" => array(client, shape([n(0), n(1), 0], CUDA_ARRAY3D_DEFERRED_MAPPING)),
         "array_destroy" => (call!(client, cuArrayDestroy(handle(n(0)))), Vec::new()),

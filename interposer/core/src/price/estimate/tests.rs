@@ -35,6 +35,17 @@ fn a_guess_wants_its_second_to_fourth_launch_measured() {
 }
 
 #[test]
+fn where_that_undoes_overlaps_three_launches_in_64_are_measured_until_they_tell() {
+    let estimate = Estimate::guess(1);
+    let measured: Vec<_> = (1..=128).filter(|_| !estimate.spares() && estimate.wants_bracket()).collect();
+    assert_eq!(measured, [2, 3, 4, 66, 67, 68]);
+    for _ in 0..LEARNT {
+        estimate.correct(400.0, 1.0, 1.0);
+    }
+    assert!((0..128).all(|_| estimate.spares()));
+}
+
+#[test]
 fn a_tenant_that_is_never_alone_pays_by_bounds_until_something_was_measured() {
     let estimate = Estimate::guess(1);
     let owed: f64 = [900.0, 400.0, 700.0].into_iter().map(|ns| estimate.bound(ns, Bound::Most)).sum();
