@@ -5,7 +5,8 @@
 //! A turn is an amount of predicted work, by default what accrues to the tenant in ten milliseconds, so that turns are
 //! as long as shares are large. It only ends where somebody waits. A tenant that was drained gives it up at once; one
 //! that therefore has had less than it may is let in earlier (`WantsSoon`), or programs that wait for each of their
-//! steps would lose to those that never wait.
+//! steps would lose to those that never wait. Whoever takes precedence is not cut short by those it goes before: under policy
+//! `weir` its turns are as long as its bursts, and its bucket says how many may follow each other.
 
 use weir_protocol::pages::{Precedence, Stand, Turn};
 use weir_protocol::units::Nanos;
