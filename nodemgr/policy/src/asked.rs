@@ -35,7 +35,7 @@ impl Row {
         let kinds = (sample.class as u64) << 2 | verdict as u64;
         let promise = sample.slo.map_or(0, |_| 1 << 1 | u64::from(promise::is_broken(sample)));
         let stands = u64::from(is_busy(sample)) << 2 | promise;
-        let rest = turn.0 / 1_000 << 34 | shares[0] << 23 | shares[1] << 7 | kinds << 3 | stands;
+        let rest = ((turn.0 / 1_000) << 34) | shares[0] << 23 | shares[1] << 7 | kinds << 3 | stands;
         Self { tenant: sample.tenant, memory_limit: sample.memory_limit, rest }
     }
 }
