@@ -262,7 +262,8 @@ fn budgets_that_do_not_fit_are_refused_as_the_daemon_refuses_them() {
 #[test]
 fn the_scenarios_that_come_with_weir_can_be_simulated() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
-    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
     names.sort();
     assert!(names.len() >= 4, "{names:?}");
     for path in names {
