@@ -18,8 +18,9 @@
 //! as much of the time as that leaves, and nobody is put off. Beside whoever promised nothing they wait as ever.
 //!
 //! Debt never delays a latency tenant in favour of a filler (rule 4): floors come on top of the GPU, and its bucket holds
-//! what accrues in ten seconds. Beside a better who has promised something has its bursts whole ([`whole`]). Outside signals scale what all fillers have together, and so do clocks that power or heat
-//! holds back while a better works ([`cooling`](crate::cooling); rule 17). Among tenants of which none is a filler or promised
+//! what accrues in ten seconds. Beside another better, whoever has promised something has its bursts whole ([`whole`]). Outside
+//! signals scale what all fillers have together, and so do clocks that power or heat holds back while a better works
+//! ([`cooling`](crate::cooling); rule 17). Among tenants of which none is a filler or promised
 //! anything this is `static`.
 //!
 //! ```text
