@@ -1,18 +1,25 @@
 //! Whether any other policy keeps what `weir` has to keep, and has more filler work for it.
 
+use std::io;
+use std::path::Path;
+
 use serde::Serialize;
 
-use super::{OURS, Row};
+use super::{OURS, Row, picture};
 use crate::report::{Bar, Report};
 use crate::sample::most;
 
 /// What a case comes to.
 #[derive(Debug, Serialize)]
-struct Best {
-    case: String,
-    filler_work_percent: f64,
-    best_other: Option<&'static str>,
-    best_other_filler_work_percent: f64,
+pub struct Best {
+    /// Which it is.
+    pub case: String,
+    /// Fillers' work under `weir`.
+    pub filler_work_percent: f64,
+    /// The other policy that keeps what is to be kept and has most work for them, if any keeps it ...
+    pub best_other: Option<&'static str>,
+    /// ... and how much that is.
+    pub best_other_filler_work_percent: f64,
 }
 
 /// One row for each case.
@@ -34,6 +41,12 @@ impl Frontier {
         }
         let (best_other, best_other_filler_work_percent) = best;
         self.0.push(Best { case, filler_work_percent: ours, best_other, best_other_filler_work_percent });
+    }
+
+    /// Draws all cases into `dir`.
+    pub fn draw(&self, dir: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        picture::draw(&dir.join("policy.svg"), &self.0).map_err(|error| io::Error::other(error.to_string()))
     }
 
     /// Adds the bar: by how much the best of the others is ahead at worst, in percent of the GPU.

@@ -8,6 +8,7 @@ mod bubbles;
 mod frontier;
 mod goodput;
 mod latency;
+mod picture;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,9 @@ pub fn run(options: &PlotOptions) -> io::Result<ExitCode> {
     bubbles::measure(&mut report, &mut runs, &mut frontier)?;
     goodput::measure(&mut report, &mut runs, &mut frontier)?;
     at_once::measure(&mut report, &mut runs, &mut frontier)?;
+    if let Some(dir) = &options.plot {
+        frontier.draw(dir)?;
+    }
     frontier.judge(&mut report);
     let speed = runs.simulated_seconds / began.elapsed().as_secs_f64();
     report.figure("simulated_seconds", runs.simulated_seconds);

@@ -214,7 +214,7 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
     let (gate, pages) = (launching.gate(), launching.pages());
     let grant = pages.grant.read();
     let saved = gate.has_saved(pages, &grant, now);
-    let terms = Terms { length: Nanos(grant.resume_at.0.unsigned_abs()), saved };
+    let terms = Terms { length: grant.turn.max(Nanos(grant.resume_at.0.unsigned_abs())), saved };
     let asked = launching.queue(|own, neighbours| {
         let answer = turn::ask(own, neighbours, terms, arrived, now);
         let word = match answer {

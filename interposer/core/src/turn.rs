@@ -5,7 +5,8 @@
 //! A turn is an amount of predicted work, by default what accrues to the tenant in ten milliseconds, so that turns are
 //! as long as shares are large. It only ends where somebody waits. A tenant that was drained gives it up at once; one
 //! that therefore has had less than it may is let in earlier (`WantsSoon`), or programs that wait for each of their
-//! steps would lose to those that never wait.
+//! steps would lose to those that never wait. Whoever takes precedence is not cut short by those it goes before: under policy
+//! `weir` its turns are as long as its bursts, and its bucket says how many may follow each other.
 
 use weir_protocol::pages::{Precedence, Stand, Turn};
 use weir_protocol::units::Nanos;
@@ -114,15 +115,21 @@ fn is_behind(own: &Turn, others: &mut [impl Neighbour]) -> Option<Answer> {
 }
 
 /// Whether a turn that the tenant holds is over: it is used up and somebody waits, somebody waits who has had less than it
-/// may, or somebody who found that we do not move has taken the turn for himself.
+/// may and over whom the tenant does not take precedence, or somebody who found that we do not move has taken the turn for
+/// himself.
 fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
-    let mut any = |stands: &[Stand]| {
-        others.iter_mut().any(|other| !other.seen().given_up && stands.contains(&other.turn().look().0))
-    };
     let used = i64::try_from(own.length().0).unwrap_or(i64::MAX).saturating_sub(own.left());
-    any(&[Stand::Holds])
-        || (own.left() <= 0 && any(&[Stand::Wants, Stand::WantsSoon]))
-        || (used >= SHORTEST && !terms.saved && any(&[Stand::WantsSoon]))
+    let used_up = own.left() <= 0;
+    let gives = used >= SHORTEST && !terms.saved;
+    others.iter_mut().any(|other| {
+        let ends = match other.turn().look().0 {
+            Stand::Holds => true,
+            Stand::Wants => used_up,
+            Stand::WantsSoon => used_up || (gives && other.precedence() != Precedence::Ours),
+            Stand::Away | Stand::Arrives | Stand::StepsUp => false,
+        };
+        ends && !other.seen().given_up
+    })
 }
 
 /// Notes which neighbours move, and gives those up that should and do not. Only time counts since the launch `arrived`, and
@@ -225,6 +232,24 @@ mod tests {
         one.spend(1);
         assert_eq!(ask(&one, &mut of_one, SAVED, ms(0), ms(1)), Answer::Mine, "so has this one");
         assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(1)), Answer::Over);
+    }
+
+    #[test]
+    fn who_takes_precedence_is_not_cut_short_by_those_it_goes_before() {
+        let [latency, primary] = turns();
+        let mut of_latency = [Ranked(&primary, Seen::default(), Precedence::Ours)];
+        let mut of_primary = [Ranked(&latency, Seen::default(), Precedence::Theirs)];
+        ask(&latency, &mut of_latency, TERMS, ms(0), ms(0));
+        ask(&primary, &mut of_primary, SAVED, ms(0), ms(0));
+        latency.spend(4_999_999);
+        assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(0), ms(5)), Answer::Mine);
+        latency.spend(1);
+        assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(0), ms(5)), Answer::Over, "used up");
+        latency.end();
+        ask(&primary, &mut of_primary, TERMS, ms(5), ms(5));
+        ask(&latency, &mut of_latency, SAVED, ms(5), ms(5));
+        primary.spend(SHORTEST);
+        assert_eq!(ask(&primary, &mut of_primary, TERMS, ms(5), ms(6)), Answer::Over, "the reverse");
     }
 
     /// A neighbour that goes first, or after the tenant.

@@ -25,17 +25,17 @@ pub struct Common {
 pub struct Row {
     tenant: u64,
     memory_limit: Bytes,
-    rest: u64, // shares, class, verdict, whether it is busy, has promised, has broken that: packed, as each tick has all rows
+    rest: u64, // shares, class, verdict, turn, whether it is busy, has promised, has broken that: packed, as each tick has all rows
 }
 
 impl Row {
-    /// That of a tenant whose bursts are judged so.
-    pub fn of(sample: &Sample, verdict: Verdict) -> Self {
+    /// That of a tenant whose bursts are judged so, and whose turns are so long: less than a second.
+    pub fn of(sample: &Sample, verdict: Verdict, turn: Nanos) -> Self {
         let shares = [sample.request, sample.limit].map(|share| u64::from(share.as_permille()));
         let kinds = (sample.class as u64) << 2 | verdict as u64;
         let promise = sample.slo.map_or(0, |_| 1 << 1 | u64::from(promise::is_broken(sample)));
         let stands = u64::from(is_busy(sample)) << 2 | promise;
-        let rest = shares[0] << 23 | shares[1] << 7 | kinds << 3 | stands;
+        let rest = ((turn.0 / 1_000) << 34) | shares[0] << 23 | shares[1] << 7 | kinds << 3 | stands;
         Self { tenant: sample.tenant, memory_limit: sample.memory_limit, rest }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     fn row(change: impl FnOnce(&mut Sample)) -> Row {
         let mut sample = tenant();
         change(&mut sample);
-        Row::of(&sample, Verdict::Recovery)
+        Row::of(&sample, Verdict::Recovery, Nanos(0))
     }
 
     fn is_same(asked: &mut Asked, common: Common, rows: &[Row]) -> bool {
@@ -99,7 +99,8 @@ mod tests {
             row(|sample| sample.idle_for = crate::IDLE_AFTER),
             row(|sample| sample.slo = slo(200, None)),
             row(|sample| sample.slo = slo(200, Some(200))),
-            Row::of(&tenant(), Verdict::Emergency),
+            Row::of(&tenant(), Verdict::Emergency, Nanos(0)),
+            Row::of(&tenant(), Verdict::Recovery, Nanos::from_micros(1)),
         ];
         for other in others {
             let mut asked = Asked::default();

@@ -62,6 +62,7 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) 
         gate: Gate::Open,
         capacity: tokens(capacity),
         resume_at: tokens(resume_at),
+        turn: Nanos(0),
         in_flight_cap: if beside.gives_way { SHORT_CAP } else { IN_FLIGHT_CAP },
         memory_limit,
         copy_limit: Bandwidth::UNLIMITED, // the operator's alone: no policy lends copies

@@ -14,10 +14,10 @@ use weir_protocol::units::Nanos;
 use crate::history::History;
 
 /// Gaps kept.
-const KEPT: usize = 24;
+const KEPT: usize = 40;
 
-/// Most bubbles in an iteration: a pipeline of a few stages with an exchange and an end.
-const LAGS: usize = 8;
+/// Most bubbles in an iteration: a pipeline with a bubble after each micro-batch, an exchange and an end.
+const LAGS: usize = 16;
 
 /// A number of bubbles counts as shown by so many gaps that were foretold.
 const LEAST_SHOWN: usize = 3;
@@ -101,6 +101,14 @@ mod tests {
         assert_eq!(after(&[5, 5, 5, 5]), Some(5));
         assert_eq!(after(&[4, 4, 30, 4, 4, 30, 4, 4]), Some(30));
         assert_eq!(after(&[4, 4, 30, 4, 4, 30, 4, 4, 30]), Some(4));
+    }
+
+    #[test]
+    fn a_pipeline_of_thirteen_micro_batches_has_a_rhythm() {
+        let iteration = [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 60];
+        let gaps = [iteration, iteration].concat();
+        assert_eq!((after(&gaps), after(&gaps[..25])), (Some(5), Some(60)));
+        assert_eq!(after(&iteration), None, "not shown yet");
     }
 
     #[test]

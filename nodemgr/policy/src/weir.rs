@@ -18,8 +18,9 @@
 //! as much of the time as that leaves, and nobody is put off. Beside whoever promised nothing they wait as ever.
 //!
 //! Debt never delays a latency tenant in favour of a filler (rule 4): floors come on top of the GPU, and its bucket holds
-//! what accrues in ten seconds. Outside signals scale what all fillers have together, and so do clocks that power or heat
-//! holds back while a better works ([`cooling`](crate::cooling); rule 17). Among tenants of which none is a filler or promised
+//! what accrues in ten seconds. Beside another better, whoever has promised something has its bursts whole ([`whole`]). Outside
+//! signals scale what all fillers have together, and so do clocks that power or heat holds back while a better works
+//! ([`cooling`](crate::cooling); rule 17). Among tenants of which none is a filler or promised
 //! anything this is `static`.
 //!
 //! ```text
@@ -36,6 +37,7 @@
 //! *What always holds*: see `tests/every_policy.rs`.
 
 mod rest;
+mod whole;
 
 use weir_protocol::pages::Gate;
 use weir_protocol::units::{Nanos, Tokens};
@@ -64,9 +66,6 @@ const OPEN_AFTER: Nanos = Nanos::from_millis(200);
 
 /// A switch of the GPU from one tenant to another, about (design 9).
 const SWITCH: Nanos = Nanos::from_micros(100);
-
-/// A latency tenant's request is a guarantee over this long (gpu-truths, rule 4).
-const LONG_RUN: Nanos = Nanos::from_secs(10);
 
 /// Shorter bursts say nothing: a tick is too much of them.
 const LEAST_BURST: Nanos = Nanos::from_millis(5);
@@ -170,7 +169,10 @@ impl Weir {
         let hold = if puts_off { self.hold } else { Nanos(0) };
         let beside = Common { opened, opening, hold, best_effort: seen.signals.best_effort_permille };
         let betters = &self.betters;
-        let row = |at: &usize| Some((*at, Row::of(seen.samples.get(*at)?, betters.get(*at)?.verdict)));
+        let row = |at: &usize| {
+            let sample = seen.samples.get(*at)?;
+            Some((*at, Row::of(sample, betters.get(*at)?.verdict, whole::turn(sample))))
+        };
         let is_same = self.asked.is_same(beside, seen.samples.len(), self.awake.iter().filter_map(row));
         if !is_same {
             self.divide(seen, opened, opening, hold);
@@ -195,7 +197,7 @@ impl Weir {
             self.betters.get(at).map_or(STEADY, |better| better.state(&seen.samples[at], fillers))
         };
         let decisions = self.pools.answer(seen, |_| opening, state);
-        widen(seen, fillers, hold, decisions);
+        whole::widen(seen, hold, decisions);
     }
 
     /// Looks at each better, and moves the level and the slacks.
@@ -294,17 +296,6 @@ impl Weir {
         // Whoever comes next needs not have them away at once.
         let gate = if seen.mode == Mode::Overlap && self.hold > Nanos(0) { Gate::Lent } else { Gate::Open };
         (Opened::Bubble(ppm.into()), Opening { gate, ..Opening::open(cap(lull, most), state) })
-    }
-}
-
-/// Buckets of latency tenants hold their request of a long run; their bursts are put off for `hold`.
-fn widen(seen: &Observation<'_>, fillers: bool, hold: Nanos, decisions: &mut [Decision]) {
-    for (sample, Decision { grant, .. }) in seen.samples.iter().zip(decisions) {
-        if sample.class == Class::Latency && (fillers || sample.slo.is_some()) {
-            let saved = i64::try_from(grant.rate.over(LONG_RUN)).unwrap_or(i64::MAX);
-            grant.capacity = grant.capacity.max(Tokens(saved));
-            grant.hold = hold;
-        }
     }
 }
 

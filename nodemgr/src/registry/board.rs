@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_protocol::message::Standing;
+use weir_protocol::units::Nanos;
 
 use super::seat::Seat;
 use super::stirs::Stirs;
@@ -66,7 +67,9 @@ impl Registry {
         let others = self.tenants.iter().filter(|other| other.id != tenant.id);
         let cells = others.flat_map(|other| other.cells.iter().map(move |cell| (other, cell)));
         let here = cells.filter(|(_, cell)| cell.gpu == gpu);
-        here.map(|(other, cell)| (standing(matters, tenant.class, other.class), cell.pages.clone())).collect()
+        let rank =
+            |tenant: &Tenant| (tenant.class, tenant.budget.slo.map(|promise| Nanos(promise.target_ns)));
+        here.map(|(other, cell)| (standing(matters, rank(tenant), rank(other)), cell.pages.clone())).collect()
     }
 
     /// Everybody on this GPU is told anew who stands how to him.

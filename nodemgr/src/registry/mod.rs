@@ -52,7 +52,7 @@ pub use resize::Published;
 pub use restore::Found;
 use ruler::Ruler;
 pub use ruler::find_policy;
-pub use standing::standing;
+pub use standing::{Rank, standing};
 use stirs::Stirs;
 pub use store::Store;
 pub use tenant::{Holder, Process, Tenant};

@@ -61,6 +61,10 @@ impl Registry {
         if old != budget {
             self.events.push(About::tenant(name, *owner), What::BudgetSet { old, new: budget });
         }
+        if old.slo != budget.slo {
+            let gpus: Vec<_> = self.tenants[at].cells.iter().map(|cell| cell.gpu).collect();
+            gpus.into_iter().for_each(|gpu| self.standings_changed(gpu)); // the tighter bound goes first
+        }
         let before: Vec<_> =
             self.tenants[at].cells.iter().map(|cell| cell.pages.grant.generation()).collect();
         self.tick(now);

@@ -74,7 +74,9 @@ pub fn most_filler_work(scenario: &Scenario, at: usize) -> Option<Most> {
     let window = scenario.window();
     let mut random = Random::new(scenario.seed, at as u64);
     let moments = arrivals(&spec.arrivals, &mut random, START, window.to);
-    let requests = moments.into_iter().map(|arrived| (arrived, spec.draw_tokens(&mut random)));
+    let requests = moments
+        .into_iter()
+        .map(|arrival| (arrival.at, arrival.tokens.unwrap_or_else(|| spec.draw_tokens(&mut random))));
     let requests: Vec<_> = requests.filter(|(arrived, _)| *arrived >= window.from).collect();
     let promise = (tenant.promise()?, tenant.slo_on);
     let left = |least: Nanos| window.length().saturating_sub(least);

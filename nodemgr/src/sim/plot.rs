@@ -1,4 +1,5 @@
-//! Pictures of a comparison: latencies, throughput, idle time, and fillers' work against the latency it costs.
+//! Pictures of a comparison: latencies, broken promises, shares, throughput, idle time, and fillers' work against the latency it
+//! costs.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,8 @@ pub fn draw(dir: &Path, comparison: &Comparison) -> Result<Vec<PathBuf>, Fault> 
     };
     std::fs::create_dir_all(dir).map_err(|error| failed(&error))?;
     let mut drawn = Vec::new();
-    for bars in [latency(comparison), throughput(comparison), idle(comparison)] {
+    let all = [latency, violations, share_error, throughput, idle];
+    for bars in all.map(|bars| bars(comparison)) {
         if bars.rows.iter().all(|(_, values)| values.is_empty()) {
             continue;
         }
@@ -54,18 +56,51 @@ pub fn draw(dir: &Path, comparison: &Comparison) -> Result<Vec<PathBuf>, Fault> 
 }
 
 fn latency(comparison: &Comparison) -> Bars {
-    let values = |outcome: &Outcome| served(outcome).filter_map(|t| Some(t.request?.p99_ms)).collect();
+    let spread = |tenant: &TenantOutcome| tenant.request.map(|s| [s.p50_ms, s.p95_ms, s.p99_ms]);
+    let values = |outcome: &Outcome| served(outcome).filter_map(spread).flatten().collect();
+    let names = |tenant: &TenantOutcome| ["p50", "p95", "p99"].map(|of| format!("{} {of}", tenant.tenant));
     Bars {
         file: "latency.svg",
-        title: "p99 of requests",
+        title: "p50, p95 and p99 of requests",
         axis: "ms",
+        names: comparison.outcomes.first().map(|o| served(o).flat_map(names).collect()).unwrap_or_default(),
+        rows: comparison.outcomes.iter().map(|outcome| (outcome.policy, values(outcome))).collect(),
+    }
+}
+
+fn violations(comparison: &Comparison) -> Bars {
+    let promised = |outcome: &Outcome| -> Vec<(String, f64)> {
+        let missed = |t: &TenantOutcome| Some((t.tenant.clone(), t.slo_violations_percent?));
+        outcome.tenants.iter().filter_map(missed).collect()
+    };
+    let values = |outcome: &Outcome| promised(outcome).into_iter().map(|(_, missed)| missed).collect();
+    Bars {
+        file: "violations.svg",
+        title: "requests that missed their bound",
+        axis: "percent",
         names: comparison
             .outcomes
             .first()
-            .map(|o| served(o).map(|t| t.tenant.clone()).collect())
+            .map(|o| promised(o).into_iter().map(|(name, _)| name).collect())
             .unwrap_or_default(),
         rows: comparison.outcomes.iter().map(|outcome| (outcome.policy, values(outcome))).collect(),
     }
+}
+
+fn share_error(comparison: &Comparison) -> Bars {
+    let values = |outcome: &Outcome| outcome.tenants.iter().map(|t| t.share_error_points).collect();
+    Bars {
+        file: "share-error.svg",
+        title: "what is missing of the share requested, as far as it was wanted",
+        axis: "points",
+        names: tenants(comparison),
+        rows: comparison.outcomes.iter().map(|outcome| (outcome.policy, values(outcome))).collect(),
+    }
+}
+
+fn tenants(comparison: &Comparison) -> Vec<String> {
+    let names = |outcome: &Outcome| outcome.tenants.iter().map(|t| t.tenant.clone()).collect();
+    comparison.outcomes.first().map(names).unwrap_or_default()
 }
 
 fn served(outcome: &Outcome) -> impl Iterator<Item = &TenantOutcome> {
@@ -79,11 +114,7 @@ fn throughput(comparison: &Comparison) -> Bars {
         file: "throughput.svg",
         title: "work done against alone",
         axis: "percent",
-        names: comparison
-            .outcomes
-            .first()
-            .map(|o| o.tenants.iter().map(|t| t.tenant.clone()).collect())
-            .unwrap_or_default(),
+        names: tenants(comparison),
         rows: comparison.outcomes.iter().map(|outcome| (outcome.policy, values(outcome))).collect(),
     }
 }

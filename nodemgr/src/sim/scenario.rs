@@ -2,12 +2,14 @@
 
 mod check;
 mod read;
+mod trace;
 mod values;
 
 use serde::{Deserialize, Serialize};
 use weir_simgpu_model::Mode;
 
 pub use self::check::seconds as check_seconds;
+pub use self::trace::Recorded;
 pub use self::values::{Promise, nanos};
 use crate::control::schema::ClassName;
 
@@ -179,14 +181,20 @@ pub struct Arrivals {
     /// A recorded trace instead: requests in each second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_per_s: Option<Vec<f64>>,
-    /// By what its rates are multiplied.
+    /// A recorded trace of single requests instead: a CSV file, found from where the scenario is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// What stands in that file.
+    #[serde(skip)]
+    pub recorded: Vec<Recorded>,
+    /// By what the rates of a trace are multiplied.
     #[serde(default = "one_float")]
     pub times: f64,
 }
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Self { per_s: None, cv: 1.0, trace_per_s: None, times: 1.0 }
+        Self { per_s: None, cv: 1.0, trace_per_s: None, trace: None, recorded: Vec::new(), times: 1.0 }
     }
 }
 

@@ -12,6 +12,7 @@ use super::measure::{LONG_RUN, Log, LongRuns, Window};
 use super::scenario::{Metric, Promise, Tenant};
 use super::workload::{Program, Step};
 use crate::control::schema::ClassName;
+use crate::registry::Rank;
 
 /// What the thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,8 @@ struct Settled {
 
 /// A tenant in a run.
 pub struct Seat {
-    /// Its class.
-    pub class: ClassName,
+    /// On what its standing depends.
+    pub rank: Rank,
     /// Whether fillers give way to it.
     pub better: bool,
     /// Its context.
@@ -84,7 +85,7 @@ impl Seat {
         partition: Option<u32>,
     ) -> Self {
         Self {
-            class: tenant.class,
+            rank: (tenant.class, tenant.promise().map(|promise| promise.target)),
             better: tenant.class != ClassName::Filler,
             context,
             launcher,

@@ -196,6 +196,29 @@ fn what_a_promise_leaves_goes_to_fillers_and_the_promise_is_kept() {
 }
 
 #[test]
+fn beside_another_better_whoever_promised_something_keeps_it_where_plain_slices_do_not() {
+    // design 8: latency against SLO first.
+    for text in [
+        include_str!("../../../bench/scenarios/inference-training.toml"),
+        include_str!("../../../bench/scenarios/inference-inference.toml"),
+    ] {
+        let outcomes = compared(text, scenario(text).seed, &["weir", "slicing"]).outcomes;
+        let kept = |at: usize| outcomes[at].tenants.iter().all(|tenant| tenant.slo_kept != Some(false));
+        assert!(kept(0) && !kept(1), "{}", outcomes[0].tenants[0].tenant);
+    }
+}
+
+#[test]
+fn a_server_that_has_more_to_do_than_its_share_takes_nothing_of_what_training_is_guaranteed() {
+    // design 5: a request is guaranteed whatever the class.
+    let text = include_str!("../../../bench/scenarios/inference-training.toml");
+    let flooded = text.replace("per_s = 12", "per_s = 160").replace("bubble_ms = 30", "bubble_ms = 0.1");
+    let outcomes = compared(&flooded, 7, &["weir"]).outcomes;
+    let share = tenant(&outcomes[0], "bert-training").share_percent;
+    assert!(share > 48.0, "{share} %: a request of 50 %, and switches take their part");
+}
+
+#[test]
 fn of_ten_seconds_with_work_throughout_a_server_that_is_put_off_has_its_request() {
     // Design 5: a guarantee over a long run, to a point (design 10, share.error_points); its promise alone would leave it a
     // third.
@@ -239,7 +262,8 @@ fn budgets_that_do_not_fit_are_refused_as_the_daemon_refuses_them() {
 #[test]
 fn the_scenarios_that_come_with_weir_can_be_simulated() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
-    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
     names.sort();
     assert!(names.len() >= 4, "{names:?}");
     for path in names {

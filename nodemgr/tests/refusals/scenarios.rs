@@ -26,6 +26,8 @@ pub const CHANGES: &[(&str, &str, &str)] = &[
     ("sim.no-arrivals", "per_s = 6", "cv = 1"),
     ("sim.arrivals-twice", "per_s = 6", "per_s = 6, trace_per_s = [5]"),
     ("sim.trace-below-nothing", "per_s = 6", "trace_per_s = [5, -1]"),
+    ("sim.trace-missing", "per_s = 6", "trace = \"no.csv\""),
+    ("sim.trace-no-csv", "per_s = 6", "trace = \"/dev/null\""),
 ];
 
 /// Other files.

@@ -107,6 +107,7 @@ fn process() -> Process {
         fallback_rate: Rate::ppm(10_000),
         capacity: Tokens(10_000_000),
         resume_at: Tokens(5_000_000),
+        turn: Nanos(0),
         ..Grant::default()
     });
     process.bucket.init();

@@ -285,6 +285,30 @@ fn who_breaks_its_promise_borrows_first() {
 }
 
 #[test]
+fn who_promised_something_has_its_bursts_whole_beside_another_better_and_no_more_than_its_share() {
+    // design 8: latency against SLO first; design 5: a request is guaranteed whatever the class.
+    let promised = |ms| Sample { slo: slo(ms, None), ..latency(30) };
+    let grants = |samples: &[Sample]| {
+        let mut story = Story::new("weir", samples);
+        story.run(10, &[0, 1]);
+        [0, 1].map(|who| story.decision(who).grant)
+    };
+    let [server, training] = grants(&[promised(40), primary(50)]);
+    assert_eq!((server.turn, server.capacity), (Nanos::from_millis(40), Tokens(100_000_000)));
+    assert_eq!((training.turn, training.in_flight_cap), (Nanos(0), Nanos::from_millis(5)));
+    let [slow, _] = grants(&[promised(200), primary(50)]);
+    assert_eq!(slow.turn, Nanos::from_millis(50), "others wait for it");
+    let [silent, training] = grants(&[latency(30), primary(50)]);
+    assert_eq!(
+        (silent.turn, training.in_flight_cap),
+        (Nanos(0), Nanos::from_millis(20)),
+        "nothing was promised"
+    );
+    let [alone, _] = grants(&[promised(40), filler()]);
+    assert_eq!(alone.turn, Nanos(0), "fillers give way");
+}
+
+#[test]
 fn an_online_filler_that_is_late_fills_before_the_others() {
     // papers 2: online and offline fillers; a filler with an SLO is online.
     let online = Sample { slo: slo(200, Some(250)), limit: SmShare::percent(80), ..filler() };

@@ -152,6 +152,8 @@ pub struct Grant {
     /// Balance at which a launch that had to wait goes on. A low value means many short turns on the GPU, each
     /// of which costs the driver a context switch.
     pub resume_at: Tokens,
+    /// How long the tenant's turns are at least, where others wait for one; else what it resumes at. To a microsecond.
+    pub turn: Nanos,
     /// Most predicted work that may be queued on the GPU; 0 = no cap.
     pub in_flight_cap: Nanos,
     /// Memory that the tenant may hold.
@@ -169,7 +171,7 @@ struct GrantSlot {
     rate_ppm: AtomicU32,
     fallback_ppm: AtomicU32,
     gate: AtomicU32,
-    _reserved: AtomicU32,
+    turn_us: AtomicU32,
     capacity_ns: AtomicU64,
     resume_at_ns: AtomicU64,
     in_flight_cap_ns: AtomicU64,
@@ -313,6 +315,8 @@ impl GrantSlot {
         self.memory_limit_bytes.store(grant.memory_limit.0, Ordering::Relaxed);
         self.copy_bytes_per_s.store(grant.copy_limit.0, Ordering::Relaxed);
         self.hold_ns.store(grant.hold.0, Ordering::Relaxed);
+        let turn_us = u32::try_from(grant.turn.0 / 1_000).unwrap_or(u32::MAX);
+        self.turn_us.store(turn_us, Ordering::Relaxed);
     }
 
     fn load(&self, generation: u32) -> Grant {
@@ -325,6 +329,7 @@ impl GrantSlot {
             gate: Gate::of_word(self.gate.load(Ordering::Relaxed)),
             capacity: tokens(&self.capacity_ns),
             resume_at: tokens(&self.resume_at_ns),
+            turn: Nanos::from_micros(self.turn_us.load(Ordering::Relaxed).into()),
             in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),
             memory_limit: Bytes(self.memory_limit_bytes.load(Ordering::Relaxed)),
             copy_limit: Bandwidth(self.copy_bytes_per_s.load(Ordering::Relaxed)),

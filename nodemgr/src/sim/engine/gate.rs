@@ -71,7 +71,7 @@ impl Engine {
 pub(super) fn introduce(seats: &mut [Seat], manager: &Manager, fillers_give_way: bool) {
     for at in 0..seats.len() {
         for other in (0..seats.len()).filter(|other| *other != at) {
-            let standing = standing(fillers_give_way, seats[at].class, seats[other].class);
+            let standing = standing(fillers_give_way, seats[at].rank, seats[other].rank);
             if let (Some(precedence), Some(launcher), Some(pages)) =
                 (standing.precedence(), &mut seats[at].launcher, manager.pages(other))
             {

@@ -131,12 +131,13 @@ fn check_arrivals(arrivals: &Arrivals) -> Result<(), Wrong> {
     numbers(&[("cv", arrivals.cv, VARIATION), ("times", arrivals.times, RATE)])?;
     numbers(&of_trace.chain(rate).collect::<Vec<Number>>())?;
     let comes = |rates: &[f64]| rates.iter().any(|rate| rate * arrivals.times > 0.0);
-    match (arrivals.per_s, &arrivals.trace_per_s) {
-        (Some(rate), None) if rate > 0.0 => Ok(()),
-        (None, Some(rates)) if comes(rates) => Ok(()),
+    match (arrivals.per_s, &arrivals.trace_per_s, &arrivals.trace) {
+        (Some(rate), None, None) if rate > 0.0 => Ok(()),
+        (None, Some(rates), None) if comes(rates) => Ok(()),
+        (None, None, Some(_)) if arrivals.times > 0.0 => Ok(()),
         _ => Err((
-            "no arrivals, or two kinds".into(),
-            "give arrivals one of per_s and trace_per_s, above 0".into(),
+            "no arrivals, or several kinds".into(),
+            "give arrivals one of per_s, trace_per_s and trace, above 0".into(),
         )),
     }
 }

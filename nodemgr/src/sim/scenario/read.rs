@@ -1,4 +1,4 @@
-//! Reading a scenario, and refusing one that makes no sense.
+//! Reading a scenario and its traces, and refusing what makes no sense.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use weir_protocol::units::Bytes;
 
-use super::Scenario;
+use super::{Scenario, trace};
 use crate::codes;
 use crate::config;
 use crate::fault::Fault;
@@ -20,18 +20,18 @@ impl Scenario {
     /// # Errors
     /// [`codes::SCENARIO`], with the line where there is one.
     pub fn read(path: &Path) -> Result<Self, Fault> {
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
-        read.map_err(|error| {
-            refuse(path, format!("cannot be read: {error}"), "name a TOML file; bench/scenarios has examples")
-        })?;
-        if text.len() as u64 > LONGEST {
-            return Err(refuse(path, format!("is longer than {}", Bytes(LONGEST)), "name a TOML file"));
+        let text = text_of(path, "name a TOML file; bench/scenarios has examples")?;
+        let mut scenario = Self::parse(&text, path)?;
+        let servers = scenario.tenant.iter_mut().filter_map(|tenant| tenant.inference.as_mut());
+        for arrivals in servers.map(|server| &mut server.arrivals) {
+            if let Some(file) = &arrivals.trace {
+                arrivals.recorded = trace::read(&path.with_file_name(file), arrivals.times)?;
+            }
         }
-        Self::parse(&text, path)
+        Ok(scenario)
     }
 
-    /// The scenario in `text`; `path` is for messages only.
+    /// The scenario in `text`, without what stands in its traces; `path` is for messages only.
     ///
     /// # Errors
     /// [`codes::SCENARIO`].
@@ -43,6 +43,17 @@ impl Scenario {
     }
 }
 
-fn refuse(path: &Path, what: String, help: &str) -> Fault {
+/// What stands in a file.
+pub(super) fn text_of(path: &Path, help: &str) -> Result<String, Fault> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    read.map_err(|error| refuse(path, format!("cannot be read: {error}"), help))?;
+    match text.len() as u64 > LONGEST {
+        true => Err(refuse(path, format!("is longer than {}", Bytes(LONGEST)), help)),
+        false => Ok(text),
+    }
+}
+
+pub(super) fn refuse(path: &Path, what: String, help: &str) -> Fault {
     Fault::new(&codes::SCENARIO, format!("`{}` {what}", path.display()), help)
 }

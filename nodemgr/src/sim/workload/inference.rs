@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use weir_simgpu_model::Nanos;
 
-use super::{Program, Step, Work};
+use super::{Arrival, Program, Step, Work};
 use crate::sim::measure::{Log, Served};
 use crate::sim::random::Random;
 use crate::sim::scenario::{self, KernelShape};
@@ -46,7 +46,7 @@ enum Phase {
 /// The server.
 pub struct Inference {
     spec: scenario::Inference,
-    arrivals: VecDeque<Nanos>,
+    arrivals: VecDeque<Arrival>,
     random: Random,
     waiting: VecDeque<Request>,
     running: Vec<Running>,
@@ -55,8 +55,13 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// A server for requests that arrive at these moments.
-    pub fn new(spec: &scenario::Inference, arrivals: Vec<Nanos>, random: Random, shape: KernelShape) -> Self {
+    /// A server to which these requests come.
+    pub fn new(
+        spec: &scenario::Inference,
+        arrivals: Vec<Arrival>,
+        random: Random,
+        shape: KernelShape,
+    ) -> Self {
         Self {
             work: Work::new(spec.unit(), shape),
             spec: spec.clone(),
@@ -69,8 +74,8 @@ impl Inference {
     }
 
     fn take_arrivals(&mut self, now: Nanos, log: &mut Log) {
-        while let Some(arrived) = self.arrivals.pop_front_if(|at| *at <= now) {
-            let tokens = self.spec.draw_tokens(&mut self.random);
+        while let Some(Arrival { at: arrived, tokens }) = self.arrivals.pop_front_if(|next| next.at <= now) {
+            let tokens = tokens.unwrap_or_else(|| self.spec.draw_tokens(&mut self.random));
             self.waiting.push_back(Request { arrived, tokens });
             log.arrived(arrived);
         }
@@ -117,7 +122,7 @@ impl Program for Inference {
             match self.phase {
                 Phase::Looks => match (self.look(), self.arrivals.front()) {
                     (Some(phase), _) => self.phase = phase,
-                    (None, Some(next)) => return Step::Rest(*next),
+                    (None, Some(next)) => return Step::Rest(next.at),
                     (None, None) => return Step::End,
                 },
                 Phase::Reads(_) | Phase::Decodes => {
@@ -154,7 +159,7 @@ mod tests {
     /// request in ms.
     fn serve(spec: &scenario::Inference, arrivals: &[u64]) -> Vec<(u64, u64)> {
         const MS: Nanos = 1_000_000;
-        let arrivals = arrivals.iter().map(|ms| ms * MS).collect();
+        let arrivals = arrivals.iter().map(|ms| Arrival::from(ms * MS)).collect();
         let mut server = Inference::new(spec, arrivals, Random::new(1, 1), KernelShape::default());
         let mut log = Log::new(Window { from: 0, to: u64::MAX });
         let (mut now, mut ends) = (0, 0);

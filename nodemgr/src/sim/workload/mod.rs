@@ -9,7 +9,7 @@ mod training;
 
 use weir_simgpu_model::{Kernel, Nanos};
 
-pub use self::arrivals::arrivals;
+pub use self::arrivals::{Arrival, arrivals};
 pub use self::inference::Inference;
 pub use self::offline::Offline;
 pub use self::training::{Training, work};
