@@ -127,6 +127,7 @@ impl Launch {
             memory_limit,
             copy_limit,
             hold: Nanos(0),
+            turn: Nanos(0),
         };
         let latency_metric = (!metric.is_empty()).then(|| metric.to_owned());
         Ok(Self { tenant, class, oversubscribe, context_memory, latency_metric, grant, gpus })
