@@ -35,6 +35,7 @@ mod shapes;
 mod share;
 mod spawn;
 mod stage;
+mod stolen;
 mod worker;
 
 use std::io::Write;

@@ -13,6 +13,7 @@ use crate::load::{self, Load};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu, true_use};
 use crate::sample::most;
+use crate::stolen::Processors;
 
 /// The sweep: requests of tenants that share the GPU, in percent. Where they sum to the whole, switching takes its part:
 /// then a share is one of what all of them used.
@@ -52,6 +53,8 @@ struct Case {
     idle_percent: f64,
     /// What nobody used although somebody wanted it; only known where all of it was requested.
     lost_percent: Option<f64>,
+    /// What the machine's host took of its processors meanwhile.
+    stolen_percent: f64,
 }
 
 /// Measures and prints.
@@ -89,17 +92,19 @@ fn measure(requests: &[u16], prices_told: bool) -> io::Result<Case> {
     })?;
     std::thread::sleep(if prices_told { WARM_UP } else { LEARNING });
     let (mut books, before) = (vec![rig.books()?], charged(&mut control)?);
+    let processors = Processors::now();
     for _ in 0..WINDOWS {
         std::thread::sleep(WINDOW);
         books.push(rig.books()?);
     }
+    let stolen_percent = processors.stolen_percent();
     let charged: Vec<u64> =
         charged(&mut control)?.iter().zip(&before).map(|(now, then)| now - then).collect();
     for mut load in loads {
         load.kill()?;
         load.wait()?;
     }
-    Ok(judge((requests, prices_told), &pids, &books, &charged))
+    Ok(Case { stolen_percent, ..judge((requests, prices_told), &pids, &books, &charged) })
 }
 
 /// What each tenant was charged so far, in nanoseconds.
@@ -152,5 +157,6 @@ fn judge((requests, prices_told): (&[u16], bool), pids: &[i32], books: &[Books],
         switch_percent,
         idle_percent,
         lost_percent: whole.then_some(switch_percent + idle_percent),
+        stolen_percent: 0.0,
     }
 }

@@ -67,8 +67,10 @@ pub struct Settled {
     pub switch_ns: u64,
     /// How much of the GPU this work held, ...
     pub held: Held,
-    /// ... up to this moment.
+    /// ... up to this moment, at which the last of these marks was reached.
     pub until: Nanos,
+    /// Nothing behind that mark is known to be done.
+    pub is_last: bool,
     /// To be added to the time of copies, by way, on top of what was predicted for them.
     pub copies_ns: [i64; ENGINES],
 }
@@ -332,7 +334,11 @@ impl Flight {
             self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
             self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.bill.as_ref());
-            settled.until = settled.until.max(reached.at);
+            if reached.at >= settled.until {
+                settled.until = reached.at;
+                let done = self.books[reached.book].completed.load(Ordering::Relaxed);
+                settled.is_last = done == reached.value.work;
+            }
         }
         settled.held = marks.take_held();
         settled
