@@ -140,14 +140,13 @@ impl Manager {
         }
         let (names, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut options.kept).into_iter().unzip();
         take_over(&mut registry, remembered, kept);
+        let persistent = registry.persist(&options.tenants, now())?;
         registry.keep_pages(Store::new(options.supervisor.clone(), &names, registry.tenants()));
         clear_remains(&options.place, |name| registry.tenants().iter().any(|tenant| tenant.name == name));
         if options.mode != FailMode::Standalone {
             let records = registry.records();
             registry.keep(Journal::begin(&options.place, &records)?);
         }
-        let persistent = options.tenants.iter().map(|tenant| registry.persist(tenant, now()));
-        let persistent = persistent.collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared::new(&options, registry, [letter_box, ending], timer));
         let mut poll = Poll::new(shared.clone())?;
         poll.take_over()?;
