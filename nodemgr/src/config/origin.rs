@@ -7,7 +7,7 @@ use serde::Serialize;
 use toml::de::DeTable;
 use weir_protocol::message::FailMode;
 
-use super::{Config, Persistent, line_of};
+use super::{Config, Persistent, STALE_AFTER_S, line_of};
 use crate::control::schema::Budget;
 use crate::registry::{DEFAULT_GROWTH, budget_of};
 
@@ -86,6 +86,7 @@ impl Config {
             self.policy_setting(said, in_file("policy")),
             row("tick_us", (self.tick().0 / 1_000).to_string()),
             row("mode", mode_name(self.mode.unwrap_or(FailMode::Managed)).into()),
+            row("stale_after_s", self.stale_after_s.unwrap_or(STALE_AFTER_S).to_string()),
             row("unmanaged", self.unmanaged.unwrap_or_default().as_str().into()),
             row("power", self.power.unwrap_or_default().as_str().into()),
             row("memory_reserve", bytes(self.memory_reserve.clone())),
