@@ -18,6 +18,9 @@ const EDGE: u32 = 12;
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
+/// Axes: one along which `X` counts, and the rows.
+type Axes<X> = Cartesian2d<<X as AsRangedCoord>::CoordDescType, RangedCoordf64>;
+
 /// A picture of rows.
 pub struct Rows {
     pub caption: &'static str,
@@ -53,7 +56,7 @@ impl Rows {
         area: &Area<'a>,
         (x, numbers): (X, &dyn Fn(&f64) -> String),
         rows: usize,
-    ) -> Result<ChartContext<'a, SVGBackend<'a>, Cartesian2d<X::CoordDescType, RangedCoordf64>>, Box<dyn Error>>
+    ) -> Result<ChartContext<'a, SVGBackend<'a>, Axes<X>>, Box<dyn Error>>
     where
         X: AsRangedCoord<Value = f64>,
         X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,

@@ -152,8 +152,7 @@ fn time_that_was_lent_when_the_manager_died_is_given_back_and_nobody_starves() {
     let [lent] = gpu.shares([debtor.pid], Duration::from_millis(500));
     assert!(lent > 60.0, "it uses what it was lent: {lent} %");
     node.kill();
-    let alone = Duration::from_millis(2_500);
-    gpu.shares([debtor.pid], alone); // a second of silence, and as long again until the loan is used up
+    gpu.shares([debtor.pid], Duration::from_millis(2_500)); // a second of silence, and then some
     let [kept] = gpu.shares([debtor.pid], Duration::from_secs(2));
     assert!((kept - 30.0).abs() < POINTS, "also while nobody wants it back: {kept} %");
     program::signal(lender.pid, libc::SIGCONT);
