@@ -23,6 +23,7 @@ mod load;
 mod manager;
 mod meter;
 mod pair;
+mod picture;
 mod policy;
 mod register;
 mod registrant;
