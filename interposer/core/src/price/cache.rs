@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 
 use super::{Estimate, Parts, Signature};
+use crate::ones::Ones;
 
 /// Signatures that a thread keeps at hand. A training step of a large model has a few hundred.
 const SLOTS: usize = 512;
@@ -54,19 +55,6 @@ impl Slots {
             .chunks(64)
             .zip(&self.used)
             .flat_map(|(slots, used)| Ones(used.get()).filter_map(|at| slots.get(at)))
-    }
-}
-
-/// The positions of the ones in a word.
-struct Ones(u64);
-
-impl Iterator for Ones {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let at = self.0.trailing_zeros();
-        self.0 &= self.0.checked_sub(1)?;
-        Some(at as usize)
     }
 }
 
