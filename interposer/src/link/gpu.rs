@@ -209,7 +209,9 @@ impl Gpu {
     /// Tells the manager, once for each grant, that a launch went out under it, and shows whether it is silent: who has
     /// all the tokens that it wants never comes to the gate's waiting.
     pub fn acknowledge(&self, generation: u32) {
-        let known = self.acked.swap(generation, Ordering::Relaxed) == generation;
+        // Looked at first: each token slice comes by here, a new grant seldom.
+        let known = self.acked.load(Ordering::Relaxed) == generation
+            || self.acked.swap(generation, Ordering::Relaxed) == generation;
         if !known {
             let word = &self.slot().acked_generation;
             word.store(generation, Ordering::Release);
