@@ -87,39 +87,12 @@ pub struct Measured {
     pub added_ns: f64,
     /// By how much longer it is than without: medians by each other.
     ratio: f64,
-    /// What the processor took for a step of its own in between, and what it came to where that was not held up.
+    /// What the processor took for a step in registers between the rounds: one that has two speeds shows it here, too.
     pace_ns: Spread,
-    at_full_pace: AtFullPace,
     #[serde(skip_serializing_if = "Option::is_none")]
     other_ns: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     other_added_ns: Option<f64>,
-}
-
-/// The rounds in which the processor was as fast as it can be. A virtual processor is often half of a core, whose other half
-/// works for somebody else now and then: all that runs takes up to twice as long meanwhile. The pace says so, which knows
-/// nothing of launches; no bar goes by these figures.
-#[derive(Serialize)]
-struct AtFullPace {
-    rounds: usize,
-    added_ns: Option<f64>,
-}
-
-/// A pace that is longer than the best of the run by this part is not full.
-const SLOWER: f64 = 0.15;
-
-impl AtFullPace {
-    fn of(pace: &[f64], bare: &[f64], with: &[f64]) -> Self {
-        let best = pace.iter().copied().fold(f64::INFINITY, f64::min);
-        // What lies between two paces that are both full was most likely met by the same.
-        let full: Vec<bool> = pace.iter().map(|pace| *pace <= best * (1.0 + SLOWER)).collect();
-        let between = |round: &usize| full[*round] && (*round == 0 || full[*round - 1]);
-        let rounds: Vec<usize> = (0..full.len()).filter(between).collect();
-        let median =
-            |all: &[f64]| Spread::of(&rounds.iter().map(|round| all[*round]).collect::<Vec<_>>()).median;
-        let added = median(with) - median(bare);
-        Self { rounds: rounds.len(), added_ns: added.is_finite().then_some(added) }
-    }
 }
 
 impl Parts {
@@ -158,8 +131,8 @@ impl Parts {
         let added = |spread: &Spread| spread.median - bare_ns.median;
         let (added_ns, other_added_ns) = (added(&weir_ns), other_ns.as_ref().map(added));
         let ratio = weir_ns.median / bare_ns.median;
-        let (at_full_pace, pace_ns) = (AtFullPace::of(&pace, &bare, &with), Spread::of(&pace));
-        Ok(Measured { bare_ns, weir_ns, added_ns, ratio, pace_ns, at_full_pace, other_ns, other_added_ns })
+        let pace_ns = Spread::of(&pace);
+        Ok(Measured { bare_ns, weir_ns, added_ns, ratio, pace_ns, other_ns, other_added_ns })
     }
 
     /// A tenant whose launches cost `price_us` and whose grant is never empty: what the policies grant for all but the whole

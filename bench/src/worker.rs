@@ -116,8 +116,8 @@ fn paces() -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Shifts in registers, as many at once as a processor does: it meets no memory, no library and no layout, so that it takes
-/// longer only where the processor is slower, or does somebody else's work as well.
+/// Shifts in registers, as many at once as a processor does: it meets no memory and no library, and so takes longer only where
+/// the processor itself is slower.
 fn pace(steps: usize) -> u64 {
     let mut states: [u64; 8] = std::hint::black_box([1, 2, 3, 4, 5, 6, 7, 8]);
     for _ in 0..steps {
