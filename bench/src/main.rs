@@ -42,6 +42,7 @@ mod worker;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -160,6 +161,7 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
+    LazyLock::force(&stolen::BEGAN);
     let outcome = match Cli::parse().bench {
         Bench::Launch(options) => launch::run(&options),
         Bench::Alloc(options) => alloc::run(&options),

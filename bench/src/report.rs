@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::stolen::Processors;
+use crate::stolen::BEGAN;
 
 /// One document.
 #[derive(Debug, Serialize)]
@@ -25,8 +25,6 @@ struct Machine {
     kernel: String,
     /// What its host took of them from the start of the run to its end.
     stolen_percent: f64,
-    #[serde(skip)]
-    began: Processors,
 }
 
 /// One promise: the worst case of a sweep against its limit.
@@ -79,7 +77,7 @@ impl Report {
     /// something was absent.
     #[allow(clippy::print_stdout, reason = "this is the one place that prints results")]
     pub fn finish(mut self, json: bool) -> ExitCode {
-        self.machine.stolen_percent = self.machine.began.stolen_percent();
+        self.machine.stolen_percent = BEGAN.stolen_percent();
         if json {
             println!("{}", serde_json::to_string_pretty(&self).unwrap_or_default());
         } else {
@@ -116,7 +114,6 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             stolen_percent: 0.0,
-            began: Processors::now(),
         }
     }
 }

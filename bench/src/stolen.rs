@@ -2,6 +2,7 @@
 //! part.
 
 use std::io;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
@@ -45,6 +46,9 @@ impl Tries {
 fn least(tries: &[f64]) -> f64 {
     tries.iter().copied().fold(f64::INFINITY, f64::min)
 }
+
+/// When this process began to measure; `main` looks first.
+pub static BEGAN: LazyLock<Processors> = LazyLock::new(Processors::now);
 
 /// Processor time since the machine has started, in its ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,10 +42,7 @@ impl Registry {
             return Err(full);
         }
         let id = self.next_id();
-        let cells =
-            plan.gpus.iter().map(|gpu| Cell::create(*gpu, id, &plan.budget)).collect::<Result<_, _>>();
-        let cells = cells
-            .map_err(|e| Fault::system(&codes::SYSTEM, "make the pages", e, "look at the memory limits"))?;
+        let cells = make_cells(&plan, id)?;
         let (class, budget) = (wanted.class, plan.budget);
         self.events.push(About::tenant(&name, owner), What::TenantMade { class, budget });
         let (processes, slots, holders) = (Vec::new(), Vec::with_capacity(PROCESS_SLOTS), vec![holder]);
@@ -140,6 +137,13 @@ fn may_be_joined(tenant: &Tenant, owner: u32) -> Result<(), Fault> {
     }
     let message = format!("tenant `{}` belongs to user {}", tenant.name, tenant.owner);
     Err(Fault::new(&codes::NOT_ALLOWED, message, "choose another --name"))
+}
+
+/// Its pages on each of its GPUs.
+fn make_cells(plan: &admission::Plan, tenant: u64) -> Result<Vec<Cell>, Fault> {
+    let cells =
+        plan.gpus.iter().map(|gpu| Cell::create(*gpu, tenant, &plan.budget)).collect::<Result<_, _>>();
+    cells.map_err(|e| Fault::system(&codes::SYSTEM, "make the pages", e, "look at the memory limits"))
 }
 
 /// A second `weir run` with the same name is the same tenant only if it says the same.
