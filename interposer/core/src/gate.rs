@@ -157,14 +157,16 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Largest slice that one thread may draw: a quarter of the capacity spread over the threads, and an eighth
-    /// of the in-flight cap, so that slices neither hoard the bucket nor hide queued work.
-    pub fn slice_ceiling(grant: &Grant, threads: u32) -> i64 {
+    /// Largest slice that one thread may draw for launches at `price`: a quarter of the capacity spread over the threads, so that
+    /// slices do not hoard the bucket; an eighth of the in-flight cap, so that they do not hide queued work; 64 launches, so that
+    /// turns are told of them soon. Where nobody is there who could wait for it, half of the cap.
+    pub fn slice_ceiling(grant: &Grant, threads: u32, price: i64, alone: bool) -> i64 {
         let fair = grant.capacity.0 / (4 * i64::from(threads.max(1)));
-        match i64::try_from(grant.in_flight_cap.0) {
-            Ok(cap) if cap > 0 => fair.min(cap / 8),
-            _ => fair,
-        }
+        let queued = match i64::try_from(grant.in_flight_cap.0) {
+            Ok(cap) if cap > 0 => cap / if alone { 2 } else { 8 },
+            _ => i64::MAX,
+        };
+        fair.min(queued).min(if alone { i64::MAX } else { price.saturating_mul(64) })
     }
 
     /// Whether so much is queued, as far as is known, that the next launch would have to wait for it.

@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 
-/// Doublings of a full-grown slice: it pays for 64 launches.
-const GROWN: u32 = 6;
+/// Doublings of a full-grown slice: it pays for 256 launches.
+const GROWN: u32 = 8;
 
 /// One thread's tokens on one GPU.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Purse {
     }
 
     /// How many tokens to ask for, so that `price` and a fair number of launches like it are paid: at most
-    /// `64 x price`, and at most `ceiling` unless the price alone is more.
+    /// `256 x price`, and at most `ceiling` unless the price alone is more.
     pub fn ask(&self, price: i64, ceiling: i64) -> i64 {
         let slice = price.saturating_mul(1 << self.grown.get()).min(ceiling).max(price);
         (slice - self.left.get()).max(0)
@@ -82,17 +82,18 @@ mod tests {
     }
 
     #[test]
-    fn slices_double_up_to_64_launches_and_respect_the_ceiling() {
+    fn slices_double_up_to_256_launches_and_respect_the_ceiling() {
         let purse = Purse::new();
         let mut slices = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..10 {
             purse.empty();
-            let ask = purse.ask(10, 500);
+            let ask = purse.ask(10, 10_000);
             slices.push(ask);
             purse.fill(ask, 10, 1);
         }
-        assert_eq!(slices, [10, 20, 40, 80, 160, 320, 500, 500]);
+        assert_eq!(slices, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 2_560]);
         purse.empty();
+        assert_eq!(purse.ask(10, 500), 500);
         assert_eq!(purse.ask(9_000, 500), 9_000, "a launch dearer than the ceiling is paid whole");
     }
 

@@ -185,7 +185,7 @@ impl Launcher {
     /// What it asks of the bucket; nothing if the purse suffices. Behind a closed gate nobody draws ahead.
     fn wanted(&self, price: i64, grant: &Grant) -> Option<Wanted> {
         let lacks = self.purse.lacks(price);
-        let tokens = Tokens(self.purse.ask(price, Gate::slice_ceiling(grant, 1)));
+        let tokens = Tokens(self.purse.ask(price, Gate::slice_ceiling(grant, 1, price, false)));
         (lacks > 0 || self.closed_by.is_some()).then_some(Wanted { price: Tokens(lacks), tokens })
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::CUDA_SUCCESS;
-use weir_core::admission::Wanted;
+use weir_core::admission::{Launching, Wanted};
 use weir_core::flight::Due;
 use weir_core::gate::Gate;
 use weir_core::price::{Estimate, Hit, Signature};
@@ -245,7 +245,8 @@ fn draw(
         Hands::new(thread, current, stream).look(); // it may be done by now, and then nobody needs to sleep
     }
     // A price that is still a guess buys one launch at a time.
-    let ceiling = if estimate.is_learnt() { Gate::slice_ceiling(&grant, gpu.threads()) } else { price };
+    let slice = || Gate::slice_ceiling(&grant, gpu.threads(), price, !Launching::has_neighbours(&gpu));
+    let ceiling = if estimate.is_learnt() { slice() } else { price };
     let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);
