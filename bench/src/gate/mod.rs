@@ -12,8 +12,9 @@
 //! * *Silent*: until the GPU has done the last of the filler's work, by an event behind each of its launches. What is queued
 //!   when a better begins is one cap and one unit at most. It runs to its end if the filler's slice does; then the better
 //!   follows with a switch. If the slice ends first, the driver gives the better a slice of its own and comes back to the
-//!   rest: no launch of anybody's can prevent that, so this case has a limit of its own. Which of the two it was shows in the
-//!   burst: in the second some of it ran before the filler fell silent.
+//!   rest. Only a better that waited until the filler is drained would prevent that, and begin later (`docs/time.md`, silence): so
+//!   this case has a limit of its own. Which of the two it was shows in the burst: in the second some of it ran before the filler
+//!   fell silent.
 //!
 //! For the bars one core is free: the filler has one of its own, and all others, the simulated GPU's own process among
 //! them, have the rest. The saturated case, with a busy loop on each core and everybody anywhere, stands in the figures.
