@@ -168,9 +168,12 @@ pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool
     }
 }
 
-/// Whether the first launch of this burst shall be measured apart from the rest: it may wait for the end of somebody's time slice.
+/// Whether the first launch of this burst shall be measured apart from the rest: it may wait for the end of somebody's time slice. Of
+/// several streams each one's is: nothing else says when they all began to run.
 pub fn wants_first_apart(current: &Current) -> bool {
-    current.gpu.may_wait_for_a_slice() && is_due(&current.context.apart_at_ns, APART_EVERY)
+    let context = current.context;
+    current.gpu.may_wait_for_a_slice()
+        && (context.flight.has_streams() || is_due(&context.apart_at_ns, APART_EVERY))
 }
 
 /// Whether so much time has gone by since this was last so.

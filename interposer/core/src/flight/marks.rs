@@ -16,6 +16,7 @@ use weir_protocol::pages::Held;
 use weir_protocol::units::Nanos;
 
 use super::book::Value;
+use super::burst::Burst;
 use super::clock::Clock;
 use super::horizon::Told;
 use super::stretch::{Bill, Company, Meters, Stretch};
@@ -60,6 +61,8 @@ pub(super) struct Record {
     pub launched: u64,
     /// What its other streams had been given, if all of that was done.
     pub elsewhere: Option<u64>,
+    /// What the process had been given, if all of that was done: a burst begins.
+    pub begins: Option<u64>,
 }
 
 /// The last mark of a stream.
@@ -77,6 +80,7 @@ struct Chain {
     elsewhere: Option<u64>,  // what other streams had been given, if it was done
     first: bool,             // it ends a stretch that may have begun with a neighbour's time slice
     ours_until: Option<f64>, // our time slice is not over by then, on the GPU's clock
+    burst: u32,              // in which it was put
 }
 
 /// All marks of one context.
@@ -91,6 +95,7 @@ pub(super) struct Marks {
     engines: [Meter; ENGINES],
     copies: &'static CopyPrices,
     told: [Told; BOOKS],
+    burst: Burst,
     life: u32, // contexts so far
 }
 
@@ -133,6 +138,7 @@ impl Marks {
             engines: Default::default(),
             copies,
             told: [Told::default(); BOOKS],
+            burst: Burst::default(),
             life: 0,
         }
     }
@@ -193,6 +199,7 @@ impl Marks {
             by: recorded_by,
             launched,
             elsewhere,
+            begins,
         } = *record;
         if life != self.life {
             return; // its context is gone, and the event with it
@@ -203,6 +210,9 @@ impl Marks {
         let stretch = before
             .filter(|chain| value.total() > chain.value.total())
             .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by), driver));
+        if let Some(given) = begins {
+            self.burst.begin(given);
+        }
         let beside = driver.neighbours();
         self.chains[book] = Some(Chain {
             stream,
@@ -216,9 +226,11 @@ impl Marks {
             switched: before.is_some_and(|chain| chain.switched),
             elsewhere,
             first: before.is_some_and(|chain| {
-                chain.launched_at != Nanos(0) && !beside.were_quiet_since(&chain.beside)
+                let by_itself = chain.elsewhere.is_some(); // else what follows teaches nothing
+                chain.launched_at != Nanos(0) && by_itself && !beside.were_quiet_since(&chain.beside)
             }),
             ours_until: before.and_then(|chain| chain.ours_until),
+            burst: self.burst.number(),
         });
         self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, beside });
     }
@@ -246,6 +258,9 @@ impl Marks {
             stood: chain.stood,
             elsewhere: chain.elsewhere,
             by_itself: false,
+            burst: chain.burst,
+            ran: None,
+            clipped: false,
             never_idle,
             open: recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64,
             put_by: recorded_by,
@@ -305,17 +320,20 @@ impl Marks {
                 continue;
             }
             let mut mark = self.under_way.remove(look.at)?;
+            let elsewhere = elsewhere(mark.book);
             if let Some(stretch) = &mut mark.stretch {
-                stretch.by_itself = stretch.elsewhere.is_some_and(|before| before == elsewhere(mark.book));
+                stretch.by_itself = stretch.elsewhere.is_some_and(|before| before == elsewhere);
             }
-            return Some(self.reach(mark, driver));
+            let given = elsewhere.wrapping_add(mark.value.work);
+            return Some(self.reach(mark, given, driver));
         }
         None
     }
 
-    fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
+    /// A mark was reached; the process has been `given` so much by now.
+    fn reach(&mut self, mark: Mark, given: u64, driver: &mut impl Driver) -> Reached {
         let Mark { event, book, value, launched, recorded_from, mut stretch, beside } = mark;
-        let time = self.clock.time_of(event, &mut self.spare, driver);
+        let (time, streams) = (self.clock.time_of(event, &mut self.spare, driver), self.streams());
         self.clock.compare(time, recorded_from, driver.now());
         let mut bill = None;
         if let Some(chain) = &mut self.chains[book] {
@@ -324,6 +342,14 @@ impl Marks {
             if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
                 let now = driver.neighbours();
                 stretch.began(self.clock.reached_by(from));
+                if let Some(first) =
+                    stretch.first((from, to), streams, &self.meter).filter(|_| !driver.overlaps())
+                {
+                    self.burst.note(stretch.burst, &first);
+                }
+                if let Some(ran) = self.burst.ran(stretch.burst, given) {
+                    stretch.lies_in(ran, (from, to), self.clock.here(from));
+                }
                 let company = match now.were_quiet_since(&since) {
                     // The first launch after a neighbour's work waited until the GPU had switched.
                     true if switched && stretch.began_idle() => Company::Before,
@@ -358,6 +384,11 @@ impl Marks {
         }
         let at = time.map_or(Nanos(0), |time| self.clock.here(time));
         Reached { book, value, launched, at, bill }
+    }
+
+    /// Streams that have marks.
+    fn streams(&self) -> usize {
+        self.chains.iter().flatten().count()
     }
 
     /// What has been said of a book's time.
