@@ -23,6 +23,7 @@ mod load;
 mod manager;
 mod meter;
 mod pair;
+mod picture;
 mod policy;
 mod register;
 mod registrant;
@@ -35,6 +36,7 @@ mod shapes;
 mod share;
 mod spawn;
 mod stage;
+mod stolen;
 mod worker;
 
 use std::io::Write;

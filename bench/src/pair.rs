@@ -95,19 +95,15 @@ impl Drop for Worker {
     }
 }
 
-/// `rounds` figures for each setting, in turns; `at_once` workers of a setting run each round together, and the
-/// round's figure is their mean.
+/// `rounds` figures for each setting and task, in turns; `at_once` workers of one run each round together, and the round's
+/// figure is their mean.
 pub fn take_turns<const N: usize>(
-    settings: [&Setting; N],
-    task: Task,
+    teams: [(&Setting, Task); N],
     at_once: usize,
     rounds: usize,
 ) -> std::io::Result<[Vec<f64>; N]> {
-    let start = |setting: &Setting| (0..at_once).map(|_| setting.start(task)).collect::<Result<Vec<_>, _>>();
-    let mut teams = Vec::new();
-    for setting in settings {
-        teams.push(start(setting)?);
-    }
+    let start = |(setting, task): (&Setting, Task)| (0..at_once).map(|_| setting.start(task)).collect();
+    let mut teams = teams.into_iter().map(start).collect::<Result<Vec<Vec<_>>, _>>()?;
     let mut figures = [const { Vec::new() }; N];
     for _ in 0..rounds {
         for (team, figures) in teams.iter_mut().zip(&mut figures) {

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::stolen::Processors;
+
 /// One document.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -21,6 +23,10 @@ struct Machine {
     cpu: String,
     cores: usize,
     kernel: String,
+    /// What its host took of them from the start of the run to its end.
+    stolen_percent: f64,
+    #[serde(skip)]
+    began: Processors,
 }
 
 /// One promise: the worst case of a sweep against its limit.
@@ -72,9 +78,10 @@ impl Report {
     /// Prints the document, or the bars as lines for people; 0 when all bars hold, 1 when one does not, 3 when
     /// something was absent.
     #[allow(clippy::print_stdout, reason = "this is the one place that prints results")]
-    pub fn finish(&self, json: bool) -> ExitCode {
+    pub fn finish(mut self, json: bool) -> ExitCode {
+        self.machine.stolen_percent = self.machine.began.stolen_percent();
         if json {
-            println!("{}", serde_json::to_string_pretty(self).unwrap_or_default());
+            println!("{}", serde_json::to_string_pretty(&self).unwrap_or_default());
         } else {
             self.bars.iter().for_each(|bar| println!("{}", bar.line()));
             println!("{}", serde_json::to_string_pretty(&self.figures).unwrap_or_default());
@@ -108,6 +115,8 @@ impl Machine {
             cpu: model.map_or("unknown", |(_, name)| name).into(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            stolen_percent: 0.0,
+            began: Processors::now(),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::load::{self, Load};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu, true_use};
 use crate::sample::most;
+use crate::stolen::Tries;
 
 /// The sweep: requests of tenants that share the GPU, in percent. Where they sum to the whole, switching takes its part:
 /// then a share is one of what all of them used.
@@ -54,16 +55,28 @@ struct Case {
     lost_percent: Option<f64>,
 }
 
+/// What was measured, and how undisturbed.
+#[derive(Debug, Serialize)]
+struct Measured {
+    #[serde(flatten)]
+    case: Case,
+    tries: Tries,
+}
+
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let mut report = Report::new("share", true);
     let told = CASES.into_iter().map(|requests| (requests, true));
     let untold = UNTOLD.into_iter().map(|requests| (requests, false));
-    let cases = told.chain(untold).map(|(requests, told)| measure(requests, told));
-    let cases = cases.collect::<Result<Vec<Case>, _>>()?;
-    let errors = cases.iter().flat_map(|case| &case.tenants).map(|tenant| tenant.worst_error_points);
+    let cases = told.chain(untold).map(|(requests, told)| {
+        let (case, tries) = Tries::until_peace(|| measure(requests, told))?;
+        Ok(Measured { case, tries })
+    });
+    let cases = cases.collect::<io::Result<Vec<_>>>()?;
+    let errors =
+        cases.iter().flat_map(|measured| &measured.case.tenants).map(|tenant| tenant.worst_error_points);
     report.bar(Bar::at_most("share.error_points", most(errors), "points", 1.0));
-    let lost = most(cases.iter().filter_map(|case| case.lost_percent));
+    let lost = most(cases.iter().filter_map(|measured| measured.case.lost_percent));
     report.bar(Bar::at_most("share.overhead_percent", lost, "percent", 3.0));
     report.figure("cases", cases);
     Ok(report.finish(options.json))

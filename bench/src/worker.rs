@@ -16,6 +16,8 @@ pub enum Task {
     Alloc,
     /// As above, in stream order, from a pool that has it.
     AllocAsync,
+    /// Calls nothing: the figure is the processor's pace ([`pace`]).
+    Pace,
     /// Allocates until it is refused, then frees everything; the figure is the number of pieces.
     Fill,
 }
@@ -37,7 +39,11 @@ const VARIETY: usize = 8;
 /// Runs one task: for each line on stdin one round, then a line of figures. The caller paces the rounds, so that
 /// two workers can take turns or run at once.
 pub fn run(task: Task) -> ExitCode {
-    let outcome = if matches!(task, Task::Fill) { fills() } else { rounds(task) };
+    let outcome = match task {
+        Task::Fill => fills(),
+        Task::Pace => paces(),
+        _ => rounds(task),
+    };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -59,7 +65,7 @@ fn rounds(task: Task) -> Result<(), ClientError> {
             let blocks = u32::try_from(1 + n / VARIETY % VARIETY).unwrap_or(1);
             driver.launch(functions[n % VARIETY], blocks)
         }
-        Task::Alloc | Task::Fill => driver.alloc_free(1 << 20),
+        Task::Alloc | Task::Fill | Task::Pace => driver.alloc_free(1 << 20),
         Task::AllocAsync => driver.alloc_free_async(1 << 20),
     };
     let calls = if matches!(task, Task::Alloc | Task::AllocAsync) { CALLS / 10 } else { CALLS };
@@ -94,6 +100,34 @@ fn fills() -> Result<(), ClientError> {
         let _ = writeln!(stdout, "{pieces}").and_then(|()| stdout.flush());
     }
     Ok(())
+}
+
+/// Steps of the eight generators of [`pace`].
+const STEPS: usize = 200_000;
+
+fn paces() -> Result<(), ClientError> {
+    let mut stdout = std::io::stdout().lock();
+    for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let start = Instant::now();
+        std::hint::black_box(pace(STEPS));
+        let ns = start.elapsed().as_secs_f64() * 1e9 / STEPS as f64;
+        let _ = writeln!(stdout, "{ns}").and_then(|()| stdout.flush());
+    }
+    Ok(())
+}
+
+/// Shifts in registers, as many at once as a processor does: it meets no memory and no library, and so takes longer only where
+/// the processor itself is slower.
+fn pace(steps: usize) -> u64 {
+    let mut states: [u64; 8] = std::hint::black_box([1, 2, 3, 4, 5, 6, 7, 8]);
+    for _ in 0..steps {
+        for state in &mut states {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+        }
+    }
+    states.into_iter().fold(0, |sum, state| sum ^ state)
 }
 
 /// The counting library's sums, if it is preloaded and wanted.

@@ -236,6 +236,7 @@ mod tests {
             holders: Vec::new(),
             registered: 0,
             budget_at_start: budget(30),
+            configured: None,
             made_at: Nanos(0),
         };
         let peer = |uid, admin| Peer { pid: 1, birth: 1, uid, admin };

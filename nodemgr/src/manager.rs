@@ -14,7 +14,7 @@ use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
-use crate::config::Persistent;
+use crate::config::{self, Persistent};
 use crate::fault::Fault;
 use crate::gpus::{Asker, Gpus, Source};
 use crate::journal::{self, Journal, Remembered};
@@ -40,6 +40,8 @@ pub struct Options {
     pub tick: Nanos,
     /// How tenants fail.
     pub mode: FailMode,
+    /// After how many seconds without a manager a strict tenant gets no more memory.
+    pub stale_after_s: u64,
     /// Memory of each card that is nobody's; by default a fiftieth.
     pub reserve: Option<Bytes>,
     /// What a process's contexts may grow by; by default 272 MiB.
@@ -79,6 +81,7 @@ impl Options {
             policy,
             tick,
             mode,
+            stale_after_s: config::STALE_AFTER_S,
             reserve: None,
             growth: None,
             context_memory,
@@ -140,14 +143,13 @@ impl Manager {
         }
         let (names, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut options.kept).into_iter().unzip();
         take_over(&mut registry, remembered, kept);
+        let persistent = registry.persist(&options.tenants, now())?;
         registry.keep_pages(Store::new(options.supervisor.clone(), &names, registry.tenants()));
         clear_remains(&options.place, |name| registry.tenants().iter().any(|tenant| tenant.name == name));
         if options.mode != FailMode::Standalone {
             let records = registry.records();
             registry.keep(Journal::begin(&options.place, &records)?);
         }
-        let persistent = options.tenants.iter().map(|tenant| registry.persist(tenant, now()));
-        let persistent = persistent.collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared::new(&options, registry, [letter_box, ending], timer));
         let mut poll = Poll::new(shared.clone())?;
         poll.take_over()?;

@@ -28,6 +28,8 @@ pub struct Shared {
     pub authority: Authority,
     /// How tenants fail.
     pub mode: FailMode,
+    /// After how many seconds without a manager a strict tenant gets no more memory.
+    pub stale_after_s: u64,
     /// Length of a tick, in microseconds.
     pub tick_us: u64,
     /// What a context costs where NVML cannot tell; 0: not configured.
@@ -62,6 +64,7 @@ impl Shared {
             place: options.place.clone(),
             authority: Authority::here(),
             mode: options.mode,
+            stale_after_s: options.stale_after_s,
             tick_us: options.tick.0 / 1_000,
             context_memory: options.context_memory,
             prices: options.prices.clone(),

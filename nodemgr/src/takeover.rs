@@ -28,7 +28,7 @@ use rustix::process::PidfdGetfdFlags;
 
 use crate::birth;
 use crate::journal::{ProcessRow, Remembered, TenantRow};
-use crate::registry::{Found, Holder, Pages, Process};
+use crate::registry::{Found, Holder, PERSISTENT, Pages, Process};
 
 /// What the kernel calls our pages.
 const NAME: &[u8] = b"/memfd:weir-";
@@ -46,7 +46,9 @@ pub fn find(remembered: Remembered, kept: Vec<OwnedFd>) -> Vec<Found> {
             processes.drain(..).partition(|process: &ProcessRow| process.tenant == row.id);
         processes = others;
         let held = holds.iter().filter(|hold| hold.tenant == row.id).map(|hold| hold.holder);
-        let holders = held.filter(|holder| birth::find(holder.pid, holder.birth).is_some()).collect();
+        let stays =
+            |holder: &Holder| *holder == PERSISTENT || birth::find(holder.pid, holder.birth).is_some();
+        let holders = held.filter(stays).collect();
         find_tenant(row, own.into_iter().map(|row| row.process).collect(), holders, &mut kept)
     };
     let found: Vec<Found> = tenants.into_iter().map(find).collect();

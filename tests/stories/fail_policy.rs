@@ -71,6 +71,28 @@ fn strict_a_program_that_finds_nobody_gets_no_gpu() {
     running.goes_on(1000); // whoever was there goes on, as in every mode
 }
 
+#[test]
+fn strict_without_a_manager_for_long_a_program_gets_no_more_memory_until_there_is_one() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let mut node = Node::start(&gpu, "policy = \"static\"\nmode = \"strict\"\nstale_after_s = 2\n");
+    let mut running = Looping::start(Program::under_weir(&gpu, Some(&node), BUDGET, LOOP));
+    assert_eq!(running.allocate("512MiB"), "CUDA_SUCCESS");
+    node.kill();
+    // More than a second of 20 us each: it is stale, and not for long enough.
+    running.goes_on(30_000);
+    assert_eq!(running.allocate("256MiB"), "CUDA_SUCCESS", "within its limit of 2 GiB");
+    let refused = |running: &mut Looping| running.allocate("4KiB") == "CUDA_ERROR_OUT_OF_MEMORY";
+    wait::until("the end of its patience", || refused(&mut running).then_some(()));
+    running.goes_on(1000);
+    assert!(running.free() >= 768 << 20);
+    assert_eq!(running.allocate("768MiB"), "CUDA_SUCCESS", "what it held it may have again");
+    assert_eq!(running.allocate("256MiB"), "CUDA_ERROR_OUT_OF_MEMORY");
+    node.restart();
+    wait::until("a manager's leave", || (running.allocate("256MiB") == "CUDA_SUCCESS").then_some(()));
+    let said = running.finish().well().stderr;
+    assert_eq!(said.matches("no node manager for 2.00 s (strict mode)").count(), 1, "{said}");
+}
+
 /// A manager that answers the first who comes with this, and in strict mode leaves its mark.
 fn answers(place: &Path, strict: bool, reply: Reply, pages: Vec<OwnedFd>) {
     if strict {

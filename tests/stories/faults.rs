@@ -1,6 +1,5 @@
 //! Faults of the driver: Weir passes them on unchanged, and keeps no account of what was not given.
 
-use weir_tests::looping::Looping;
 use weir_tests::memory::Memory;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
@@ -13,20 +12,6 @@ const BUDGET: Budget<'_> = Budget { name: "unlucky", request: "100%", limit: "10
 /// A simulated GPU on which one call goes wrong.
 fn gpu_with_fault(row: &str) -> SimGpu {
     SimGpu::new(&format!("{EVERY_KERNEL_20_US}[[fault]]\n{row}\n"))
-}
-
-#[test]
-fn an_allocation_that_the_driver_fails_is_not_charged_and_its_code_is_passed_on() {
-    let gpu = gpu_with_fault("call = \"cuMemAlloc_v2\"\nnth = 2\naction = \"error:214\"");
-    let node = Node::start(&gpu, "policy = \"static\"\n");
-    let mut unlucky = Looping::start(Program::under_weir(&gpu, Some(&node), BUDGET, LOOP));
-    let held = || node.tenant("unlucky").expect("it runs").gpus[0].memory_held_bytes;
-    assert_eq!(unlucky.allocate("256MiB"), "CUDA_SUCCESS");
-    let before = held();
-    assert_eq!(unlucky.allocate("512MiB"), "CUDA_ERROR_ECC_UNCORRECTABLE", "the driver's own code");
-    assert_eq!(held(), before, "nothing is charged for what was not given");
-    assert_eq!(unlucky.allocate("512MiB"), "CUDA_SUCCESS");
-    assert_eq!(held(), before + (512 << 20));
 }
 
 /// Codes that a driver may answer to any call, by number and name (F41 in docs/FAULTS.md).

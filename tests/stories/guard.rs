@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use weir_nodemgr::control::{Stats, UnmanagedStats};
 use weir_nodemgr::gpus::Health;
 use weir_nodemgr::web::metrics;
+use weir_tests::cgroup::Group;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{self, Budget, Program, Running};
@@ -175,6 +176,66 @@ fn a_process_without_a_budget_is_killed_only_if_the_operator_says_so_and_is_told
         assert!(told.contains(&format!("NOT MANAGED: process {pid}")), "{told}");
         managed.goes_on(1000);
     }
+}
+
+/// A program without a budget, not root's, and a control group of its own; nothing where either cannot be.
+fn grouped(gpu: &SimGpu) -> Option<(Running, Group)> {
+    let group = Group::new().or_else(|| {
+        eprintln!("skipped: this user may make no control groups of version 2");
+        None
+    })?;
+    let Some(stranger) = of_somebody(gpu) else {
+        eprintln!("skipped: another user cannot reach the programs of this build");
+        return None;
+    };
+    group.take(stranger.pid());
+    Some((stranger, group))
+}
+
+#[test]
+fn a_process_without_a_budget_stands_still_with_its_control_group_if_the_operator_says_so() {
+    let gpu = gpu();
+    let node = Node::start(&gpu, &format!("{STATIC}unmanaged = \"freeze\"\n"));
+    let mut managed = Looping::start(Program::under_weir(&gpu, Some(&node), BUDGET, LOOP));
+    let Some((stranger, group)) = grouped(&gpu) else { return };
+    wait::until("the freeze", || group.is_frozen().then_some(()));
+    let frozen = format!("frozen with its control group /{}", group.name());
+    let told = format!("process {} has no budget and is {frozen}", stranger.pid());
+    wait::until("the event", || events(&node).contains(&told).then_some(()));
+    assert!(node.says(&["ps"]).contains(&frozen), "{}", node.says(&["ps"]));
+    assert!(node.log().contains(&told), "{}", node.log());
+    managed.goes_on(1000);
+    // Once told of, it is the operator's: whom he lets go on is left alone.
+    group.thaw();
+    let later = node.stats().node.epoch + 2_500;
+    wait::until("two more looks", || (node.stats().node.epoch > later).then_some(()));
+    assert!(!group.is_frozen());
+    drop((stranger, group));
+}
+
+#[test]
+fn a_process_that_cannot_be_frozen_without_others_goes_on_and_that_is_said_everywhere() {
+    let gpu = gpu();
+    let node = Node::start(&gpu, &format!("{STATIC}unmanaged = \"freeze\"\n"));
+    let mut managed = Looping::start(Program::under_weir(&gpu, Some(&node), BUDGET, LOOP));
+    let Some((stranger, group)) = grouped(&gpu) else { return };
+    group.take(managed.pid);
+    let why = format!(
+        "NOT frozen: its control group /{} cannot be frozen: process {}, which has a budget, is in it",
+        group.name(),
+        managed.pid
+    );
+    let told = format!("process {} has no budget and goes on, it is {why}", stranger.pid());
+    wait::until("the event", || events(&node).contains(&told).then_some(()));
+    assert!(node.says(&["ps"]).contains(&why), "{}", node.says(&["ps"]));
+    assert!(node.log().contains(&told), "{}", node.log());
+    assert!(!group.is_frozen());
+    managed.goes_on(1000);
+    // Nor does it go unseen in a group that nobody can freeze: that of this test, or the root of them all.
+    let other = of_somebody(&gpu).expect("as before");
+    let spared = format!("process {} has no budget and goes on, it is NOT frozen: ", other.pid());
+    wait::until("the event", || events(&node).contains(&spared).then_some(()));
+    drop((stranger, other, managed, group));
 }
 
 #[test]

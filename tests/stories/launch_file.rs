@@ -2,7 +2,7 @@
 //! tenant's launch file, each by itself, until a manager lets them in.
 
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
@@ -27,6 +27,19 @@ const OUT_OF_MEMORY: &str = "CUDA_ERROR_OUT_OF_MEMORY";
 /// A program that is the tenant's by the directory that it was given, as in a container.
 fn in_place(gpu: &SimGpu, place: &Path) -> Program {
     Program::bare(gpu, LOOP).env("LD_PRELOAD", gpu.dist().preload()).env("WEIR_DIR", place)
+}
+
+/// A manager that had the tenant, and has died; what is left of it is the tenant's directory.
+fn left_behind(gpu: &SimGpu) -> (Node<'_>, PathBuf) {
+    let mut node = Node::start(gpu, TENANT);
+    node.kill();
+    let place = node.tenant_dir("train");
+    (node, place)
+}
+
+/// What the tenant holds, by a manager that is there.
+fn held(node: &Node<'_>) -> Bytes {
+    Bytes(node.tenant("train").map_or(0, |tenant| tenant.gpus[0].memory_held_bytes))
 }
 
 /// It has said once that it keeps to limits of its own, which, and why.
@@ -60,8 +73,7 @@ fn without_a_manager_a_program_keeps_the_limits_of_its_launch_file_and_is_let_in
 
     node.restart();
     program.goes_on(1000);
-    let held = || node.tenant("train").map_or(0, |tenant| tenant.gpus[0].memory_held_bytes);
-    wait::until("what it holds", || (held() > Bytes::gib(1).0).then_some(()));
+    wait::until("what it holds", || (held(&node) > Bytes::gib(1)).then_some(()));
     assert_eq!(program.allocate("1GiB"), OUT_OF_MEMORY);
     // It launches on, and counts on its tenant's page.
     let calls = || node.tenant("train").map_or(0, |tenant| tenant.gpus[0].total.charged_ns);
@@ -79,9 +91,7 @@ fn without_a_manager_a_program_keeps_the_limits_of_its_launch_file_and_is_let_in
 #[test]
 fn two_programs_that_did_not_know_of_each_other_are_one_tenant_when_a_manager_has_let_them_in() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
-    let mut node = Node::start(&gpu, TENANT);
-    let place = node.tenant_dir("train");
-    node.kill();
+    let (mut node, place) = left_behind(&gpu);
     let mut programs = [(); 2].map(|()| Looping::start(in_place(&gpu, &place)));
     for program in &mut programs {
         assert_eq!(program.allocate("1GiB"), "CUDA_SUCCESS", "each has all of the limit");
@@ -90,8 +100,7 @@ fn two_programs_that_did_not_know_of_each_other_are_one_tenant_when_a_manager_ha
     for program in &mut programs {
         program.goes_on(1000);
     }
-    let held = || node.tenant("train").map_or(0, |tenant| tenant.gpus[0].memory_held_bytes);
-    wait::until("what both hold", || (held() > Bytes::gib(2).0).then_some(()));
+    wait::until("what both hold", || (held(&node) > Bytes::gib(2)).then_some(()));
     assert_eq!(programs[0].allocate("64MiB"), OUT_OF_MEMORY, "the other one's counts now");
     let said = programs.map(|program| program.finish().well().stderr).concat();
     assert!(said.contains("put the tenant over its limit"), "{said}");
@@ -112,9 +121,7 @@ fn answers(place: &Path, reply: Reply) {
 #[test]
 fn under_a_manager_of_another_version_the_limits_of_the_launch_file_hold_and_both_versions_are_named() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
-    let mut node = Node::start(&gpu, TENANT);
-    let place = node.tenant_dir("train");
-    node.kill();
+    let (_node, place) = left_behind(&gpu);
     let ours = PROTOCOL_VERSION;
     let reason = format!("libweir.so speaks protocol {ours}, the node manager speaks {}", ours + 1);
     answers(&place, Reply::Refused { reason: reason.clone() });
@@ -127,9 +134,7 @@ fn under_a_manager_of_another_version_the_limits_of_the_launch_file_hold_and_bot
 #[test]
 fn a_launch_file_that_cannot_be_believed_limits_nobody_and_that_is_said() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
-    let mut node = Node::start(&gpu, TENANT);
-    let place = node.tenant_dir("train");
-    node.kill();
+    let (_node, place) = left_behind(&gpu);
     let file = place.join(LAUNCH_FILE);
     let text = std::fs::read_to_string(&file).expect("the manager has left it");
     std::fs::write(&file, text.replace("rate_ppm 400000", "rate_ppm 0"))

@@ -130,27 +130,37 @@ fn whoever_died_while_no_manager_was_there_holds_nothing_afterwards() {
     heir.goes_on(20);
 }
 
+/// A program that queues more than it may have, whoever else runs: it uses all that it is granted.
+fn backlogged(gpu: &SimGpu, node: &Node<'_>, name: &str, request: &str) -> Looping {
+    let budget = Budget { name, request, limit: "100%", memory: "512MiB" };
+    Looping::start(Program::under_weir(gpu, Some(node), budget, LOOP).args(["--step", "16"]))
+}
+
+/// By how many points of the GPU a share may differ from what was promised, over two seconds.
+const POINTS: f64 = 3.0;
+
 #[test]
 fn time_that_was_lent_when_the_manager_died_is_given_back_and_nobody_starves() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let mut node = Node::start(&gpu, "policy = \"static\"\n[[price]]\nname = \"*\"\ntime_us = 20\n");
-    let (mut debtor, mut lender) = (busy(&gpu, &node, "debtor", "30%"), busy(&gpu, &node, "lender", "60%"));
+    let mut debtor = backlogged(&gpu, &node, "debtor", "30%");
+    let mut lender = backlogged(&gpu, &node, "lender", "60%");
     program::signal(lender.pid, libc::SIGSTOP);
     wait::until("the loan", || {
         (node.tenant("debtor").expect("it is there").gpus[0].rate_ppm > 600_000).then_some(())
     });
+    let [lent] = gpu.shares([debtor.pid], Duration::from_millis(500));
+    assert!(lent > 60.0, "it uses what it was lent: {lent} %");
     node.kill();
+    gpu.shares([debtor.pid], Duration::from_millis(2_500)); // a second of silence, and then some
+    let [kept] = gpu.shares([debtor.pid], Duration::from_secs(2));
+    assert!((kept - 30.0).abs() < POINTS, "also while nobody wants it back: {kept} %");
     program::signal(lender.pid, libc::SIGCONT);
-    let pids = [debtor.pid, lender.pid];
-    let used = || gpu.true_use(pids).1;
-    // By launches, not by the clock: a second of silence and then some, under the rates that hold without a manager.
-    debtor.goes_on(30_000);
-    let before = used();
-    debtor.goes_on(20_000);
-    lender.goes_on(20);
-    let after = used();
-    let had = [0, 1].map(|at| after[at] - before[at]);
-    assert!(had[1] > had[0], "who requested twice as much has more: {had:?}");
+    lender.goes_on(1_000);
+    let had = gpu.shares([debtor.pid, lender.pid], Duration::from_secs(2));
+    let promised = [30.0, 60.0];
+    let holds = had.iter().zip(promised).all(|(had, promised)| (had - promised).abs() < POINTS);
+    assert!(holds, "each has what it requested, and no more: {had:?}");
     node.restart();
     debtor.goes_on(20);
     lender.goes_on(20);

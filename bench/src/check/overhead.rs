@@ -24,7 +24,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let bare = Setting { driver: rig.driver_directory(), preload: None, environment: rig.variables() };
     let with = Setting { preload: Some((rig.preload(), created.dir.clone())), ..bare.clone() };
     let rounds = if setup.quick { 3 } else { 15 };
-    let [bare_ns, with_ns] = take_turns([&bare, &with], Task::Launch, 1, rounds)?;
+    let [bare_ns, with_ns] = take_turns([(&bare, Task::Launch), (&with, Task::Launch)], 1, rounds)?;
     let (bare_ns, with_ns) = (Spread::of(&bare_ns), Spread::of(&with_ns));
     let added = with_ns.median - bare_ns.median;
     let torch = torch(&rig, &created.dir, setup)?;

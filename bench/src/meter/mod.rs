@@ -15,6 +15,7 @@ use weir_protocol::units::Bytes;
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Kernel, Rig, SimulatedGpu, true_use};
 use crate::stage::THIS_PROGRAM;
+use crate::stolen::Tries;
 use cases::{CASES, Case, KERNELS, PAIRS};
 pub use pace::run as pace;
 
@@ -39,6 +40,9 @@ struct Outcome {
     launch_ns: (f64, f64),
     /// What is known in the end of each kernel that was launched, and of the graph.
     signatures: Vec<Signature>,
+    /// How undisturbed it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tries: Option<Tries>,
 }
 
 /// A kernel: its price, and what it takes alone. Or a graph: what a launch was charged, and what it truly used.
@@ -93,12 +97,12 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let modes = ["time-slice", "mps"].into_iter();
     for mode in modes.filter(|mode| options.mode.as_ref().is_none_or(|wanted| wanted == mode)) {
         for case in (0..CASES.len()).filter(|case| !options.pairs && options.wants(*case)) {
-            alone.extend(measure(mode, &[case])?);
+            alone.extend(at_peace(mode, &[case])?);
         }
         for (one, other) in
             PAIRS.into_iter().filter(|(one, other)| options.wants(*one) || options.wants(*other))
         {
-            beside.extend(measure(mode, &[one, other])?);
+            beside.extend(at_peace(mode, &[one, other])?);
         }
     }
     if alone.is_empty() && beside.is_empty() {
@@ -202,6 +206,13 @@ impl Drop for Paced {
     }
 }
 
+/// Measures until the machine's host leaves the processors alone.
+fn at_peace(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
+    let (outcomes, tries) = Tries::until_peace(|| measure(mode, cases))?;
+    let with = |outcome| Outcome { tries: Some(tries.clone()), ..outcome };
+    Ok(outcomes.into_iter().map(with).collect())
+}
+
 fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
     let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, kernel: &KERNELS })?;
     let mut control = Control::of(&rig)?;
@@ -250,6 +261,7 @@ impl Outcome {
             measured_percent: 100.0 * sum(1) / sum(0),
             launch_ns: (sum(0) / sum(3), sum(2) / sum(3)),
             signatures: Vec::new(),
+            tries: None,
         }
     }
 

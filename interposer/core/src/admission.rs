@@ -15,7 +15,7 @@ use weir_protocol::pages::{Stand, Turn};
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
-use crate::progress::{Progress, Work};
+use crate::progress::{Left, Progress, Work};
 use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
@@ -165,7 +165,7 @@ fn decide<L: Launching>(
 fn ask_gate<L: Launching>(launching: &mut L, now: Nanos, request: Request) -> Verdict {
     let verdict = launching.gate().ask(launching.pages(), now, request);
     let Verdict::Wait(wait @ Wait { cause: Cause::InFlight, .. }) = verdict else { return verdict };
-    let left = left(launching, now);
+    let left = left(launching, now).at_most;
     if left <= LEAD {
         return launching.gate().ask(launching.pages(), now, Request { drains: true, ..request });
     }
@@ -226,7 +226,7 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
     match asked? {
         (Answer::Mine, _) => {
             if !held_before {
-                launching.with_progress(|progress| progress.begin(now));
+                launching.with_progress(|progress| progress.begin_turn(now));
             } else if used_up && launching.work().queued <= turn::patience(launching.turn()).0 {
                 // Another one, as nobody waits. Who was given up once is not waited for until it moves; what takes longer than
                 // anybody's patience does not.
@@ -262,7 +262,7 @@ fn leave_turn(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
 
 /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
 fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
-    let left = left(launching, now);
+    let left = left(launching, now).predicted;
     if left > LEAD {
         return Some(Nanos(left.0 - LEAD.0));
     }
@@ -270,8 +270,8 @@ fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
     None
 }
 
-/// In how long the tenant's work will be done, as predicted.
-fn left(launching: &mut impl Launching, now: Nanos) -> Nanos {
+/// In how long the tenant's work will be done.
+fn left(launching: &mut impl Launching, now: Nanos) -> Left {
     let work = launching.work();
     launching.with_progress(|progress| progress.left(work, now))
 }

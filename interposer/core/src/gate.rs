@@ -282,6 +282,12 @@ impl Gate {
         self.manager_is_gone(pages.grant.epoch(), now)
     }
 
+    /// For how long the manager has been silent; nothing while it counts as there.
+    pub fn silence(&self, pages: Pages<'_>, now: Nanos) -> Nanos {
+        let gone = self.manager_is_gone(pages.grant.epoch(), now);
+        if gone { now.since(Nanos(self.epoch_moved_at.load(Ordering::Relaxed))) } else { Nanos(0) }
+    }
+
     /// Whether the manager was silent when the gate last looked.
     pub fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed) != 0

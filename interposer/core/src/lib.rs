@@ -20,6 +20,7 @@ pub mod lateness;
 pub mod ledger;
 pub mod lock;
 pub mod meter;
+mod ones;
 pub mod overlap;
 pub mod pool;
 pub mod price;

@@ -139,8 +139,8 @@ fn launch(
     pair: impl FnOnce() -> Pair, // asked on the long way only
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let paid = thread::with(|thread| pay_from_purse(thread, counted, stream, &work));
-    let entered = if paid.is_some() { None } else { Entered::admit(counted, stream, &work, pair()) };
+    let paid = thread::with(|thread| pay_from_purse(thread, counted, stream, work));
+    let entered = if paid.is_some() { None } else { Entered::admit(counted, stream, work, pair()) };
     // Called in this one place, and handed to nobody: else each launch would write its arguments to memory for that.
     let result = call();
     match (paid, entered) {
@@ -152,31 +152,36 @@ fn launch(
 }
 
 /// The hot path: the price that was paid. Says no to anything out of the ordinary, and then has changed nothing.
-#[inline]
-fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: &Work) -> Option<i64> {
+///
+/// A part of each hook, and `work` by value on all ways out of it: so the signature never leaves the registers, and a launch
+/// saves none of them twice.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it is the launch path: the compiler would rather have it once")]
+fn pay_from_purse(thread: &Thread, counted: usize, stream: Stream, work: Work) -> Option<i64> {
     let current = thread.current()?;
     // Relaxed: a capture that this thread began is in its own past; another thread's stream is not this one.
     if CAPTURES.load(Ordering::Relaxed) != 0 || !current.gpu.flows() {
         return None;
     }
     if thread.runs_on(stream) {
-        return pay(thread, &current, counted, work, |_| {});
+        return pay(thread, &current, counted, &work, |_| {});
     }
     pay_elsewhere(thread, counted, stream, work)
 }
 
 /// The same for a launch that goes to another stream than the thread's last one.
 #[inline(never)]
-fn pay_elsewhere(thread: &Thread, counted: usize, stream: Stream, work: &Work) -> Option<i64> {
+fn pay_elsewhere(thread: &Thread, counted: usize, stream: Stream, work: Work) -> Option<i64> {
     let current = thread.current()?;
     if !current.context.flight.is_busy(stream.key()) {
         return None; // onto an idle stream, perhaps: the meter wants to know
     }
-    pay(thread, &current, counted, work, |price| thread.add_to_run(&current, stream, price))
+    pay(thread, &current, counted, &work, |price| thread.add_to_run(&current, stream, price))
 }
 
 /// Pays, and counts the launch once it has been `booked`.
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as above")]
 fn pay(
     thread: &Thread,
     current: &Current,

@@ -150,7 +150,7 @@ pub fn reserve(
 pub fn refuse(client: &Client, gpu: &Gpu, bytes: Bytes) -> CUresult {
     gpu.slot().refused.fetch_add(1, Ordering::Relaxed);
     REFUSED.say(|| {
-        let limit = gpu.grant.read().memory_limit;
+        let limit = gpu.memory_limit();
         let help = if client.standalone {
             "start it again with a larger --memory".into()
         } else {
@@ -174,7 +174,7 @@ pub fn take(
     bytes: Bytes,
 ) -> Option<Reservation<'static>> {
     client.look_for_manager();
-    let limit = gpu.grant.read().memory_limit;
+    let limit = gpu.memory_limit();
     let take = || Reservation::take(&gpu.usage, gpu.slot_index(), kind, bytes, limit);
     // What pools have given back without a wait that we saw is asked for before anybody is refused.
     take().or_else(|| {

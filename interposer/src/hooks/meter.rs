@@ -143,6 +143,9 @@ impl<'a> Hands<'a> {
             if settled.held.busy_ns > 0 {
                 gpu.activity.occupied(gpu.slot_index(), &settled.held, settled.until);
             }
+            if settled.is_last {
+                gpu.progress.lock().reached(gpu.done(), settled.until);
+            }
             charge(gpu, settled.correction_ns);
             for (way, ns) in CopyWay::ALL.into_iter().zip(settled.copies_ns).filter(|(_, ns)| *ns != 0) {
                 gpu.slot().copies.of(way).add_time(ns);

@@ -2,6 +2,7 @@
 //! `cuMemGetInfo` shows, and never a neighbour.
 
 use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
+use std::ptr::NonNull;
 
 use super::nvml_processes::{self as processes, Accounted, Rates, Sample};
 use super::nvml_structures::{self as structures, Details, Utilizations, Value};
@@ -41,7 +42,7 @@ macro_rules! nvml_hooks {
                 type Function = unsafe extern "C" fn($($kind),*) -> NvmlReturn;
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return FUNCTION_NOT_FOUND };
                 // SAFETY: NVML's function of this symbol has this type.
-                let real = unsafe { std::mem::transmute::<*const c_void, Function>(real) };
+                let real = unsafe { std::mem::transmute::<NonNull<c_void>, Function>(real) };
                 // SAFETY: the caller's own arguments, or in their place buffers of ours that are as large as we say.
                 let $call = |$($arg: $kind),*| unsafe { real($($arg),*) };
                 $handler
@@ -196,7 +197,7 @@ fn gpu_of(client: &'static Client, device: NvmlDevice) -> Option<&'static Gpu> {
     let real = UUID.get(c_name!(nvmlDeviceGetUUID))?;
     let mut text = [0 as c_char; 96];
     // SAFETY: NVML's function has this type; the buffer is as long as we say (NVML asks for at most 96).
-    let result = unsafe { std::mem::transmute::<*const c_void, Uuid>(real)(device, text.as_mut_ptr(), 96) };
+    let result = unsafe { std::mem::transmute::<NonNull<c_void>, Uuid>(real)(device, text.as_mut_ptr(), 96) };
     if result != SUCCESS {
         return None;
     }

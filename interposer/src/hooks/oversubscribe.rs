@@ -111,8 +111,9 @@ fn beyond(counted: usize, ask: Ask, out: *mut CUdeviceptr, call: impl FnOnce() -
 
 /// Charges memory on the host, unless the tenant holds too much there.
 fn take_beyond(client: &Client, gpu: &'static Gpu, asked: Bytes) -> Result<(), CUresult> {
-    let limit = gpu.grant.read().memory_limit;
-    let most = Bytes(limit.0.saturating_mul(MOST_TIMES));
+    let (granted, limit) = (gpu.grant.read().memory_limit, gpu.memory_limit());
+    // Without a manager for long a strict tenant gets nothing new on the host either.
+    let most = if limit < granted { limit } else { Bytes(limit.0.saturating_mul(MOST_TIMES)) };
     let Some(reservation) = Reservation::take(&gpu.usage, gpu.slot_index(), MemoryKind::Managed, asked, most)
     else {
         return Err(memory::refuse(client, gpu, asked));

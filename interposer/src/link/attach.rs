@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::{Access, MapError, Mapped};
-use weir_protocol::message::{Hello, PAGES, Reply, Welcome};
+use weir_protocol::message::{FailMode, Hello, PAGES, Reply, Welcome};
 use weir_protocol::pages::PROCESS_SLOTS;
 use weir_protocol::transport::{self, TransportError};
 
@@ -18,6 +18,7 @@ use super::client::{Client, Papers};
 use super::connection::{self, Connection, has_ended};
 use super::gpu::{Gpu, TenantPages};
 use super::local;
+use super::stale;
 use crate::say::Once;
 
 /// Where the tenant's socket is if nobody says otherwise: what a container gets mounted.
@@ -106,7 +107,11 @@ fn place() -> PathBuf {
 /// The manager leaves this file beside the socket of a strict tenant: its absence cannot be forged by the tenant,
 /// to whom the directory is not writable.
 fn is_strict(place: &Path) -> bool {
-    place.join("strict").exists()
+    mark(place).exists()
+}
+
+fn mark(place: &Path) -> PathBuf {
+    place.join("strict")
 }
 
 /// Waits for a manager that restarts, be it before we speak to it or in the middle; for so long in all.
@@ -174,6 +179,7 @@ fn settle_in(
     if has_ended(stream.as_fd()) {
         return Err(Unattached::Broken(TransportError::Closed));
     }
+    stale::expect((welcome.mode == FailMode::Strict).then(|| mark(place)).as_deref());
     let connection = Connection::new(stream, place.join(SOCKET), welcome.slot);
     Ok(Client::new(welcome, gpus, Papers { connection, pages: fds }))
 }

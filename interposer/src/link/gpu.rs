@@ -26,6 +26,7 @@ use super::local::Former;
 use super::overlap::Overlap;
 use super::page::Page;
 use super::run::Run;
+use super::stale::Ceiling;
 use crate::hooks::{ContextMemory, Utilization};
 
 /// The lane that all further threads share.
@@ -77,6 +78,7 @@ pub struct Gpu {
     pub device: AtomicI32,
     /// The contexts that the process has here.
     pub(super) contexts: Contexts,
+    pub(super) ceiling: Ceiling,
     slot: AtomicUsize,
     lanes: AtomicU32,
     acked: AtomicU32,
@@ -125,6 +127,7 @@ impl Gpu {
             lanes: AtomicU32::new(0),
             acked: AtomicU32::new(0),
             contexts: Contexts::default(),
+            ceiling: Ceiling::default(),
         }
     }
 
@@ -206,7 +209,9 @@ impl Gpu {
     /// Tells the manager, once for each grant, that a launch went out under it, and shows whether it is silent: who has
     /// all the tokens that it wants never comes to the gate's waiting.
     pub fn acknowledge(&self, generation: u32) {
-        let known = self.acked.swap(generation, Ordering::Relaxed) == generation;
+        // Looked at first: each token slice comes by here, a new grant seldom.
+        let known = self.acked.load(Ordering::Relaxed) == generation
+            || self.acked.swap(generation, Ordering::Relaxed) == generation;
         if !known {
             let word = &self.slot().acked_generation;
             word.store(generation, Ordering::Release);
@@ -265,7 +270,7 @@ impl Gpu {
 
     /// The tenant's memory on this GPU: (held, limit).
     pub fn memory(&self) -> (Bytes, Bytes) {
-        (self.usage.held(), self.grant.read().memory_limit)
+        (self.usage.held(), self.memory_limit())
     }
 
     /// Charges what is held already. Beyond the limit it marks the process as overcommitted.
@@ -276,7 +281,7 @@ impl Gpu {
 
     /// Marks the process as overcommitted if its tenant holds more than its limit, and says what has led there.
     fn mark_if_over(&self, why: impl FnOnce() -> String) {
-        let (held, limit) = self.memory();
+        let (held, limit) = (self.usage.held(), self.grant.read().memory_limit);
         if held > limit {
             self.slot().overcommitted.store(1, Ordering::Relaxed);
             OVERCOMMITTED.say(|| {

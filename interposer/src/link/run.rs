@@ -54,6 +54,9 @@ impl Run {
 
     fn settle(&self, context: &Context, stream: u64, charged: u64, slot: &ProcessSlot) {
         // The greatest wins: each nanosecond is booked once. A launch that was taken back is missing from the next sum.
+        if charged <= self.booked.load(Ordering::Relaxed) {
+            return; // it only grows: what stands there now is booked
+        }
         let before = self.booked.fetch_max(charged, Ordering::Relaxed);
         if charged > before {
             context.submitted(stream, charged - before, slot);

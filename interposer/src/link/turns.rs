@@ -53,6 +53,13 @@ impl Gpu {
         }
     }
 
+    /// What is known to be done, of all the tenant's processes.
+    pub fn done(&self) -> u64 {
+        let slots = self.usage.slots.iter();
+        // Relaxed: sums that only grow.
+        slots.map(|slot| slot.completed_ns.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+
     fn submitted(&self) -> u64 {
         self.slot().submitted_ns.load(Ordering::Relaxed)
     }
@@ -128,10 +135,7 @@ impl Launching for &Gpu {
 
     fn work(&self) -> Work {
         self.book_runs();
-        let slots = &self.usage.slots;
-        // Relaxed: sums that only grow.
-        let done =
-            slots.iter().map(|slot| slot.completed_ns.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
+        let (slots, done) = (&self.usage.slots, self.done());
         let queued = slots.iter().map(|slot| in_flight(slot).0).fold(0, u64::saturating_add);
         Work { queued, done, beside: self.neighbours().quiet.is_none() }
     }

@@ -1,6 +1,7 @@
 //! A hook: one exported symbol, our function for it, and the real one.
 
 use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use weir_abi::Stream;
@@ -21,10 +22,9 @@ impl Real {
 
     /// The real function's address; looked up on first use by a program that is linked to it.
     #[inline]
-    pub fn get(&self, symbol: &CStr) -> Option<*const c_void> {
+    pub fn get(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
         // Acquire: what the loader did for this symbol is seen.
-        let known = self.0.load(Ordering::Acquire);
-        if known.is_null() { self.look_up(symbol) } else { Some(known.cast_const()) }
+        NonNull::new(self.0.load(Ordering::Acquire)).or_else(|| self.look_up(symbol))
     }
 
     /// The real function, if it was looked up or is in the driver that is loaded; opens nothing.
@@ -34,12 +34,12 @@ impl Real {
     }
 
     #[cold]
-    fn look_up(&self, symbol: &CStr) -> Option<*const c_void> {
+    fn look_up(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
         // Another interposer behind us stands before the driver; a driver that the program is linked to is next itself.
         let next = if cfg!(feature = "proxy") { None } else { dlsym::real_dlsym(libc::RTLD_NEXT, symbol) };
         let real = next.or_else(|| super::driver_symbol(symbol))?;
         self.0.store(real.cast_mut(), Ordering::Release);
-        Some(real)
+        NonNull::new(real.cast_mut())
     }
 }
 

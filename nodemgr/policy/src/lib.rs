@@ -20,6 +20,7 @@ mod history;
 mod lend;
 mod lull;
 mod memory;
+mod misses;
 mod observation;
 pub mod park;
 mod pools;
@@ -37,7 +38,7 @@ mod weir;
 
 pub use grants::{Beside, grant};
 pub use lend::{IDLE_AFTER, is_busy};
-pub use observation::{Class, Mode, Observation, Power, Sample, Signals, Slo, Work};
+pub use observation::{Class, Counted, Mode, Observation, Power, Sample, Signals, Slo, Work};
 use weir_protocol::pages::Grant;
 use weir_protocol::units::Nanos;
 

@@ -34,6 +34,17 @@ pub struct Slo {
     pub target: Nanos,
     /// That quantile of late, as the tenant's own figures say; none while no request came or nobody tells.
     pub recent: Option<Nanos>,
+    /// How many requests there were, and how many were late; none where the figures do not count them.
+    pub counted: Option<Counted>,
+}
+
+/// Requests of which the latency is known, since somebody first looked. Both only grow; policies look at differences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// All of them.
+    pub requests: u64,
+    /// Those that took as long as the bound or longer.
+    pub late: u64,
 }
 
 /// What a tenant has done on the GPU since it was made. All only grow; policies look at differences.

@@ -2,7 +2,7 @@
 
 use weir_protocol::units::Nanos;
 
-use crate::{Sample, Slo};
+use crate::{Counted, Sample, Slo};
 
 /// A figure that does not change is taken for a new one after so long: whoever scrapes it does so once a second.
 const PATIENCE: Nanos = Nanos::from_secs(1);
@@ -25,12 +25,16 @@ pub struct Reading {
     pub recent: Nanos,
     /// What it should stay below.
     pub target: Nanos,
+    /// Which quantile, in thousandths.
+    pub quantile_permille: u16,
+    /// What was counted until now, if anybody counts.
+    pub counted: Option<Counted>,
 }
 
 impl Promise {
     /// The reading, if there is one that was not seen before.
     pub fn read(&mut self, now: Nanos, sample: &Sample) -> Option<Reading> {
-        let Some(Slo { recent, target, .. }) = sample.slo else {
+        let Some(Slo { recent, target, quantile_permille, counted }) = sample.slo else {
             *self = Self::default();
             return None;
         };
@@ -41,7 +45,7 @@ impl Promise {
         self.last = recent;
         let recent = recent?;
         self.read_at = Some(now);
-        Some(Reading { recent, target })
+        Some(Reading { recent, target, quantile_permille, counted })
     }
 
     /// Whether its figures are known: of now, or of not long ago.
@@ -114,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_bound_of_nothing_is_far_exceeded() {
-        let reading = Reading { recent: Nanos(u64::MAX), target: Nanos(0) };
+        let (recent, target) = (Nanos(u64::MAX), Nanos(0));
+        let reading = Reading { recent, target, quantile_permille: 950, counted: None };
         assert_eq!(reading.permille(), u64::MAX);
     }
 }

@@ -5,30 +5,37 @@
 //! is held back for a filler's turn (gpu-truths 2a; `weir-core::hold` has what is held back, and what is not).
 //!
 //! ```text
-//!   margin   3/64 of the bound; smaller by 1/512 with each reading within the bound, down to 1/128, and 3/64 again with one
-//!            beyond it
+//!   margin   3/64 of the bound, and as much again for each late request that is owed (`misses.rs`), up to a quarter; while
+//!            one more may be late, smaller by 1/512 with each reading, down to 1/128.
+//!            Where nobody counts: smaller by as much with each reading within the bound, and 3/64 again with one beyond it
 //!   goal     the bound less the margin
 //!   missing  goal - latency, and no less than -goal / 8 in the first five seconds in which the bound is broken:
-//!            so long one late request may stand behind all readings
+//!            so long one late request may stand behind all readings. Beyond the bound it is nothing while one more may be late
 //!   hold     grows by a quarter of what is missing with each reading, or shrinks by it; by half while a quarter of the goal
 //!            is missing
 //! ```
 //!
-//! The latency is a figure of the last seconds, so it is believed only as it comes in. Of many requests the quantile scatters
-//! around the goal, and the margin stays wide; of a few it is the slowest one, and where that keeps the bound nearly all do.
+//! The latency is a figure of the last seconds, so it is believed only as it comes in. What it hides is how many were late: of
+//! twenty requests p95 is the second slowest. So the count rules the margin, and the quantile only the way to the goal.
+//! Where nobody counts, many requests' quantile scatters around the goal, and the margin stays wide; of a few it is the
+//! slowest one, and where that keeps the bound nearly all do.
 //! Steps that are put off until one in so long is due take no longer than that: so the hold itself ends short of the bound.
 
 use weir_protocol::units::Nanos;
 
 use crate::lend::FULL;
+use crate::misses::{Budget, Misses};
 use crate::promise::Reading;
 
-/// The margin, in 512ths of the bound: at most (with 16 of them one in fourteen servers of single passes broke its promise,
+/// The margin, in 512ths of the bound: at first (with 16 of them one in fourteen servers of single passes broke its promise,
 /// simulated), ...
 const WIDE: u64 = 24;
 
-/// ... and at least. By one is it smaller with each reading within the bound.
+/// ... at least, by one smaller with each reading, ...
 const NARROW: u64 = 4;
+
+/// ... and at most, while late requests are owed.
+const WIDEST: u64 = 128;
 
 /// The way to the goal is gone in so many parts, ...
 const STEPS: u64 = 4;
@@ -51,24 +58,32 @@ pub struct Slack {
     most: Nanos, // that it may come to
     margin: u64, // in 512ths of the bound
     broken_since: Option<Nanos>,
+    misses: Misses,
 }
 
 impl Default for Slack {
     fn default() -> Self {
-        Self { hold: Nanos(0), most: Nanos(0), margin: WIDE, broken_since: None }
+        let misses = Misses::default();
+        Self { hold: Nanos(0), most: Nanos(0), margin: WIDE, broken_since: None, misses }
     }
 }
 
 impl Slack {
     /// The tenant's latency was read.
     pub fn note(&mut self, now: Nanos, reading: Reading) {
-        let Reading { recent, target } = reading;
+        let Reading { recent, target, .. } = reading;
         let less = |margin: u64| Nanos(target.0 / 512 * (512 - margin));
         let broken_since = (recent >= target).then(|| self.broken_since.unwrap_or(now));
         self.broken_since = broken_since;
-        self.margin = if broken_since.is_some() { WIDE } else { (self.margin - 1).max(NARROW) };
+        let budget = self.misses.note(reading);
+        self.margin = match budget {
+            Budget::Owed(thousandths) => (WIDE + WIDE * thousandths / 1_000).min(WIDEST),
+            Budget::Unknown if broken_since.is_some() => WIDE,
+            Budget::Unknown | Budget::Spare => (self.margin - 1).max(NARROW),
+        };
         let goal = less(self.margin);
         let excess = match broken_since {
+            Some(_) if budget == Budget::Spare => Nanos(0),
             Some(since) if now.since(since) >= SETTLES => recent.since(goal),
             _ => Nanos(recent.since(goal).0.min(goal.0 / BELIEVED)),
         };
@@ -96,15 +111,21 @@ impl Slack {
 mod tests {
     use super::*;
 
+    use crate::Counted;
+
     fn ms(ms: u64) -> Nanos {
         Nanos::from_millis(ms)
+    }
+
+    fn reading(recent_ms: u64, counted: Option<Counted>) -> Reading {
+        Reading { recent: ms(recent_ms), target: ms(200), quantile_permille: 950, counted }
     }
 
     /// A reading in each of so many seconds, of a promise of 200 ms, after `from`; the hold in ms.
     fn read(slack: &mut Slack, from: u64, seconds: u64, recent: impl Fn(u64) -> u64) -> u64 {
         for at in from..from + seconds {
-            let recent = ms(recent(slack.hold().0 / 1_000_000));
-            slack.note(Nanos::from_secs(at), Reading { recent, target: ms(200) });
+            let recent = recent(slack.hold().0 / 1_000_000);
+            slack.note(Nanos::from_secs(at), reading(recent, None));
         }
         slack.hold().0 / 1_000_000
     }
@@ -152,14 +173,56 @@ mod tests {
         assert_eq!(slack.hold(), Nanos(0), "the quantile of many");
     }
 
+    /// The same with four requests in each second, of which so many are late until then; where `recent` has the hold, too.
+    fn count(slack: &mut Slack, seconds: u64, late: impl Fn(u64) -> u64, recent: impl Fn(u64) -> u64) -> u64 {
+        for at in 0..=seconds {
+            let counted = Some(Counted { requests: 4 * at, late: late(at) });
+            let recent = recent(slack.hold().0 / 1_000_000);
+            slack.note(Nanos::from_secs(at), reading(recent, counted));
+        }
+        slack.hold().0 / 1_000_000
+    }
+
+    #[test]
+    fn counted_latencies_come_as_close_to_the_bound_as_others_once_a_miss_is_to_spare() {
+        let mut slack = Slack::default();
+        let at_first = count(&mut slack, 11, |_| 0, |hold| 120 + hold);
+        assert!((60..71).contains(&at_first), "{at_first} ms: 44 requests in time");
+        let hold = count(&mut Slack::default(), 60, |_| 0, |hold| 120 + hold);
+        assert!((76..80).contains(&hold), "{hold} ms");
+    }
+
+    #[test]
+    fn a_late_reading_takes_nothing_while_one_more_may_be_late() {
+        let mut slack = Slack::default();
+        for at in 0..70 {
+            let late = u64::from(at >= 60);
+            let counted = Some(Counted { requests: 4 * at, late });
+            let before = slack.hold();
+            slack.note(Nanos::from_secs(at), reading(if late > 0 { 400 } else { 190 }, counted));
+            assert!(late == 0 || slack.hold() == before, "nine are saved up, and one is spent");
+        }
+        assert!(slack.hold() > ms(50));
+    }
+
+    #[test]
+    fn a_server_that_is_late_too_often_is_put_off_less_however_its_quantile_of_late_reads() {
+        // One in ten is late, and p95 of the last few always within the bound.
+        let mut slack = Slack::default();
+        let hold = count(&mut slack, 100, |at| 4 * at / 10, |hold| 120 + hold);
+        assert!((28..32).contains(&hold), "{hold} ms: three quarters of the bound, less 120");
+        let kept = count(&mut Slack::default(), 100, |at| 4 * at / 25, |hold| 120 + hold);
+        assert!(kept > 65, "{kept} ms: one in 25");
+    }
+
     #[test]
     fn any_reading_will_do() {
         for recent in [0, 1, u64::MAX] {
             for target in [0, 1, u64::MAX] {
                 let mut slack = Slack::default();
                 for second in 1..20 {
-                    let reading = Reading { recent: Nanos(recent), target: Nanos(target) };
-                    slack.note(Nanos::from_secs(second), reading);
+                    let (recent, target) = (Nanos(recent), Nanos(target));
+                    slack.note(Nanos::from_secs(second), Reading { recent, target, ..reading(0, None) });
                 }
                 assert!(slack.hold().0 <= target);
             }

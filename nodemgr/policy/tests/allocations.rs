@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use weir_policy::{Class, Mode, Observation, POLICIES, Sample, Signals, Slo, Work};
+use weir_policy::{Class, Counted, Mode, Observation, POLICIES, Sample, Signals, Slo, Work};
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 thread_local! {
@@ -37,6 +37,7 @@ fn samples(at_ms: u64) -> Vec<Sample> {
         let idle = phase.saturating_sub(25);
         let target = Nanos::from_millis(200);
         let recent = Some(Nanos::from_millis(150 + at_ms / 10 % 70));
+        let counted = Some(Counted { requests: at_ms, late: at_ms / 20 });
         Sample {
             tenant: n as u64,
             class: class(n),
@@ -47,7 +48,7 @@ fn samples(at_ms: u64) -> Vec<Sample> {
             outstanding: Nanos(u64::from(phase < 25) * 1_000_000),
             idle_for: Nanos::from_millis(idle),
             work: Work { charged: Tokens(at_ms.cast_signed() * 100_000), ..Work::default() },
-            slo: (n.is_multiple_of(2)).then_some(Slo { quantile_permille: 950, target, recent }),
+            slo: (n.is_multiple_of(2)).then_some(Slo { quantile_permille: 950, target, recent, counted }),
         }
     };
     (0..8).map(sample).collect()

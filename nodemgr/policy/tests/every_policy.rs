@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_policy::{
-    Class, Decision, Mode, Observation, POLICIES, Power, Row, Sample, Signals, Slo, Work, find,
+    Class, Counted, Decision, Mode, Observation, POLICIES, Power, Row, Sample, Signals, Slo, Work, find,
 };
 use weir_protocol::pages::{Gate, Grant, Rate};
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
@@ -27,11 +27,13 @@ fn any_time() -> impl Strategy<Value = Nanos> {
 }
 
 fn any_slo() -> impl Strategy<Value = Option<Slo>> {
-    let slo = (any::<u16>(), any_time(), prop::option::of(any_time()));
-    prop::option::of(slo.prop_map(|(quantile_permille, target, recent)| Slo {
+    let counted = (any::<u64>(), any::<u64>()).prop_map(|(requests, late)| Counted { requests, late });
+    let slo = (any::<u16>(), any_time(), prop::option::of(any_time()), prop::option::of(counted));
+    prop::option::of(slo.prop_map(|(quantile_permille, target, recent, counted)| Slo {
         quantile_permille,
         target,
         recent,
+        counted,
     }))
 }
 

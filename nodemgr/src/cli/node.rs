@@ -98,6 +98,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.park_idle_after = config.park_idle_after();
     options.tick = config.tick();
     options.mode = config.mode.unwrap_or(options.mode);
+    options.stale_after_s = config.stale_after_s.unwrap_or(options.stale_after_s);
     options.prices = config.price;
     options.tenants = config.tenants;
     options.unmanaged = config.unmanaged.unwrap_or_default();

@@ -41,7 +41,8 @@ fn note(process: &UnmanagedStats) -> String {
     let tenant = process.tenant.as_ref().map_or(String::new(), |tenant| format!(" of tenant {tenant}"));
     let holds = process.memory_bytes.map_or(String::new(), |bytes| format!(", holds {}", Bytes(bytes)));
     let limits = if process.keeps_limits { "; it keeps to limits of an earlier node manager" } else { "" };
-    format!("NOT MANAGED on GPU {}: {who}{tenant} has no budget{holds}{limits}", process.gpu)
+    let outcome = process.outcome.as_ref().map_or(String::new(), |outcome| format!("; {outcome}"));
+    format!("NOT MANAGED on GPU {}: {who}{tenant} has no budget{holds}{limits}{outcome}", process.gpu)
 }
 
 #[cfg(test)]
@@ -58,6 +59,7 @@ mod tests {
             memory_bytes: Some(2 << 30),
             tenant: Some("train".into()),
             keeps_limits: false,
+            outcome: None,
         };
         let told = "NOT MANAGED on GPU 0: process 4711 (python3, user 1000) of tenant train has no budget, holds 2 GiB";
         assert_eq!(note(&full), told);

@@ -30,7 +30,7 @@ pub use tenant::{Persistent, TenantRow};
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file.
-const KEYS: &str = "dir, policy, tick_us, mode, unmanaged, power, memory_reserve, growth_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
+const KEYS: &str = "dir, policy, tick_us, mode, stale_after_s, unmanaged, power, memory_reserve, growth_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -38,6 +38,12 @@ const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
 /// Shortest and longest time without work after which a tenant may be parked, in seconds: a park and its way back take seconds
 /// of their own, and after a day nobody is merely idle.
 const PARK_IDLE_RANGE_S: std::ops::RangeInclusive<u64> = 1..=86_400;
+
+/// After so many seconds without a manager a strict tenant gets no more memory, if nobody says otherwise.
+pub const STALE_AFTER_S: u64 = 600;
+
+/// Shortest and longest such time: a manager that is replaced is back within ten seconds at most, or within one.
+const STALE_AFTER_RANGE_S: std::ops::RangeInclusive<u64> = 1..=86_400;
 
 /// What stands in the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -51,6 +57,8 @@ pub struct Config {
     pub tick_us: Option<u64>,
     /// `managed` or `strict`.
     pub mode: Option<FailMode>,
+    /// After how many seconds without a manager a strict tenant gets no more memory.
+    pub stale_after_s: Option<u64>,
     /// What follows for processes on a GPU that have no budget.
     pub unmanaged: Option<Rule>,
     /// What follows where power or heat holds clocks back.
@@ -135,6 +143,13 @@ impl Config {
         if let Some(idle) = self.park_idle_s.filter(|idle| !PARK_IDLE_RANGE_S.contains(idle)) {
             let (least, most) = (PARK_IDLE_RANGE_S.start(), PARK_IDLE_RANGE_S.end());
             return Err((format!("has park_idle_s = {idle}"), format!("choose {least} to {most} seconds")));
+        }
+        if let Some(after) = self.stale_after_s.filter(|after| !STALE_AFTER_RANGE_S.contains(after)) {
+            let (least, most) = (STALE_AFTER_RANGE_S.start(), STALE_AFTER_RANGE_S.end());
+            return Err((
+                format!("has stale_after_s = {after}"),
+                format!("choose {least} to {most} seconds"),
+            ));
         }
         if self.mode == Some(FailMode::Standalone) {
             let help = "choose \"managed\" or \"strict\"; `weir run` is stand-alone by itself when there is no daemon";
@@ -320,6 +335,7 @@ mod tests {
             policy,
             tick_us,
             mode,
+            stale_after_s,
             unmanaged,
             power,
             memory_reserve,
@@ -337,6 +353,7 @@ mod tests {
                 && policy.is_some()
                 && tick_us.is_some()
                 && mode.is_some()
+                && stale_after_s.is_some()
                 && unmanaged.is_some()
                 && power.is_some()
                 && memory_reserve.is_some()

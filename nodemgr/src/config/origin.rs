@@ -7,8 +7,9 @@ use serde::Serialize;
 use toml::de::DeTable;
 use weir_protocol::message::FailMode;
 
-use super::{Config, line_of};
-use crate::registry::DEFAULT_GROWTH;
+use super::{Config, Persistent, STALE_AFTER_S, line_of};
+use crate::control::schema::Budget;
+use crate::registry::{DEFAULT_GROWTH, budget_of};
 
 /// A setting with its value and where that comes from.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +31,8 @@ pub enum Origin {
     Default,
     /// A line of the file.
     File(String),
+    /// An operator, by `weir set`, since that line of the file was read.
+    Set(String),
     /// A flag of the command line.
     Flag(&'static str),
     /// An environment variable: it names a place, never a limit.
@@ -41,6 +44,7 @@ impl std::fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File(at) => f.write_str(at),
+            Self::Set(at) => write!(f, "weir set, over {at}"),
             Self::Flag(flag) => write!(f, "flag {flag}"),
             Self::Environment(name) => write!(f, "${name}"),
         }
@@ -58,6 +62,9 @@ pub struct Said<'a> {
     pub standard_dir: PathBuf,
     /// Whether that comes from `WEIR_NODE_DIR`.
     pub dir_from_environment: bool,
+    /// The tenants' budgets where the manager is to run, as it has them or the one before has left them: name, by the
+    /// configuration that was read there, and now.
+    pub budgets: Vec<(String, Budget, Budget)>,
 }
 
 /// Line of each top-level key.
@@ -79,6 +86,7 @@ impl Config {
             self.policy_setting(said, in_file("policy")),
             row("tick_us", (self.tick().0 / 1_000).to_string()),
             row("mode", mode_name(self.mode.unwrap_or(FailMode::Managed)).into()),
+            row("stale_after_s", self.stale_after_s.unwrap_or(STALE_AFTER_S).to_string()),
             row("unmanaged", self.unmanaged.unwrap_or_default().as_str().into()),
             row("power", self.power.unwrap_or_default().as_str().into()),
             row("memory_reserve", bytes(self.memory_reserve.clone())),
@@ -96,10 +104,7 @@ impl Config {
             all.push(Setting { key: format!("signals.{name}"), value, from: in_file("signals") });
         }
         for tenant in &self.tenants {
-            let wanted = &tenant.wanted;
-            let value = format!("{}, user {}", wanted.class.as_str(), tenant.owner);
-            let from = Origin::File(tenant.at.clone());
-            all.push(Setting { key: format!("tenant {}", wanted.name), value, from });
+            all.push(tenant_setting(tenant, said));
         }
         all
     }
@@ -126,6 +131,21 @@ impl Config {
         };
         Setting { key: "policy".into(), value, from }
     }
+}
+
+/// A tenant with the budget that it would have: that of its row, or what was set while the row was the same.
+fn tenant_setting(tenant: &Persistent, said: &Said<'_>) -> Setting {
+    let Persistent { wanted, owner, at } = tenant;
+    let written = budget_of(wanted);
+    let stands = said
+        .budgets
+        .iter()
+        .find(|(name, configured, _)| *name == wanted.name && Some(*configured) == written);
+    let set = stands.map(|(.., now)| *now).filter(|now| Some(*now) != written);
+    let from = if set.is_some() { Origin::Set(at.clone()) } else { Origin::File(at.clone()) };
+    let budget = set.or(written).map(|budget| format!(", {budget}")).unwrap_or_default();
+    let value = format!("{}, user {owner}{budget}", wanted.class.as_str());
+    Setting { key: format!("tenant {}", wanted.name), value, from }
 }
 
 const fn mode_name(mode: FailMode) -> &'static str {

@@ -209,6 +209,14 @@ pub struct Budget {
     pub slo: Option<Promise>,
 }
 
+impl std::fmt::Display for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { request, limit, memory, copy_limit, slo } = self;
+        write!(f, "request {request}, limit {limit}, memory {memory}, copies {copy_limit}")?;
+        slo.map_or(Ok(()), |slo| write!(f, ", {slo}"))
+    }
+}
+
 /// The tenant that was made or joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {

@@ -165,6 +165,9 @@ pub struct TenantStats {
     /// Whether it stays without a process: it stands in the configuration.
     #[serde(default)]
     pub persistent: bool,
+    /// The budget that it has there; `budget` is another one where an operator has set it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<Budget>,
     /// Time since it was made, in nanoseconds: what its counters are a part of.
     pub age_ns: u64,
     /// Whether its plain allocations beyond the memory limit become managed memory.

@@ -25,13 +25,17 @@ pub struct UnmanagedStats {
     pub tenant: Option<String>,
     /// Whether it keeps to the last limits of an earlier node manager.
     pub keeps_limits: bool,
+    /// What became of it where the configuration wants it stopped, for people: `frozen with its control group /job`,
+    /// `NOT killed: it is root's`; for whom its number is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
 }
 
 impl UnmanagedStats {
     /// Hides who it is from those whom that does not concern.
     pub(super) fn for_eyes_of(mut self, peer: &Peer) -> Self {
         if !peer.admin && peer.uid != self.uid {
-            (self.pid, self.program) = (None, None);
+            (self.pid, self.program, self.outcome) = (None, None, None);
         }
         self
     }
@@ -77,7 +81,7 @@ pub(super) fn draining(registry: &Registry) -> Vec<DrainingStats> {
 
 /// All processes without a budget.
 pub(super) fn collect(registry: &Registry) -> Vec<UnmanagedStats> {
-    let strangers = registry.guarded().strangers().map(|stranger| UnmanagedStats {
+    let strangers = registry.guarded().sighted().map(|(stranger, outcome)| UnmanagedStats {
         gpu: stranger.gpu,
         pid: Some(stranger.listed.pid),
         uid: stranger.who.uid,
@@ -85,6 +89,7 @@ pub(super) fn collect(registry: &Registry) -> Vec<UnmanagedStats> {
         memory_bytes: stranger.listed.bytes,
         tenant: stranger.tenant.and_then(|id| registry.tenant(id)).map(|tenant| tenant.name.clone()),
         keeps_limits: stranger.who.keeps_limits,
+        outcome: outcome.cloned(),
     });
     strangers.collect()
 }

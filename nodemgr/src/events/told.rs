@@ -100,6 +100,12 @@ impl What {
             }
             Self::UnmanagedGone { pid } => write!(f, "process {pid} is not there without a budget any more"),
             Self::UnmanagedKilled { pid } => write!(f, "process {pid} had no budget and was killed"),
+            Self::UnmanagedFrozen { pid, cgroup } => {
+                write!(f, "process {pid} has no budget and is frozen with its control group {cgroup}")
+            }
+            Self::UnmanagedRuns { pid, why } => {
+                write!(f, "process {pid} has no budget and goes on, it is NOT frozen: {why}")
+            }
             Self::UnmanagedSpared { pid, why } => {
                 write!(f, "process {pid} has no budget and was not killed: {why}")
             }

@@ -197,6 +197,20 @@ pub enum What {
         /// Its number.
         pid: i32,
     },
+    /// It stands still with its control group, as the configuration wants it.
+    UnmanagedFrozen {
+        /// Its number.
+        pid: i32,
+        /// The control group.
+        cgroup: String,
+    },
+    /// It goes on although the configuration wants it frozen.
+    UnmanagedRuns {
+        /// Its number.
+        pid: i32,
+        /// Why.
+        why: String,
+    },
     /// It was not killed although the configuration wants it.
     UnmanagedSpared {
         /// Its number.

@@ -87,7 +87,8 @@ fn drift(listed: &[Listed], before: &Census, after: &Census, tenant: u64, gpu: u
 }
 
 impl Census {
-    fn knows(&self, pid: i32) -> bool {
+    /// Whether the process has a budget.
+    pub fn knows(&self, pid: i32) -> bool {
         self.seats.iter().any(|seat| seat.pid == pid)
     }
 

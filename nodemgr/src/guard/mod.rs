@@ -6,6 +6,7 @@
 //! meanwhile is nobody's fault.
 
 mod compare;
+mod freeze;
 mod process;
 
 use std::io;
@@ -36,6 +37,8 @@ pub enum Rule {
     Report,
     /// And what it holds is not promised to anybody.
     Withhold,
+    /// And it stands still with its control group, unless it is one that is never killed either.
+    Freeze,
     /// And it is killed, unless it is root's, the driver's own, or keeps to the limits of an earlier node manager.
     Kill,
 }
@@ -46,9 +49,19 @@ impl Rule {
         match self {
             Self::Report => "report",
             Self::Withhold => "withhold",
+            Self::Freeze => "freeze",
             Self::Kill => "kill",
         }
     }
+}
+
+/// How a process without a budget is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// With its control group.
+    Freeze,
+    /// For good.
+    Kill,
 }
 
 /// A process without a budget, on one GPU.
@@ -100,11 +113,14 @@ fn look(shared: &Shared, asker: &mut Asker) {
             });
             let strangers: Vec<_> = strangers.collect();
             shared.registry().note_power(&reading);
-            let to_be_killed = shared.registry().note_reading(&reading, &found, strangers);
+            let doomed = shared.registry().note_reading(&reading, &found, strangers);
             note_draining(shared, &reading, asked);
-            for stranger in to_be_killed {
-                let failed = kill(&stranger).err();
-                shared.registry().note_kill(&stranger, failed);
+            for (stranger, what) in doomed {
+                let done = match what {
+                    Stop::Freeze => freeze::freeze(&stranger, &after),
+                    Stop::Kill => kill(&stranger).map(|()| String::new()),
+                };
+                shared.registry().note_stop(&stranger, what, done);
             }
         }
     }

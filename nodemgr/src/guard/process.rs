@@ -60,10 +60,22 @@ fn line(pid: i32) -> Vec<i32> {
 
 /// Its control group: of the unified hierarchy, or else of the first one.
 pub fn cgroup(pid: i32) -> String {
-    let all = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let unified = all.lines().find_map(|line| line.strip_prefix("0::"));
-    let first = || all.lines().next()?.splitn(3, ':').nth(2);
-    unified.or_else(first).unwrap_or_default().to_owned()
+    let first = || cgroups(pid).lines().next()?.splitn(3, ':').nth(2).map(str::to_owned);
+    unified_cgroup(pid).or_else(first).unwrap_or_default()
+}
+
+/// Its control group of the unified hierarchy.
+pub fn unified_cgroup(pid: i32) -> Option<String> {
+    cgroups(pid).lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+fn cgroups(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()
+}
+
+/// Whether it is a process of root's.
+pub fn is_roots(pid: i32) -> bool {
+    Status::of(pid).is_some_and(|status| status.uid == 0)
 }
 
 /// By the name of a program that only root can have put there.

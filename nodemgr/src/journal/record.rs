@@ -26,7 +26,7 @@ pub enum Record {
         devices: Vec<DeviceRow>,
     },
     /// A tenant is made.
-    Tenant(TenantRow),
+    Tenant(Box<TenantRow>),
     /// A tenant's budget changes.
     Budget {
         /// Whose.
@@ -105,6 +105,9 @@ pub struct TenantRow {
     pub budget: Budget,
     /// The budget with which it was made.
     pub budget_at_start: Budget,
+    /// The budget that the configuration gave it: one that gives it another has decided anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<Budget>,
     /// Where its latencies come from.
     #[serde(default)]
     pub latency_from: Option<Source>,
@@ -205,7 +208,7 @@ impl Remembered {
     fn take(&mut self, record: Record) -> Result<(), String> {
         match record {
             Record::Begin { .. } => return Err("it begins twice".to_owned()),
-            Record::Tenant(row) => self.add_tenant(row)?,
+            Record::Tenant(row) => self.add_tenant(*row)?,
             Record::Budget { tenant, budget } => self.tenant(tenant)?.budget = checked(budget)?,
             Record::Park { tenant, park } => self.tenant(tenant)?.park = park,
             Record::Hold(hold) => {
@@ -232,6 +235,7 @@ impl Remembered {
     fn add_tenant(&mut self, row: TenantRow) -> Result<(), String> {
         check_name(&row.name).map_err(|fault| fault.message)?;
         checked(row.budget).and(checked(row.budget_at_start))?;
+        row.configured.map(checked).transpose()?;
         let known = |gpu: &CellRow| self.devices.iter().any(|device| device.uuid_text() == gpu.gpu);
         if row.cells.is_empty() || !row.cells.iter().all(known) {
             return Err(format!("tenant `{}` is on no GPU of the node", row.name));

@@ -5,7 +5,7 @@
 //!   slo        `p95 < 200ms`: a quantile and its bound
 //!   source     URL and metric, checked before anything is asked; or that the program tells by itself
 //!   exposition the lines of one metric in Prometheus text
-//!   window     the quantile of the last seconds, from differences of buckets
+//!   window     the quantile of the last seconds, and how many requests were late: from differences of buckets
 //! ```
 //!
 //! Pages are read by a process of its own ([`crate::scraper`]).
@@ -18,7 +18,7 @@ mod window;
 pub(crate) use exposition::Figures;
 pub use slo::{Promise, parse};
 pub use source::{HINT, Source, check_url};
-pub(crate) use window::Window;
+pub(crate) use window::{Reading, Window};
 
 /// How it stands with a source, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

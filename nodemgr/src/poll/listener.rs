@@ -122,7 +122,8 @@ impl Poll {
             // The directory is not the tenant's to write.
             let mark = dir.join(crate::place::STRICT_MARK);
             match strict {
-                true => std::fs::write(mark, "")?,
+                // After how long without a manager its programs get no more memory.
+                true => std::fs::write(mark, format!("{}\n", self.shared.stale_after_s))?,
                 false => std::fs::remove_file(mark).or_else(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => Ok(()),
                     _ => Err(error),

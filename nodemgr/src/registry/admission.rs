@@ -33,8 +33,7 @@ impl Registry {
                 format!("add --memory; {} are free", floor(Bytes(free))),
             ));
         };
-        let Some(request) = wanted.request_permille.or((wanted.class == ClassName::Filler).then_some(0))
-        else {
+        let Some(request) = requested(wanted) else {
             let free = gpus.iter().map(|gpu| self.free_share(*gpu, None)).min().unwrap_or_default();
             let message = format!("a {} tenant needs a request", wanted.class.as_str());
             return Err(Fault::new(
@@ -43,13 +42,7 @@ impl Registry {
                 format!("add --request; {free} are free"),
             ));
         };
-        let budget = Budget {
-            request: checked_share("request", request)?,
-            limit: checked_share("limit", wanted.limit_permille.unwrap_or(1000))?,
-            memory,
-            copy_limit: Bandwidth(wanted.copy_limit_bytes_per_s),
-            slo: promise(wanted)?,
-        };
+        let budget = asked(wanted, request, memory)?;
         self.check_budget(&budget, wanted.class, &gpus)?;
         Ok(Plan { budget, gpus })
     }
@@ -248,6 +241,26 @@ impl Registry {
             Fault::new(&codes::GPU_UNKNOWN, message, format!("choose from {}", known.join(", ")))
         })
     }
+}
+
+fn requested(wanted: &CreateTenant) -> Option<u16> {
+    wanted.request_permille.or((wanted.class == ClassName::Filler).then_some(0))
+}
+
+/// The budget that somebody asks for, wherever that may be; nothing if it cannot be one.
+pub fn budget_of(wanted: &CreateTenant) -> Option<Budget> {
+    asked(wanted, requested(wanted)?, wanted.memory_bytes.map(Bytes)?).ok()
+}
+
+/// The budget that is asked for, with what goes without saying.
+fn asked(wanted: &CreateTenant, request: u16, memory: Bytes) -> Result<Budget, Fault> {
+    Ok(Budget {
+        request: checked_share("request", request)?,
+        limit: checked_share("limit", wanted.limit_permille.unwrap_or(1000))?,
+        memory,
+        copy_limit: Bandwidth(wanted.copy_limit_bytes_per_s),
+        slo: promise(wanted)?,
+    })
 }
 
 /// What lies on the host is fetched over the bus, at the neighbours' expense.

@@ -89,8 +89,13 @@ impl Cell {
         let board = pages.grant.board();
         pages.grant.bell.arm(false); // until a tick finds a gate open
         pages.grant.bell.mark_asleep(false);
+        Self { board, ..Self::with(gpu, pages, granted) }.with_dead(dead)
+    }
+
+    /// The same, of a tenant whose processes that have died did so much.
+    pub fn with_dead(self, dead: Counters) -> Self {
         let dead_charged_ns = dead.charged_ns;
-        Self { board, dead, dead_charged_ns, ..Self::with(gpu, pages, granted) }
+        Self { dead, dead_charged_ns, ..self }
     }
 
     fn with(gpu: usize, pages: Pages, granted: Grant) -> Self {

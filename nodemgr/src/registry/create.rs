@@ -5,7 +5,7 @@ use weir_protocol::units::Nanos;
 
 use super::{Cell, Holder, Latency, Park, Registry, Tenant, admission, restore};
 use crate::codes;
-use crate::control::schema::{Budget, CreateTenant};
+use crate::control::schema::CreateTenant;
 use crate::events::{About, What};
 use crate::failpoint;
 use crate::fault::Fault;
@@ -66,9 +66,10 @@ impl Registry {
             holders,
             registered: 0,
             budget_at_start: budget,
+            configured: None,
             made_at: now,
         };
-        self.journal.note(&Record::Tenant(self.tenant_row(&tenant)));
+        self.journal.note(&Record::Tenant(Box::new(self.tenant_row(&tenant))));
         self.journal.note(&restore::hold(id, &holder));
         self.catch_up();
         self.tenants.push(tenant);
@@ -150,13 +151,8 @@ fn join(tenant: &Tenant, plan: &admission::Plan, wanted: &CreateTenant, owner: u
     if tenant.budget == plan.budget && same_rules && same_gpus && same_source {
         return Ok(());
     }
-    let Budget { request, limit, memory, copy_limit, .. } = tenant.budget;
-    let message = format!(
-        "tenant `{}` runs with another budget: request {request}, limit {limit}, memory {memory}, copies {copy_limit}, \
-         class {}",
-        tenant.name,
-        tenant.class.as_str()
-    );
+    let Tenant { name, budget, class, .. } = tenant;
+    let message = format!("tenant `{name}` runs with another budget: {budget}, class {}", class.as_str());
     let help =
         "give the same budget to join it, another --name for a second tenant, or `weir set` to change it";
     Err(Fault::new(&codes::BUDGET_DIFFERS, message, help))

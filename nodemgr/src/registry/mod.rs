@@ -39,6 +39,7 @@ mod window;
 
 use std::collections::BTreeMap;
 
+pub use admission::budget_of;
 pub use cell::Cell;
 pub use counters::Counters;
 pub use draining::{Departed, Draining};

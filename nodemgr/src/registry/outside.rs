@@ -2,12 +2,12 @@
 //! of its own asks for what is not told, and leaves the answers here.
 
 use serde::{Deserialize, Serialize};
-use weir_policy::Slo;
+use weir_policy::{Counted, Slo};
 use weir_protocol::units::Nanos;
 
 use super::{Registry, Tenant};
 use crate::events::{About, What};
-use crate::latency::{Health, Promise, Source};
+use crate::latency::{Health, Promise, Reading, Source};
 use crate::scraper::Asked;
 use crate::signals::SignalStats;
 
@@ -18,6 +18,9 @@ pub struct Latency {
     pub source: Source,
     /// The promised quantile of late, in nanoseconds; absent while no request came or nobody tells.
     pub recent_ns: Option<u64>,
+    /// What policies are told besides.
+    #[serde(skip)]
+    pub counted: Option<Counted>,
     /// How it stands with the source.
     pub health: Health,
 }
@@ -25,7 +28,7 @@ pub struct Latency {
 impl Latency {
     /// Of a source that nobody has asked yet.
     pub fn of(source: Source) -> Self {
-        Self { source, recent_ns: None, health: Health::default() }
+        Self { source, recent_ns: None, counted: None, health: Health::default() }
     }
 }
 
@@ -43,7 +46,8 @@ pub struct ScraperStats {
 pub(super) fn kept(promise: Option<Promise>, latency: Option<&Latency>) -> Option<Slo> {
     let Promise { quantile_permille, target_ns } = promise?;
     let recent = latency.and_then(|latency| latency.recent_ns).map(Nanos);
-    Some(Slo { quantile_permille, target: Nanos(target_ns), recent })
+    let counted = latency.and_then(|latency| latency.counted);
+    Some(Slo { quantile_permille, target: Nanos(target_ns), recent, counted })
 }
 
 impl Registry {
@@ -60,7 +64,7 @@ impl Registry {
     }
 
     /// A source has answered, or has not.
-    pub(crate) fn note_latency(&mut self, tenant: u64, recent: Option<Nanos>, health: Health) {
+    pub(crate) fn note_latency(&mut self, tenant: u64, reading: Reading, health: Health) {
         let Some(tenant) = self.tenants.iter_mut().find(|known| known.id == tenant) else { return };
         let (Some(latency), Some(promise)) = (&mut tenant.latency, tenant.budget.slo) else { return };
         let about = About::tenant(&tenant.name, tenant.owner);
@@ -70,7 +74,7 @@ impl Registry {
             self.events.push(about, What::LatencySource { failing: why });
         }
         let misses = |recent: Option<u64>| recent.is_some_and(|ns| ns > promise.target_ns);
-        let recent_ns = recent.map(|recent| recent.0);
+        let recent_ns = reading.recent.map(|recent| recent.0);
         if misses(latency.recent_ns) != misses(recent_ns) {
             let what = match recent_ns.filter(|ns| *ns > promise.target_ns) {
                 Some(recent_ns) => What::SloMissed { slo: promise, recent_ns },
@@ -78,7 +82,7 @@ impl Registry {
             };
             self.events.push(about, what);
         }
-        (latency.recent_ns, latency.health) = (recent_ns, health);
+        (latency.recent_ns, latency.counted, latency.health) = (recent_ns, reading.counted, health);
         self.anew = true;
     }
 

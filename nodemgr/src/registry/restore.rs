@@ -18,7 +18,7 @@ pub struct Found {
     pub living: Vec<Process>,
     /// Its dead ones.
     pub dead: Vec<Process>,
-    /// Living processes that keep it.
+    /// Living processes that keep it, and the configuration.
     pub holders: Vec<Holder>,
 }
 
@@ -43,7 +43,7 @@ impl Registry {
         let mut records = vec![Record::begin(&self.gpus.devices)];
         records.extend(self.policy_rows().map(Record::Policy));
         for tenant in &self.tenants {
-            records.push(Record::Tenant(self.tenant_row(tenant)));
+            records.push(Record::Tenant(Box::new(self.tenant_row(tenant))));
             records.extend(tenant.holders.iter().map(|holder| hold(tenant.id, holder)));
             let processes = tenant.processes.iter().chain(&tenant.unreached);
             records.extend(processes.map(|process| process_row(tenant.id, process)));
@@ -69,6 +69,7 @@ impl Registry {
             oversubscribe: tenant.oversubscribe,
             budget: tenant.budget,
             budget_at_start: tenant.budget_at_start,
+            configured: tenant.configured,
             latency_from: tenant.latency.as_ref().map(|latency| latency.source.clone()),
             park: tenant.park.clone(),
             made_at_ns: tenant.made_at.0,
@@ -118,9 +119,8 @@ impl Registry {
             }
             None => {
                 let create = |(gpu, dead)| {
-                    let mut cell = Cell::create(gpu, row.id, &row.budget)?;
-                    cell.dead = dead;
-                    Ok(cell)
+                    let cell = Cell::create(gpu, row.id, &row.budget)?;
+                    Ok(cell.with_dead(dead))
                 };
                 places.map(create).collect::<Result<_, MapError>>()?
             }
@@ -141,6 +141,7 @@ impl Registry {
             holders,
             registered: row.registered.saturating_sub(living.len() as u64), // counted again as they are added
             budget_at_start: row.budget_at_start,
+            configured: row.configured,
             made_at: Nanos(row.made_at_ns),
             latency: row.latency_from.map(Latency::of),
         };

@@ -12,6 +12,7 @@ use super::cell::Cell;
 use super::heirs::Orphan;
 use super::outside::{Latency, kept};
 use super::park::Park;
+use super::persistent::PERSISTENT;
 use crate::control::schema::{Budget, ClassName};
 
 /// A process of a tenant.
@@ -78,6 +79,8 @@ pub struct Tenant {
     pub registered: u64,
     /// The budget with which it was made.
     pub budget_at_start: Budget,
+    /// The budget that the configuration gives it, as it was read last; none where it does not stand there.
+    pub configured: Option<Budget>,
     /// When it was made, on the manager's clock.
     pub made_at: Nanos,
 }
@@ -154,6 +157,12 @@ impl Tenant {
         self.slots.retain(|slot| *slot != process.slot);
         let orphans = self.cells.iter_mut().flat_map(|cell| cell.bury(process.slot)).collect();
         Some((process.slot, orphans))
+    }
+
+    /// Whether programs of it run, or somebody beside the configuration keeps it for some that are to come.
+    pub fn has_somebody(&self) -> bool {
+        let others = self.holders.iter().any(|holder| *holder != PERSISTENT);
+        others || !self.processes.is_empty() || !self.unreached.is_empty()
     }
 
     /// Whether nobody needs it any more.

@@ -39,8 +39,8 @@ impl Registry {
                 cell.mark(now, &tenant.slots);
             }
         }
-        for (tenant, recent, health) in self.told.look(&self.tenants, now) {
-            self.note_latency(tenant, recent, health);
+        for (tenant, reading, health) in self.told.look(&self.tenants, now) {
+            self.note_latency(tenant, reading, health);
         }
         self.note_growth();
         watch::look(&mut self.tenants, &self.rulers, &mut self.events, now);

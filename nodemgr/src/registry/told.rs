@@ -7,10 +7,10 @@ use weir_protocol::pages::Told;
 use weir_protocol::units::Nanos;
 
 use super::Tenant;
-use crate::latency::{Figures, Health, Promise, Window};
+use crate::latency::{Figures, Health, Promise, Reading, Window};
 
-/// What a promise has come to: the tenant, its quantile of late, and how it stands with the source.
-pub(super) type Answer = (u64, Option<Nanos>, Health);
+/// What a promise has come to: the tenant, what its figures say, and how it stands with the source.
+pub(super) type Answer = (u64, Reading, Health);
 
 /// The last seconds of every tenant that tells.
 #[derive(Default)]
@@ -28,15 +28,8 @@ impl Listener {
     }
 
     fn judge(&mut self, (tenant, promise, figures): (u64, Promise, Figures), now: Nanos) -> Answer {
-        let quantile = f64::from(promise.quantile_permille) / 1000.0;
-        let recent = self.windows.entry(tenant).or_default().push(now, &figures, quantile);
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "floats cast to integers saturate, and no bound is negative"
-        )]
-        let recent = recent.map(|ns| Nanos(ns as u64));
-        (tenant, recent, if recent.is_some() { Health::Told } else { Health::Idle })
+        let reading = self.windows.entry(tenant).or_default().push(now, &figures, promise, 1.0);
+        (tenant, reading, if reading.recent.is_some() { Health::Told } else { Health::Idle })
     }
 }
 

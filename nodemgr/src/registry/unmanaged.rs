@@ -9,9 +9,9 @@ use weir_protocol::units::Bytes;
 use super::{Registry, Stand, Tenant};
 use crate::events::{About, What};
 use crate::gpus::{GpuReading, Health};
-use crate::guard::{Census, Found, Rule, Seat, Stranger};
+use crate::guard::{Census, Found, Rule, Seat, Stop, Stranger};
 
-/// Times that a process is seen before it is killed: it is told of first.
+/// Times that a process is seen before it is stopped: it is told of first.
 const SIGHTINGS: u32 = 2;
 
 /// What NVML's account has led to.
@@ -31,14 +31,19 @@ pub struct Sighted {
     pub stranger: Stranger,
     /// In how many readings.
     sightings: u32,
-    /// The kill that was tried, or why none will be.
-    settled: bool,
+    /// What became of it; nothing while that is open.
+    outcome: Option<String>,
 }
 
 impl Guarded {
     /// Those who are on a GPU without a budget.
     pub fn strangers(&self) -> impl Iterator<Item = &Stranger> {
         self.strangers.iter().map(|sighted| &sighted.stranger)
+    }
+
+    /// The same, with what became of each.
+    pub fn sighted(&self) -> impl Iterator<Item = (&Stranger, Option<&String>)> {
+        self.strangers.iter().map(|sighted| (&sighted.stranger, sighted.outcome.as_ref()))
     }
 
     /// What they hold on a GPU and nobody else can be promised.
@@ -107,13 +112,13 @@ impl Registry {
         self.tell_nvml();
     }
 
-    /// NVML has answered, and these are on the GPUs without a budget. Says who of them is to be killed.
+    /// NVML has answered, and these are on the GPUs without a budget. Says who of them is to be stopped, and how.
     pub fn note_reading(
         &mut self,
         reading: &[Result<GpuReading, String>],
         found: &Found,
         strangers: Vec<Stranger>,
-    ) -> Vec<Stranger> {
+    ) -> Vec<(Stranger, Stop)> {
         self.gpus.note(reading, found.complete);
         self.tell_nvml();
         self.guarded.drift.clone_from(&found.drift);
@@ -121,11 +126,11 @@ impl Registry {
         for stranger in strangers {
             let same = |known: &Sighted| is_same(&known.stranger, &stranger);
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
-            let (sightings, settled) = known.map_or((0, false), |known| (known.sightings, known.settled));
+            let (sightings, outcome) = known.map_or((0, None), |known| (known.sightings, known.outcome));
             if sightings == 0 {
                 self.tell_of(&stranger, unmanaged(&stranger));
             }
-            self.guarded.strangers.push(Sighted { stranger, sightings: sightings + 1, settled });
+            self.guarded.strangers.push(Sighted { stranger, sightings: sightings + 1, outcome });
         }
         for gone in before {
             let lists = |gpu: &GpuReading| gpu.processes.is_some();
@@ -139,36 +144,47 @@ impl Registry {
         self.choose_victims()
     }
 
-    fn choose_victims(&mut self) -> Vec<Stranger> {
-        if self.guarded.rule != Rule::Kill {
-            return Vec::new();
-        }
+    fn choose_victims(&mut self) -> Vec<(Stranger, Stop)> {
+        let stop = match self.guarded.rule {
+            Rule::Report | Rule::Withhold => return Vec::new(),
+            Rule::Freeze => Stop::Freeze,
+            Rule::Kill => Stop::Kill,
+        };
+        let due = |sighted: &&Sighted| sighted.outcome.is_none() && sighted.sightings >= SIGHTINGS;
+        let due = self.guarded.strangers.iter().filter(due).map(|sighted| sighted.stranger.clone());
         let mut doomed = Vec::new();
-        let mut spared = Vec::new();
-        for sighted in &mut self.guarded.strangers {
-            if sighted.settled || sighted.sightings < SIGHTINGS {
-                continue;
+        for stranger in due.collect::<Vec<_>>() {
+            match why_spared(&stranger) {
+                Some(why) => self.note_stop(&stranger, stop, Err(why.to_owned())),
+                None => doomed.push((stranger, stop)),
             }
-            sighted.settled = true;
-            match why_spared(&sighted.stranger) {
-                Some(why) => spared.push((sighted.stranger.clone(), why)),
-                None => doomed.push(sighted.stranger.clone()),
-            }
-        }
-        for (stranger, why) in spared {
-            let (pid, why) = (stranger.listed.pid, why.to_owned());
-            self.tell_of(&stranger, What::UnmanagedSpared { pid, why });
         }
         doomed
     }
 
-    /// A process without a budget was killed, or could not be.
-    pub fn note_kill(&mut self, stranger: &Stranger, failed: Option<String>) {
+    /// A process without a budget was stopped, with its control group where that is how; or could not be.
+    pub fn note_stop(&mut self, stranger: &Stranger, stop: Stop, done: Result<String, String>) {
         let pid = stranger.listed.pid;
-        let what = match failed {
-            None => What::UnmanagedKilled { pid },
-            Some(why) => What::UnmanagedSpared { pid, why },
+        let (what, outcome) = match (stop, done) {
+            (Stop::Freeze, Ok(cgroup)) => {
+                let outcome = format!("frozen with its control group {cgroup}");
+                (What::UnmanagedFrozen { pid, cgroup }, outcome)
+            }
+            (Stop::Freeze, Err(why)) => {
+                let outcome = format!("NOT frozen: {why}");
+                (What::UnmanagedRuns { pid, why }, outcome)
+            }
+            (Stop::Kill, Ok(_)) => (What::UnmanagedKilled { pid }, "killed".to_owned()),
+            (Stop::Kill, Err(why)) => {
+                let outcome = format!("NOT killed: {why}");
+                (What::UnmanagedSpared { pid, why }, outcome)
+            }
         };
+        if let Some(sighted) =
+            self.guarded.strangers.iter_mut().find(|known| is_same(&known.stranger, stranger))
+        {
+            sighted.outcome = Some(outcome);
+        }
         self.tell_of(stranger, what);
     }
 

@@ -12,7 +12,7 @@ use weir_protocol::units::Nanos;
 use super::child::Scraper;
 use super::message::{Answer, Found, Wanted};
 use super::queue::{Queue, Whose};
-use crate::latency::{Figures, Health, Promise, Source, Window};
+use crate::latency::{Figures, Health, Promise, Reading, Source, Window};
 use crate::shared::{Shared, now};
 use crate::signals::{Outside, Signal};
 
@@ -110,7 +110,7 @@ impl Rounds {
             let why = format!("stale: nobody could read it of late ({reason})");
             match whose {
                 Whose::Tenant(tenant) => {
-                    self.shared.registry().note_latency(tenant, None, Health::Failing(why));
+                    self.shared.registry().note_latency(tenant, Reading::default(), Health::Failing(why));
                 }
                 Whose::Signal(signal) => self.outside.fail(signal, why),
             }
@@ -198,14 +198,14 @@ impl Rounds {
 
     fn settle_tenant(&mut self, number: u64, figures: Result<Figures, String>) {
         let Some(tenant) = self.tenants.get_mut(&number) else { return };
-        let (recent, health) = match figures {
+        let (reading, health) = match figures {
             Ok(figures) => judge(&figures, &tenant.asked, &mut tenant.window),
-            Err(why) => (None, Health::Failing(why)),
+            Err(why) => (Reading::default(), Health::Failing(why)),
         };
         if matches!(health, Health::Failing(_)) {
             tenant.not_before = Nanos(now().0.saturating_add(BACK_OFF.0));
         }
-        self.shared.registry().note_latency(number, recent, health);
+        self.shared.registry().note_latency(number, reading, health);
     }
 
     /// The process is of no use any more: another one takes its place.
@@ -225,19 +225,13 @@ impl Rounds {
     }
 }
 
-fn judge(figures: &Figures, asked: &Asked, window: &mut Window) -> (Option<Nanos>, Health) {
+fn judge(figures: &Figures, asked: &Asked, window: &mut Window) -> (Reading, Health) {
     let Asked { promise, source, .. } = asked;
     if figures.buckets.is_empty() && figures.quantiles.is_empty() {
-        return (None, Health::Failing(format!("no histogram or summary `{}` on the page", source.metric)));
+        let why = format!("no histogram or summary `{}` on the page", source.metric);
+        return (Reading::default(), Health::Failing(why));
     }
-    let quantile = f64::from(promise.quantile_permille) / 1000.0;
-    let value = window.push(now(), figures, quantile);
-    let ns = value.zip(source.unit_ns()).map(|(value, unit)| value * unit);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "floats cast to integers saturate, and a negative latency is none"
-    )]
-    let recent = ns.map(|ns| Nanos(ns as u64));
-    (recent, if recent.is_some() { Health::Told } else { Health::Idle })
+    let Some(unit_ns) = source.unit_ns() else { return (Reading::default(), Health::Idle) };
+    let reading = window.push(now(), figures, *promise, unit_ns);
+    (reading, if reading.recent.is_some() { Health::Told } else { Health::Idle })
 }

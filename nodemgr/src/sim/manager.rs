@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use weir_policy::Counted;
 use weir_protocol::units::{Bytes, Nanos as Time, SmShare};
 use weir_simgpu_model::Nanos;
 
@@ -15,7 +16,7 @@ use super::seat::Seat;
 use crate::control::schema::CreateTenant;
 use crate::fault::Fault;
 use crate::gpus::{Device, Gpus, Source};
-use crate::latency::{self, Health};
+use crate::latency::{self, Health, Reading};
 use crate::mps;
 use crate::registry::{Holder, Pages, Registry};
 
@@ -96,7 +97,7 @@ impl Manager {
         if now.0 >= self.scraped_at + SCRAPE {
             self.scraped_at = now.0;
             for (seat, tenant) in seats.iter().zip(&self.tenants) {
-                self.registry.note_latency(*tenant, recent(seat, now.0), Health::Told);
+                self.registry.note_latency(*tenant, reading(seat, now.0), Health::Told);
             }
         }
         self.registry.tick(now);
@@ -112,11 +113,20 @@ fn told_by_the_run() -> latency::Source {
     latency::Source { url: "http://simulated/metrics".into(), metric: "latency_seconds".into() }
 }
 
-/// A tenant's promised quantile of late.
-fn recent(seat: &Seat, now: Nanos) -> Option<Time> {
-    let (promise, metric) = seat.promise?;
-    let late = seat.log.all().iter().rev().take_while(|served| served.done + LATE >= now);
+/// What a tenant's latencies come to: the promised quantile of late, and all requests so far.
+fn reading(seat: &Seat, now: Nanos) -> Reading {
+    let Some((promise, metric)) = seat.promise else { return Reading::default() };
+    let all = seat.log.all();
+    let late = all.iter().rev().take_while(|served| served.done + LATE >= now);
     let mut latencies: Vec<Nanos> = late.filter_map(|served| served.latency(metric)).collect();
     latencies.sort_unstable();
-    quantile(&latencies, promise.quantile_permille).map(Time)
+    let recent = quantile(&latencies, promise.quantile_permille).map(Time);
+    let counted = all.iter().filter_map(|served| served.latency(metric)).fold(
+        Counted::default(),
+        |Counted { requests, late }, latency| Counted {
+            requests: requests + 1,
+            late: late + u64::from(latency >= promise.target.0),
+        },
+    );
+    Reading { recent, counted: Some(counted) }
 }

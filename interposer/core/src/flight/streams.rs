@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{BOOKS, FREE, Flight};
+use crate::ones::Ones;
 
 /// Places in which a stream's book is looked for.
 pub(super) const PROBES: usize = 8;
@@ -14,9 +15,8 @@ impl Flight {
     }
 
     /// Books that ever were somebody's: most programs have a few streams.
-    pub(super) fn in_use(&self) -> impl Iterator<Item = usize> {
-        let used = self.used.load(Ordering::Relaxed);
-        (0..BOOKS).filter(move |book| used & (1 << book) != 0)
+    pub(super) fn in_use(&self) -> impl Iterator<Item = usize> + use<> {
+        Ones(self.used.load(Ordering::Relaxed))
     }
 
     /// The stream's book, if it has one.

@@ -63,7 +63,8 @@ impl Flight {
     /// Takes in what the GPU has written.
     pub(super) fn read_words(&self, slot: &ProcessSlot) {
         let Some(words) = self.words() else { return };
-        for (index, word) in words.host.iter().enumerate() {
+        for index in self.in_use() {
+            let word = &words.host[index];
             // Of two streams that share a book the word of one may be the older: the greatest counts. Nonsense that somebody
             // wrote there is no more than was submitted.
             let value = word.load(Ordering::Acquire).min(self.books[index].submitted.load(Ordering::Relaxed));

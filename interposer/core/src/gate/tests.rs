@@ -185,6 +185,10 @@ fn a_silent_manager_leaves_the_tenant_its_request() {
     let alone = tenant.run(2_000_000, 4_000_000, 100_000) as f64 / 2e9;
     assert!((lent - 0.60).abs() < 0.01 && (alone - 0.10).abs() < 0.01, "{lent} then {alone}");
     assert!(tenant.gate.is_stale());
+    let silence = |ms| tenant.gate.silence(tenant.pages(), Nanos::from_millis(ms));
+    assert_eq!(silence(700_000).0 - silence(100_000).0, Nanos::from_secs(600).0, "it is known for how long");
+    tenant.grant.tick();
+    assert_eq!(silence(700_001), Nanos(0));
     tenant.grant.tick();
     tenant.ask(4_000_001, 1, false);
     assert!(!tenant.gate.is_stale(), "the manager is back");

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 
 use super::{Estimate, Parts, Signature};
+use crate::ones::Ones;
 
 /// Signatures that a thread keeps at hand. A training step of a large model has a few hundred.
 const SLOTS: usize = 512;
@@ -18,7 +19,10 @@ pub struct Cache {
     disturbed: Cell<bool>,   // a count was lost: two signatures took turns
 }
 
-type Slots = [Slot; SLOTS];
+struct Slots {
+    slots: [Slot; SLOTS],
+    used: [Cell<u64>; SLOTS / 64], // bit per slot that ever had a signature: most programs have a few dozen
+}
 
 struct Slot {
     signature: Cell<Signature>,
@@ -30,6 +34,35 @@ impl Slot {
     const fn empty() -> Self {
         Self { signature: Cell::new(Signature::NONE), estimate: Cell::new(None), count: Cell::new(0) }
     }
+}
+
+impl Slots {
+    const fn empty() -> Self {
+        Self { slots: [const { Slot::empty() }; SLOTS], used: [const { Cell::new(0) }; SLOTS / 64] }
+    }
+
+    /// The slot of this signature has it, or one like it.
+    fn use_for(&self, signature: &Signature) {
+        let place = place(signature);
+        if let Some(word) = self.used.get(place / 64) {
+            word.set(word.get() | 1 << (place % 64));
+        }
+    }
+
+    /// Slots that ever had a signature.
+    fn used(&self) -> impl Iterator<Item = &Slot> {
+        self.slots
+            .chunks(64)
+            .zip(&self.used)
+            .flat_map(|(slots, used)| Ones(used.get()).filter_map(|at| slots.get(at)))
+    }
+}
+
+/// Where a signature lies.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
+fn place(signature: &Signature) -> usize {
+    signature.hash() as usize % SLOTS
 }
 
 /// A signature at hand.
@@ -84,11 +117,12 @@ impl Cache {
     /// Keeps an estimate at hand.
     pub fn put(&self, signature: &Signature, estimate: &'static Estimate) {
         if !self.has_slots() {
-            self.slots.set(Box::into_raw(Box::new([const { Slot::empty() }; SLOTS])));
+            self.slots.set(Box::into_raw(Box::new(Slots::empty())));
         }
         if let Some(slot) = self.slot(signature) {
             slot.signature.set(*signature);
             slot.estimate.set(Some(estimate));
+            self.slots().into_iter().for_each(|slots| slots.use_for(signature));
             self.disturbed.set(self.disturbed.get() || slot.count.replace(0) > 0);
         }
     }
@@ -102,7 +136,7 @@ impl Cache {
     pub fn take(&self, parts: &mut Parts) {
         parts.clear();
         let mut whole = !self.disturbed.replace(false);
-        for slot in self.slots().into_iter().flatten().filter(|slot| slot.count.get() > 0) {
+        for slot in self.slots().into_iter().flat_map(Slots::used).filter(|slot| slot.count.get() > 0) {
             let count = slot.count.replace(0);
             whole = whole && slot.estimate.get().is_some_and(|estimate| parts.add(estimate, count));
         }
@@ -113,7 +147,7 @@ impl Cache {
 
     /// Forgets everything: a handle may have been reused.
     pub fn clear(&self) {
-        for slot in self.slots().into_iter().flatten() {
+        for slot in self.slots().into_iter().flat_map(Slots::used) {
             slot.estimate.set(None);
             slot.count.set(0);
         }
@@ -121,9 +155,8 @@ impl Cache {
     }
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
     fn slot(&self, signature: &Signature) -> Option<&Slot> {
-        self.slots()?.get(signature.hash() as usize % SLOTS) // always in range; `get` keeps panics off this path
+        self.slots()?.slots.get(place(signature)) // always in range; `get` keeps panics off this path
     }
 
     #[inline]

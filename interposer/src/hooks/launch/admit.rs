@@ -33,11 +33,11 @@ impl Entered {
     /// Before the driver is called; `None`: the launch is none of ours.
     #[cold]
     #[inline(never)]
-    pub(super) fn admit(counted: usize, stream: Stream, work: &Work, pair: Pair) -> Option<Self> {
+    pub(super) fn admit(counted: usize, stream: Stream, work: Work, pair: Pair) -> Option<Self> {
         let inside = Inside::enter()?;
         let client = Client::get()?;
         client.knock();
-        let admit = || thread::with(|thread| admit(client, thread, counted, stream, (work, pair)));
+        let admit = || thread::with(|thread| admit(client, thread, counted, stream, (&work, pair)));
         Some(Self { _inside: inside, client, admission: caught(client, admit).flatten() })
     }
 

@@ -54,7 +54,7 @@ macro_rules! driver_hooks {
                 crate::failpoint::enter(stringify!($symbol));
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return weir_abi::types::CUDA_ERROR_NOT_FOUND };
                 // SAFETY: `real` is the driver's function of this symbol, whose type the table of weir-abi gives.
-                let real = unsafe { std::mem::transmute::<*const std::ffi::c_void, weir_abi::fns::$symbol>(real) };
+                let real = unsafe { std::mem::transmute::<std::ptr::NonNull<std::ffi::c_void>, weir_abi::fns::$symbol>(real) };
                 // SAFETY: the arguments are the caller's own, for this very function.
                 let $call = || unsafe { real($($arg),*) };
                 $handler

@@ -81,6 +81,7 @@ fn tenant_stats(registry: &Registry, tenant: &Tenant, overview: bool) -> TenantS
         budget_at_start: tenant.budget_at_start,
         latency: tenant.latency.clone(),
         persistent: tenant.holders.contains(&PERSISTENT),
+        configured: tenant.configured,
         age_ns: now().since(tenant.made_at).0,
         oversubscribe: tenant.oversubscribe,
         processes_ever: tenant.registered,

@@ -17,7 +17,7 @@ fn budget(percent: u16) -> Budget {
 }
 
 fn tenant(id: u64, name: &str) -> Record {
-    Record::Tenant(TenantRow {
+    Record::Tenant(Box::new(TenantRow {
         id,
         name: name.into(),
         owner: 0,
@@ -25,12 +25,13 @@ fn tenant(id: u64, name: &str) -> Record {
         oversubscribe: false,
         budget: budget(30),
         budget_at_start: budget(30),
+        configured: None,
         latency_from: None,
         park: Park::default(),
         made_at_ns: 1,
         registered: 0,
         cells: vec![CellRow { gpu: gpu().uuid_text(), pages: [1, 2, 3, 4], dead: Counters::default() }],
-    })
+    }))
 }
 
 fn process(tenant: u64, id: u64, slot: usize) -> Record {
@@ -81,7 +82,7 @@ fn a_journal_of_another_boot_says_nothing_and_one_of_another_version_is_refused(
 #[test]
 fn what_cannot_be_is_refused() {
     let elsewhere = match tenant(1, "a") {
-        Record::Tenant(row) => Record::Tenant(TenantRow { cells: Vec::new(), ..row }),
+        Record::Tenant(row) => Record::Tenant(Box::new(TenantRow { cells: Vec::new(), ..*row })),
         other => other,
     };
     let cases: [&[Record]; 9] = [

@@ -6,7 +6,7 @@ use weir_abi::types::*;
 use weir_tests::call;
 use weir_tests::obeying::{Done, handle, number, size};
 
-use crate::Client;
+use crate::{BLOCKS, Client, THREADS};
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {
@@ -113,10 +113,10 @@ fn capture_launch(client: &Client, stream: u64, exec: u64) -> Done {
 pub fn kernel_node(function: CUfunction, parameters: *mut *mut std::ffi::c_void) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS {
         func: function,
-        grid_dim_x: 216,
+        grid_dim_x: BLOCKS,
         grid_dim_y: 1,
         grid_dim_z: 1,
-        block_dim_x: 1024,
+        block_dim_x: THREADS,
         block_dim_y: 1,
         block_dim_z: 1,
         shared_mem_bytes: 0,

@@ -20,6 +20,12 @@ use weir_tests::graphs::KERNELS;
 use weir_tests::obeying::{Done, Obeys, size};
 use weir_tests::{call, driver, obeying};
 
+/// Blocks of a launch, if nothing else is asked for: two for each SM.
+const BLOCKS: u32 = 216;
+
+/// Threads of a block: half an SM's.
+const THREADS: u32 = 1_024;
+
 /// The driver, with the primary context of the first GPU and a module of all kernels.
 struct Client {
     library: Library,
@@ -63,10 +69,10 @@ impl Client {
         self.functions.get(size(kernel)).copied().unwrap_or(null_mut())
     }
 
-    /// Launches one kernel of 216 blocks, two for each SM.
+    /// Launches one kernel.
     fn kernel(&self, stream: CUstream, kernel: u64) -> CUresult {
         let (function, none) = (self.function(kernel), null_mut::<*mut c_void>());
-        call!(self, cuLaunchKernel(function, 216, 1, 1, 1024, 1, 1, 0, stream, none, none))
+        call!(self, cuLaunchKernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, none, none))
     }
 }
 

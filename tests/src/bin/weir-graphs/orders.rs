@@ -10,8 +10,8 @@ use weir_abi::types::*;
 use weir_tests::call;
 use weir_tests::obeying::{Done, handle, number};
 
-use crate::Client;
 use crate::build::first_error;
+use crate::{BLOCKS, Client, THREADS};
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {
@@ -48,10 +48,10 @@ fn closely(client: &Client, stream: u64, kernel: u64) -> CUresult {
     };
     attribute.value.programmatic_stream_serialization_allowed = 1;
     let config = CUlaunchConfig {
-        grid_dim_x: 216,
+        grid_dim_x: BLOCKS,
         grid_dim_y: 1,
         grid_dim_z: 1,
-        block_dim_x: 1024,
+        block_dim_x: THREADS,
         block_dim_y: 1,
         block_dim_z: 1,
         shared_mem_bytes: 0,

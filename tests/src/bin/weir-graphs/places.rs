@@ -8,8 +8,8 @@ use weir_abi::types::*;
 use weir_tests::call;
 use weir_tests::obeying::{Done, handle, number};
 
-use crate::Client;
 use crate::build::first_error;
+use crate::{BLOCKS, Client, THREADS};
 
 /// One command, if it is of this subject.
 pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done> {
@@ -80,7 +80,7 @@ fn on_devices(client: &Client, kernel: u64, blocks: u64, count: u32) -> Done {
         grid_dim_x: u32::try_from(blocks).unwrap_or(u32::MAX),
         grid_dim_y: 1,
         grid_dim_z: 1,
-        block_dim_x: 1024,
+        block_dim_x: THREADS,
         block_dim_y: 1,
         block_dim_z: 1,
         shared_mem_bytes: 0,
@@ -124,7 +124,10 @@ fn threads(client: &Client, threads: u64, kernel: u64, count: u64) -> CUresult {
         call!(client, cuCtxSetCurrent(client.context));
         let launch = |_| {
             let function = client.function(kernel);
-            call!(client, cuLaunchKernel_ptsz(function, 216, 1, 1, 1024, 1, 1, 0, null_mut(), none(), none()))
+            call!(
+                client,
+                cuLaunchKernel_ptsz(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, null_mut(), none(), none())
+            )
         };
         let launched = first_error((0..count).map(launch));
         first_error([launched, call!(client, cuStreamSynchronize_ptsz(null_mut()))].into_iter())

@@ -1,0 +1,95 @@
+//! Bubbles: who fills them, how soon, and what that costs.
+
+use weir_protocol::units::Nanos;
+
+use super::{BETTER, FILLER, iterate, level};
+use crate::Sample;
+use crate::lend::FULL;
+use crate::story::{Doing, Story, filler, latency, primary, slo};
+
+#[test]
+fn bubbles_are_filled_at_less_than_a_hundredth_of_the_primarys_time() {
+    // design 10: policy.idle_filled_percent over what can be filled: the gap less a tick until it is seen, what is in flight,
+    // and two switches. policy.primary_loss_percent.
+    for busy_us in [3_300, 40_300] {
+        for bubble_us in [2_000, 3_000, 5_200, 10_000, 20_000, 50_000, 200_000] {
+            let mut story = Story::new("weir", &[primary(100), filler()]);
+            iterate(&mut story, 2_000, busy_us, bubble_us);
+            (story.idle, story.filled, story.lost) = Default::default();
+            iterate(&mut story, 2_000, busy_us, bubble_us);
+            let fillable = 100 * (bubble_us - 1_500) / bubble_us;
+            let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 2_000_000_000);
+            assert!(filled * 10 >= fillable * 9, "{busy_us}/{bubble_us}: {filled} % of {fillable} %");
+            assert!(lost < 10, "{busy_us}/{bubble_us}: lost {lost} thousandths");
+        }
+    }
+}
+
+#[test]
+fn bubbles_that_nobody_foretells_cost_no_more() {
+    // design 10, policy.primary_loss_percent; gaps without a rhythm, drawn from a fixed sequence.
+    let lengths: Vec<u64> = (0..60u64).map(|n| 1_300 + n * n * 7_919 % 23_000).collect();
+    let mut story = Story::new("weir", &[primary(100), filler()]);
+    let period: u64 = lengths.iter().map(|gap| gap + 6_000).sum();
+    story.play(6_000, |who, at| {
+        let mut at = at % period;
+        let length = lengths.iter().find(|gap| {
+            let here = at < *gap + 6_000;
+            at = if here { at } else { at - *gap - 6_000 };
+            here
+        });
+        if who == FILLER || length.is_some_and(|_| at < 6_000) { Doing::Works } else { Doing::Idle }
+    });
+    let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 6_000_000_000);
+    assert!(lost < 10, "lost {lost} thousandths");
+    assert!(filled > 20, "and yet {filled} % are filled");
+}
+
+#[test]
+fn fillers_are_closed_in_the_tick_in_which_a_better_works() {
+    // papers 2; design 10, gate.silence.
+    for better in [primary(50), latency(50)] {
+        let mut story = Story::new("weir", &[better, filler()]);
+        story.run(50, &[FILLER]);
+        assert!(story.is_open(FILLER) && level(&story) == FULL);
+        story.run(1, &[BETTER, FILLER]);
+        assert_eq!((story.is_open(FILLER), story.percent(FILLER), story.state(FILLER)), (false, 1, "BUSY"));
+    }
+}
+
+#[test]
+fn fillers_are_closed_in_the_tick_of_a_burst_that_is_already_over() {
+    // papers 2: within one tick of a launch, however short the work was.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    story.run(50, &[FILLER]);
+    story.play(1, |who, at| if who == FILLER || at == 300 { Doing::Works } else { Doing::Idle });
+    assert_eq!((story.samples[BETTER].outstanding, story.is_open(FILLER)), (Nanos(0), false));
+}
+
+#[test]
+fn a_lull_is_suspect_until_a_whole_tick_was_still() {
+    // papers 2: BUSY, SUSPECT, FILL, OPEN; gpu-truths, rule 1: drained, and not only still.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    story.run(20, &[BETTER, FILLER]);
+    story.run(1, &[FILLER]);
+    assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("SUSPECT", false), "it moved in this tick");
+    story.run(1, &[FILLER]);
+    assert_eq!((story.state(FILLER), level(&story)), ("FILL", FULL));
+    story.run(200, &[FILLER]);
+    assert_eq!((story.state(FILLER), level(&story)), ("OPEN", FULL));
+}
+
+#[test]
+fn fillers_may_queue_more_the_longer_nobody_woke() {
+    // gpu-truths, rule 10: 300 us when a better may wake, 5 to 20 ms when not.
+    let cap = |better: Sample, idle_ms: u64| {
+        let mut story = Story::new("weir", &[better, filler()]);
+        story.run(10, &[BETTER, FILLER]);
+        story.run(idle_ms, &[FILLER]);
+        story.decision(FILLER).grant.in_flight_cap.0 / 1_000
+    };
+    assert_eq!([2, 50, 100, 1_000, 9_000].map(|ms| cap(primary(50), ms)), [300, 300, 600, 4_800, 19_200]);
+    assert_eq!([2, 100, 9_000].map(|ms| cap(latency(50), ms)), [300, 600, 4_800], "a user may come");
+    let broken = Sample { slo: slo(200, Some(250)), ..latency(50) };
+    assert_eq!(cap(broken, 9_000), 300, "and waits long enough as it is");
+}
