@@ -12,7 +12,6 @@ const CLEAR_NS: f64 = 40_000.0;
 #[derive(Debug, Default)]
 pub(super) struct Burst {
     number: u32,
-    given: u64,                // work that the process had been given before it
     began: Option<(f64, f64)>, // doubt, and when, on the GPU's clock
 }
 
@@ -29,19 +28,38 @@ pub(super) struct First {
     pub streams: usize,
 }
 
-/// A burst as far as it is over.
+/// A burst as far as it is over, up to some moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ran {
     /// When it began to run, on the GPU's clock.
     pub began: f64,
-    /// Work that the process has been given since it was idle.
-    pub given: f64,
+    /// What was charged for the work of it that was done by then, in all streams, ns.
+    pub done: f64,
+}
+
+/// One stream in a burst: work, in ns that were charged for it, since the burst began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    /// Up to its last mark that was put ...
+    pub marked: f64,
+    /// ... and up to its last one that was reached ...
+    pub reached: f64,
+    /// ... at this moment, on the GPU's clock, if any was.
+    pub reached_at: Option<f64>,
+}
+
+impl Lane {
+    /// Work done by a moment, at such a pace since the last mark that was reached. What is queued beyond that has not run.
+    pub fn done_by(self, moment: f64, began: f64, pace: f64) -> f64 {
+        let since = moment - self.reached_at.map_or(began, |at| at.max(began));
+        (self.reached + pace * since).clamp(0.0, self.marked.max(0.0))
+    }
 }
 
 impl Burst {
-    /// The process was idle, had been `given` so much work, and begins anew.
-    pub fn begin(&mut self, given: u64) {
-        *self = Self { number: self.number.wrapping_add(1), given, began: None };
+    /// The process was idle, and begins anew.
+    pub fn begin(&mut self) {
+        *self = Self { number: self.number.wrapping_add(1), began: None };
     }
 
     /// Tells it from others.
@@ -57,10 +75,9 @@ impl Burst {
         }
     }
 
-    /// The burst of this number, if it is known when it began; the process has been `given` so much by now.
-    pub fn ran(&self, number: u32, given: u64) -> Option<Ran> {
-        let given = given.wrapping_sub(self.given) as f64;
-        self.began.filter(|_| number == self.number).map(|(_, began)| Ran { began, given })
+    /// When the burst of this number began to run, if it is known.
+    pub fn began(&self, number: u32) -> Option<f64> {
+        self.began.filter(|_| number == self.number).map(|(_, began)| began)
     }
 }
 
@@ -83,23 +100,31 @@ mod tests {
     #[test]
     fn the_launch_that_leaves_the_least_doubt_says_when_a_burst_began() {
         let mut burst = Burst::default();
-        burst.begin(5_000);
+        burst.begin();
         let number = burst.number();
         burst.note(number, &first(900_000.0, 100_000.0, 1.0, 4));
-        assert!(burst.ran(number, 6_000).is_none(), "it may have taken four times as long");
+        assert!(burst.began(number).is_none(), "it may have taken four times as long");
         burst.note(burst.number(), &first(621_000.0, 10_000.0, 0.5, 4));
         burst.note(burst.number(), &first(605_000.0, 5_000.0, 0.2, 4));
         burst.note(burst.number(), &first(622_000.0, 10_000.0, 0.5, 4));
-        let ran = burst.ran(number, 6_000).unwrap();
-        assert_eq!((ran.began, ran.given), (600_000.0, 1_000.0));
-        burst.begin(6_000);
-        assert!(burst.ran(number, 7_000).is_none() && burst.ran(burst.number(), 7_000).is_none());
+        assert_eq!(burst.began(number), Some(600_000.0));
+        burst.begin();
+        assert!(burst.began(number).is_none() && burst.began(burst.number()).is_none());
+    }
+
+    #[test]
+    fn what_a_stream_has_queued_has_not_run() {
+        let lane = Lane { marked: 9e6, reached: 1e6, reached_at: Some(2e6) };
+        assert_eq!(lane.done_by(3e6, 0.0, 0.5), 1.5e6);
+        assert_eq!(lane.done_by(100e6, 0.0, 0.5), 9e6);
+        let begins = Lane { marked: 9e6, reached: 0.0, reached_at: Some(-50e6) };
+        assert_eq!(begins.done_by(2e6, 1e6, 0.5), 0.5e6, "it was idle before the burst");
     }
 
     #[test]
     fn beside_one_other_stream_a_narrow_launch_leaves_little_doubt_however_long_it_is() {
         let mut burst = Burst::default();
         burst.note(burst.number(), &first(400_000.0, 300_000.0, 0.1, 2));
-        assert_eq!(burst.ran(burst.number(), 0).map(|ran| ran.began), Some(100_000.0));
+        assert_eq!(burst.began(burst.number()), Some(100_000.0));
     }
 }

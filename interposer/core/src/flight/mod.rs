@@ -284,7 +284,7 @@ impl Flight {
                 return false;
             }
             let (elsewhere, idle) = self.elsewhere(index);
-            let begins = (idle && book.done() >= book.given()).then(|| elsewhere.wrapping_add(value.work));
+            let begins = idle && book.done() >= book.given();
             let elsewhere = idle.then_some(elsewhere);
             let record = Record { blank, from, by, launched: driver.launched(), elsewhere, begins };
             marks.put((index, stream), value, &record, driver);

@@ -46,7 +46,7 @@ pub(super) struct Stretch {
     pub elsewhere: Option<u64>, // what other streams had been given when it began, if it was done
     pub by_itself: bool,        // no other stream of the process has had work since
     pub burst: u32,             // in which its first mark was put
-    pub ran: Option<(f64, f64)>, // since that began to run, ns, and the work that the process has been given for that
+    pub ran: Option<(f64, f64)>, // since that began to run, ns, and what was charged for all streams' work until then
     pub clipped: bool,           // it waited until then
 }
 
@@ -133,7 +133,7 @@ impl Stretch {
         if self.by_itself || to <= ran.began {
             return;
         }
-        self.ran = Some((to - ran.began, ran.given));
+        self.ran = Some((to - ran.began, ran.done));
         self.clipped = self.began_idle() && from + self.late.1 < ran.began;
         if self.clipped {
             let put = from + self.late.1 + self.open;
@@ -296,9 +296,9 @@ impl Stretch {
         } && self.copies.total_ns() == 0;
         let should = match self.price(sms) {
             Price::Apart(ns) => ns,
-            Price::Learnt(_) if tight && let Some((took, given)) = self.ran => {
+            Price::Learnt(_) if tight && let Some((took, done)) = self.ran => {
                 // What one stream takes beside the others varies more than what all of them take together.
-                return fits(took, sms.shared(given));
+                return fits(took, sms.shared(done));
             }
             Price::Learnt(ns) => {
                 sms.stretched(ns).unwrap_or_else(|| ns * self.parts.slowed(sms.beside_one()))
