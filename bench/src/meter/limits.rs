@@ -17,10 +17,6 @@ const EVENT_US: f64 = 0.5;
 /// SMs of the simulated GPU.
 const SMS: f64 = 108.0;
 
-/// What a switch takes, and a turn of half of the GPU beside one other tenant (docs/time.md).
-const SWITCH_US: f64 = 100.0;
-const TURN_US: f64 = 5_000.0;
-
 /// A unit as long as this is waited for by nobody: the driver slices it (docs/time.md).
 const SLICED_US: f64 = 20_000.0;
 
@@ -47,8 +43,8 @@ fn overlap(case: &Case, other: &Case, mode: &str) -> f64 {
         return 0.0;
     }
     if longest_us(one) < SLICED_US {
-        // They take turns. Of one stream the switch to it is told from its work by what that takes at other times.
-        return if case.streams > 1 && mode == "time-slice" { 100.0 * SWITCH_US / TURN_US } else { 0.0 };
+        // They take turns, and the switch at the beginning of each is told from the work (docs/time.md).
+        return 0.0;
     }
     let streams = many.streams as f64;
     if mode == "time-slice" {
@@ -164,11 +160,7 @@ mod tests {
         assert!((limit("huge", Some("four streams"), "time-slice") - 60.0).abs() < 1e-9);
         let mps = limit("four streams", Some("huge"), "mps");
         assert!((30.0..35.0).contains(&mps), "{mps}: 0.55 of the SMs at once, or four times as much");
-        assert_eq!(
-            limit("four streams", Some("mixed"), "time-slice"),
-            2.0,
-            "they take turns: a switch in each"
-        );
+        assert_eq!(limit("four streams", Some("mixed"), "time-slice"), BAR, "they take turns");
         assert_eq!(limit("mixed", Some("four streams"), "time-slice"), BAR);
         assert_eq!(limit("four streams", Some("mixed"), "mps"), BAR);
         assert_eq!(limit("varied", Some("steps"), "mps"), BAR);

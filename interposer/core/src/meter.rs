@@ -178,6 +178,12 @@ impl Meter {
         (of > 0.0).then(|| charged * took / of)
     }
 
+    /// What streams take together for which so much is charged, as far as that is known.
+    pub fn shared(&self, charged: f64) -> f64 {
+        let (took, of) = self.sharing;
+        if of > 0.0 { charged * took / of } else { charged }
+    }
+
     /// Something was measured for certain.
     pub fn has_certainty(&mut self) {
         self.measured = true;

@@ -16,6 +16,7 @@ use weir_protocol::pages::Held;
 use weir_protocol::units::Nanos;
 
 use super::book::Value;
+use super::burst::{Burst, Lane, Ran};
 use super::clock::Clock;
 use super::horizon::Told;
 use super::stretch::{Bill, Company, Meters, Stretch};
@@ -60,6 +61,8 @@ pub(super) struct Record {
     pub launched: u64,
     /// What its other streams had been given, if all of that was done.
     pub elsewhere: Option<u64>,
+    /// All that the process had been given was done: a burst begins.
+    pub begins: bool,
 }
 
 /// The last mark of a stream.
@@ -77,6 +80,9 @@ struct Chain {
     elsewhere: Option<u64>,  // what other streams had been given, if it was done
     first: bool,             // it ends a stretch that may have begun with a neighbour's time slice
     ours_until: Option<f64>, // our time slice is not over by then, on the GPU's clock
+    burst: u32,              // in which it was put, ...
+    before_burst: u64,       // ... work up to the first mark of that ...
+    reached: u64,            // ... and up to the last one that was reached
 }
 
 /// All marks of one context.
@@ -91,6 +97,7 @@ pub(super) struct Marks {
     engines: [Meter; ENGINES],
     copies: &'static CopyPrices,
     told: [Told; BOOKS],
+    burst: Burst,
     life: u32, // contexts so far
 }
 
@@ -133,6 +140,7 @@ impl Marks {
             engines: Default::default(),
             copies,
             told: [Told::default(); BOOKS],
+            burst: Burst::default(),
             life: 0,
         }
     }
@@ -193,6 +201,7 @@ impl Marks {
             by: recorded_by,
             launched,
             elsewhere,
+            begins,
         } = *record;
         if life != self.life {
             return; // its context is gone, and the event with it
@@ -203,6 +212,10 @@ impl Marks {
         let stretch = before
             .filter(|chain| value.total() > chain.value.total())
             .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by), driver));
+        if begins {
+            self.burst.begin();
+        }
+        let same_burst = before.filter(|chain| chain.burst == self.burst.number());
         let beside = driver.neighbours();
         self.chains[book] = Some(Chain {
             stream,
@@ -216,9 +229,13 @@ impl Marks {
             switched: before.is_some_and(|chain| chain.switched),
             elsewhere,
             first: before.is_some_and(|chain| {
-                chain.launched_at != Nanos(0) && !beside.were_quiet_since(&chain.beside)
+                let by_itself = chain.elsewhere.is_some(); // else what follows teaches nothing
+                chain.launched_at != Nanos(0) && by_itself && !beside.were_quiet_since(&chain.beside)
             }),
             ours_until: before.and_then(|chain| chain.ours_until),
+            burst: self.burst.number(),
+            before_burst: same_burst.map_or(value.work, |chain| chain.before_burst),
+            reached: before.map_or(value.work, |chain| chain.reached),
         });
         self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, beside });
     }
@@ -246,6 +263,9 @@ impl Marks {
             stood: chain.stood,
             elsewhere: chain.elsewhere,
             by_itself: false,
+            burst: chain.burst,
+            ran: None,
+            clipped: false,
             never_idle,
             open: recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64,
             put_by: recorded_by,
@@ -305,22 +325,29 @@ impl Marks {
                 continue;
             }
             let mut mark = self.under_way.remove(look.at)?;
+            let elsewhere = elsewhere(mark.book);
             if let Some(stretch) = &mut mark.stretch {
-                stretch.by_itself = stretch.elsewhere.is_some_and(|before| before == elsewhere(mark.book));
+                stretch.by_itself = stretch.elsewhere.is_some_and(|before| before == elsewhere);
             }
             return Some(self.reach(mark, driver));
         }
         None
     }
 
+    /// A mark was reached.
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
         let Mark { event, book, value, launched, recorded_from, mut stretch, beside } = mark;
         let time = self.clock.time_of(event, &mut self.spare, driver);
         self.clock.compare(time, recorded_from, driver.now());
         let mut bill = None;
+        let span = self.chains[book].and_then(|chain| chain.reached_at).zip(time);
+        if let (Some(stretch), Some(span)) = (&mut stretch, span) {
+            self.place_in_burst(stretch, (book, value.work), span, driver);
+        }
         if let Some(chain) = &mut self.chains[book] {
             let (before, since, switched) = (chain.reached_at, chain.beside, chain.switched);
             (chain.reached_at, chain.beside, chain.switched) = (time, beside, since.quiet != beside.quiet);
+            chain.reached = value.work;
             if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
                 let now = driver.neighbours();
                 stretch.began(self.clock.reached_by(from));
@@ -358,6 +385,44 @@ impl Marks {
         }
         let at = time.map_or(Nanos(0), |time| self.clock.here(time));
         Reached { book, value, launched, at, bill }
+    }
+
+    /// A book's stretch, up to so much work, says when its burst began to run, or lies in what ran since then.
+    fn place_in_burst(
+        &mut self,
+        stretch: &mut Stretch,
+        (book, work): (usize, u64),
+        (from, to): (f64, f64),
+        driver: &mut impl Driver,
+    ) {
+        let first = stretch.first((from, to), self.streams(), &self.meter);
+        if let Some(first) = first.filter(|_| !driver.overlaps()) {
+            self.burst.note(stretch.burst, &first);
+        }
+        if let Some(began) = self.burst.began(stretch.burst) {
+            let pace = stretch.charged / (to - from.max(began)).max(1.0);
+            let done = self.done_in_burst((book, work), (began, to), pace);
+            stretch.lies_in(Ran { began, done }, (from, to), self.clock.here(from));
+        }
+    }
+
+    /// Work of the burst that was done in all streams when a book's had done so much of its own, at a moment. The others went on
+    /// at that one's pace since their last mark that was reached: in a neighbour's slice none of them does.
+    fn done_in_burst(&self, (book, work): (usize, u64), (began, to): (f64, f64), pace: f64) -> f64 {
+        let in_burst = |chain: &&Chain| chain.burst == self.burst.number();
+        let chains = self.chains.iter().enumerate().filter_map(|(n, chain)| Some((n, chain.as_ref()?)));
+        let done = chains.filter(|(_, chain)| in_burst(chain)).map(|(n, chain)| {
+            let since = |work: u64| work.saturating_sub(chain.before_burst) as f64;
+            let (marked, reached) = (since(chain.value.work), since(chain.reached));
+            let lane = Lane { marked, reached, reached_at: chain.reached_at };
+            if n == book { since(work) } else { lane.done_by(to, began, pace) }
+        });
+        done.sum()
+    }
+
+    /// Streams that have marks.
+    fn streams(&self) -> usize {
+        self.chains.iter().flatten().count()
     }
 
     /// What has been said of a book's time.

@@ -6,6 +6,7 @@
 //! work took goes to the meter (`marks`).
 
 mod book;
+mod burst;
 mod clock;
 mod driver;
 mod horizon;
@@ -166,6 +167,11 @@ impl Flight {
         self.find(stream).is_some_and(|index| self.books[index].done() < self.books[index].given())
     }
 
+    /// Whether the context has had more than one stream.
+    pub fn has_streams(&self) -> bool {
+        self.used.load(Ordering::Relaxed).count_ones() > 1
+    }
+
     /// Whether anything at all is not known to be done.
     pub fn is_any_busy(&self) -> bool {
         self.in_use().any(|book| self.books[book].done() < self.books[book].given())
@@ -278,8 +284,9 @@ impl Flight {
                 return false;
             }
             let (elsewhere, idle) = self.elsewhere(index);
+            let begins = idle && book.done() >= book.given();
             let elsewhere = idle.then_some(elsewhere);
-            let record = Record { blank, from, by, launched: driver.launched(), elsewhere };
+            let record = Record { blank, from, by, launched: driver.launched(), elsewhere, begins };
             marks.put((index, stream), value, &record, driver);
             book.marked.store(value.total(), Ordering::Relaxed);
             true

@@ -7,6 +7,7 @@ use weir_protocol::pages::Stall;
 use weir_protocol::units::Nanos;
 
 use super::Driver;
+use super::burst::{First, Ran};
 use super::clock::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
@@ -23,6 +24,9 @@ const HALF_SLICE_NS: f64 = 1e6;
 
 /// No switch of the GPU from one context to another takes less: 64 MB are saved and restored (gpu-truths 3), ns.
 const SWITCH_NS: f64 = 40_000.0;
+
+/// A launch onto an idle stream that nothing holds up runs so soon (3 to 6 us, gpu-truths 3), ns.
+const LATENCY_NS: f64 = 10_000.0;
 
 /// Of work longer than a few slices, even part of one counts for less than what its price may be off by, ns.
 const SHORT_NS: f64 = 10e6;
@@ -41,6 +45,9 @@ pub(super) struct Stretch {
     pub parts: Parts,
     pub elsewhere: Option<u64>, // what other streams had been given when it began, if it was done
     pub by_itself: bool,        // no other stream of the process has had work since
+    pub burst: u32,             // in which its first mark was put
+    pub ran: Option<(f64, f64)>, // since that began to run, ns, and what was charged for all streams' work until then
+    pub clipped: bool,           // it waited until then
 }
 
 /// What a stretch comes to, ns.
@@ -109,6 +116,37 @@ impl Stretch {
     /// Whether it came behind the one before it without a pause, and no other stream of the process had work.
     pub fn follows(&self) -> bool {
         self.never_idle && !self.began_idle() && self.by_itself
+    }
+
+    /// What a burst's first launch in this stream, with a mark right behind it, says of when the burst began. It waited for that if
+    /// it had not begun when the mark was put.
+    pub fn first(&self, (from, to): (f64, f64), streams: usize, sms: &Meter) -> Option<First> {
+        let (Price::Learnt(takes) | Price::Apart(takes)) = self.price(sms) else { return None };
+        let weight = self.parts.weight(Load::default()).map_or(1.0, |weight| weight[0]);
+        let waited = self.began_idle() && to - takes - (from + self.late.1 + self.open) >= LATENCY_NS;
+        (streams > 1 && waited).then_some(First { to, takes, weight, streams })
+    }
+
+    /// It is part of a burst that ran from some moment on: it did not begin before that. What was put before then, or before its first
+    /// mark was reached, at some moment of the processor's clock, left no pause.
+    pub fn lies_in(&mut self, ran: Ran, (from, to): (f64, f64), reached: Nanos) {
+        if self.by_itself || to <= ran.began {
+            return;
+        }
+        self.ran = Some((to - ran.began, ran.done));
+        self.clipped = self.began_idle() && from + self.late.1 < ran.began;
+        if self.clipped {
+            let put = from + self.late.1 + self.open;
+            self.late = (ran.began - from, ran.began - from);
+            self.open = (put - ran.began).max(0.0);
+        } else if !self.began_idle() {
+            self.open = self.open.min(self.put_by.since(reached).0 as f64);
+        }
+    }
+
+    /// Bounds the price of the one launch that it is. If that says when the burst began, it says nothing more.
+    fn bound(&self, ns: f64, how: Bound) -> f64 {
+        if self.clipped { 0.0 } else { self.parts.bound(ns, how) }
     }
 
     /// Until when the process's time slice is not over that began within this stretch, from one moment to another on the GPU's
@@ -193,7 +231,7 @@ impl Stretch {
         match self.by_itself {
             true if clean && self.parts.are_measured() => self.parts.learn(Took::exactly(most)),
             true => 0.0,
-            false => self.parts.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most),
+            false => self.bound(most / self.parts.slowed(sms.beside_one()), Bound::Most),
         }
     }
 
@@ -205,7 +243,7 @@ impl Stretch {
                 self.parts.learn(took)
             }
             Some(took) if !self.by_itself && self.copies.total_ns() == 0 => {
-                self.parts.bound(took.ns / self.parts.slowed(beside), Bound::AtOnce)
+                self.bound(took.ns / self.parts.slowed(beside), Bound::AtOnce)
             }
             _ => 0.0,
         }
@@ -251,18 +289,23 @@ impl Stretch {
     /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, and it
     /// took not much longer than it should have, beside the others of its process.
     fn is_whole(&self, most: f64, doubt: f64, sms: &Meter) -> bool {
+        let fits = |took: f64, should: f64| should < SHORT_NS && took < should + should.min(HALF_SLICE_NS);
         let tight = match self.by_itself {
             true => !self.began_idle() && doubt == 0.0,
             false => doubt < 0.05 * most,
         } && self.copies.total_ns() == 0;
         let should = match self.price(sms) {
             Price::Apart(ns) => ns,
+            Price::Learnt(_) if tight && let Some((took, done)) = self.ran => {
+                // What one stream takes beside the others varies more than what all of them take together.
+                return fits(took, sms.shared(done));
+            }
             Price::Learnt(ns) => {
                 sms.stretched(ns).unwrap_or_else(|| ns * self.parts.slowed(sms.beside_one()))
             }
             Price::Guess(_) => return false,
         };
-        tight && should < SHORT_NS && most < should + should.min(HALF_SLICE_NS)
+        tight && fits(most, should)
     }
 
     /// What its launches should take. Those of several streams that one thread launches are not told apart; once
@@ -290,7 +333,7 @@ impl Stretch {
         self.parts.owe(self.charged);
         let how = if self.slack() > 0.0 { Bound::Waited } else { Bound::Most };
         let slowed = if self.by_itself { 1.0 } else { self.parts.slowed(sms.beside_one()) };
-        let owed = if copied == 0.0 { self.parts.bound(most / slowed, how) } else { 0.0 };
+        let owed = if copied == 0.0 { self.bound(most / slowed, how) } else { 0.0 };
         bill.took = sms.estimate(to - (most - copied), to, self.price(sms));
         if self.parts.is_empty() && !sms.has_measured() {
             bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour

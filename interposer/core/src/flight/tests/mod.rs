@@ -4,6 +4,7 @@ mod charge;
 mod copies;
 mod progress;
 mod time;
+mod turns;
 
 use std::collections::HashMap;
 
