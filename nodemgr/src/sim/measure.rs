@@ -60,23 +60,24 @@ impl Served {
 pub struct Log {
     window: Window,
     served: Vec<Served>,
-    arrived: u64,
+    unserved: u64, // of those that came in the window
     iterations: u64,
 }
 
 impl Log {
     /// Nothing yet.
     pub fn new(window: Window) -> Self {
-        Self { window, served: Vec::new(), arrived: 0, iterations: 0 }
+        Self { window, served: Vec::new(), unserved: 0, iterations: 0 }
     }
 
     /// A request has come.
     pub fn arrived(&mut self, at: Nanos) {
-        self.arrived += u64::from(self.window.has(at));
+        self.unserved += u64::from(self.window.has(at));
     }
 
     /// A request is done.
     pub fn served(&mut self, served: Served) {
+        self.unserved = self.unserved.saturating_sub(u64::from(self.window.has(served.arrived)));
         self.served.push(served);
     }
 
@@ -102,7 +103,7 @@ impl Log {
 
     /// Requests that came in the window and were not served.
     pub fn unserved(&self) -> u64 {
-        self.arrived.saturating_sub(self.counted().count() as u64)
+        self.unserved
     }
 
     /// One of the latencies of all requests that came in the window, in order.
