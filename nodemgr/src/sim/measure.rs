@@ -83,7 +83,7 @@ impl Log {
     pub fn served(&mut self, served: Served) {
         if self.window.has(served.arrived) {
             self.open = self.open.saturating_sub(1);
-            self.belated += u64::from(served.done > self.window.to + GRACE);
+            self.belated += u64::from(served.done.saturating_sub(self.window.to) > GRACE);
         }
         self.served.push(served);
     }
