@@ -6,14 +6,20 @@
 //!
 //! ```text
 //!   margin   3/64 of the bound, and as much again for each late request that is owed (`misses.rs`), up to a quarter; while
-//!            one more may be late, smaller by 1/512 with each reading, down to 1/128.
-//!            Where nobody counts: smaller by as much with each reading within the bound, and 3/64 again with one beyond it
+//!            one more may be late, smaller by 1/128 with each reading, down to that.
+//!            Where nobody counts: smaller by 1/512 with each reading within the bound, and 3/64 again with one beyond it
 //!   goal     the bound less the margin
 //!   missing  goal - latency, and no less than -goal / 8 in the first five seconds in which the bound is broken:
 //!            so long one late request may stand behind all readings. Beyond the bound it is nothing while one more may be late
-//!   hold     grows by a quarter of what is missing with each reading, or shrinks by it; by half while a quarter of the goal
-//!            is missing
+//!   hold     shrinks by a quarter of what is too much with each reading. It grows
+//!            by all that is missing until a reading comes near the goal;
+//!            then by an eighth of it for each request that has ended since the reading before, and a quarter at most.
+//!            Where nobody counts: by a quarter with each reading; by half while a quarter of the goal is missing
 //! ```
+//!
+//! A reading that no request has ended since is the one before again, and gives nothing. And who joins a burst that is being put
+//! off waits for less than it was put off by: where few requests come, one reading may lie far below the next one. (With halves,
+//! and old readings taken for new ones, three of 16 servers of a request in two seconds broke their promise, simulated.)
 //!
 //! The latency is a figure of the last seconds, so it is believed only as it comes in. What it hides is how many were late: of
 //! twenty requests p95 is the second slowest. So the count rules the margin, and the quantile only the way to the goal.
@@ -31,8 +37,9 @@ use crate::promise::Reading;
 /// simulated), ...
 const WIDE: u64 = 24;
 
-/// ... at least, by one smaller with each reading, ...
+/// ... at least, by one smaller with each reading, or by so much where it is known that one more may be late, ...
 const NARROW: u64 = 4;
+const NARROWS: u64 = 4;
 
 /// ... and at most, while late requests are owed.
 const WIDEST: u64 = 128;
@@ -40,10 +47,16 @@ const WIDEST: u64 = 128;
 /// The way to the goal is gone in so many parts, ...
 const STEPS: u64 = 4;
 
-/// ... and in so many while it is longer than this part of the goal. (All of it at once broke promises of servers of single
-/// passes, simulated.)
+/// ... and where nobody counts in so many while it is longer than this part of the goal. (All of it at once broke promises of
+/// servers of single passes, simulated.)
 const STRIDES: u64 = 2;
 const FAR: u64 = 4;
+
+/// Of what is missing one such part is given for each request that has ended.
+const EACH: u64 = 8;
+
+/// A latency is near the goal that lacks no more than this part of it.
+const NEAR: u64 = 8;
 
 /// Requests of so long may stand behind one reading: whoever scrapes does so over the last few.
 const SETTLES: Nanos = Nanos::from_secs(5);
@@ -57,6 +70,7 @@ pub struct Slack {
     hold: Nanos,
     most: Nanos, // that it may come to
     margin: u64, // in 512ths of the bound
+    near: bool,  // a reading has been near the goal
     broken_since: Option<Nanos>,
     misses: Misses,
 }
@@ -64,7 +78,7 @@ pub struct Slack {
 impl Default for Slack {
     fn default() -> Self {
         let misses = Misses::default();
-        Self { hold: Nanos(0), most: Nanos(0), margin: WIDE, broken_since: None, misses }
+        Self { hold: Nanos(0), most: Nanos(0), margin: WIDE, near: false, broken_since: None, misses }
     }
 }
 
@@ -79,7 +93,8 @@ impl Slack {
         self.margin = match budget {
             Budget::Owed(thousandths) => (WIDE + WIDE * thousandths / 1_000).min(WIDEST),
             Budget::Unknown if broken_since.is_some() => WIDE,
-            Budget::Unknown | Budget::Spare => (self.margin - 1).max(NARROW),
+            Budget::Unknown => (self.margin - 1).max(NARROW),
+            Budget::Spare => self.margin.saturating_sub(NARROWS).max(NARROW),
         };
         let goal = less(self.margin);
         let excess = match broken_since {
@@ -87,11 +102,20 @@ impl Slack {
             Some(since) if now.since(since) >= SETTLES => recent.since(goal),
             _ => Nanos(recent.since(goal).0.min(goal.0 / BELIEVED)),
         };
-        let missing = goal.since(recent).0;
-        let parts = if missing > goal.0 / FAR { STRIDES } else { STEPS };
+        let more = self.more(goal, goal.since(recent).0);
+        self.near |= recent.0 >= goal.0 - goal.0 / NEAR;
         self.most = less(NARROW);
-        self.hold =
-            Nanos(self.hold.0.saturating_add(missing / parts)).since(Nanos(excess.0 / STEPS)).min(self.most);
+        self.hold = Nanos(self.hold.0.saturating_add(more)).since(Nanos(excess.0 / STEPS)).min(self.most);
+    }
+
+    /// By how much the hold grows with a reading to which so much is `missing`.
+    fn more(&self, goal: Nanos, missing: u64) -> u64 {
+        match self.misses.ended() {
+            None => missing / if missing > goal.0 / FAR { STRIDES } else { STEPS },
+            Some(0) => 0,
+            Some(_) if !self.near => missing,
+            Some(ended) => missing / EACH * ended.min(EACH / STEPS),
+        }
     }
 
     /// How long a burst may be put off.
@@ -186,10 +210,25 @@ mod tests {
     #[test]
     fn counted_latencies_come_as_close_to_the_bound_as_others_once_a_miss_is_to_spare() {
         let mut slack = Slack::default();
-        let at_first = count(&mut slack, 11, |_| 0, |hold| 120 + hold);
-        assert!((60..71).contains(&at_first), "{at_first} ms: 44 requests in time");
+        let at_first = count(&mut slack, 8, |_| 0, |hold| 120 + hold);
+        assert!((70..72).contains(&at_first), "{at_first} ms after 32 requests in time: 190.6 less 120");
         let hold = count(&mut Slack::default(), 60, |_| 0, |hold| 120 + hold);
         assert!((76..80).contains(&hold), "{hold} ms");
+    }
+
+    #[test]
+    fn a_reading_gives_by_the_requests_that_it_is_news_of() {
+        let mut slack = Slack::default();
+        let mut held = |at: u64, recent_ms: u64, requests: u64| {
+            let counted = Some(Counted { requests, late: 0 });
+            slack.note(Nanos::from_secs(at), reading(recent_ms, counted));
+            slack.hold().0 / 1_000_000
+        };
+        let first = held(1, 60, 1);
+        assert_eq!((first, held(2, 60, 1), held(3, 60, 1)), (125, 125, 125), "all of 186 - 60, and once");
+        assert_eq!(held(4, 180, 2), 132, "it has been near the goal");
+        assert_eq!(held(5, 40, 3), 151, "somebody joined a burst: an eighth of what is missing");
+        assert_eq!(held(6, 40, 13), 188, "of ten requests a quarter");
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub struct TenantOutcome {
     pub iterations_per_s: f64,
     /// Requests that came in the window.
     pub requests: usize,
-    /// Of these, not served.
+    /// Of these, not served within two seconds after it.
     pub unserved: u64,
     /// From arrival to the last token.
     pub request: Option<Spread>,
@@ -266,7 +266,7 @@ fn judge(tenant: &Tenant, run: &Run, got: &TenantRun, alone: &Run) -> TenantOutc
         of_alone_percent: percent(got.work, alone.tenants[0].work),
         p99_longer_percent: longer(got, &alone.tenants[0]),
         iterations_per_s: got.log.iterations() as f64 / seconds,
-        requests: got.log.counted().count() + usize::try_from(got.log.unserved()).unwrap_or(0),
+        requests: got.log.counted().count() + usize::try_from(got.log.open()).unwrap_or(0),
         unserved: got.log.unserved(),
         request: spread(&got.log.latencies(Metric::Request)),
         first_token: spread(&got.log.latencies(Metric::FirstToken)),
@@ -293,7 +293,7 @@ fn promise(tenant: &Tenant, got: &TenantRun) -> (Option<f64>, Option<bool>) {
     let Some(promise) = tenant.promise() else { return (None, None) };
     let latencies = got.log.latencies(tenant.slo_on);
     let late = latencies.iter().filter(|latency| **latency >= promise.target.0).count() as u64;
-    let (late, all) = (late + got.log.unserved(), latencies.len() as u64 + got.log.unserved());
+    let (late, all) = (late + got.log.open(), latencies.len() as u64 + got.log.open());
     let allowed = 100.0 - f64::from(promise.quantile_permille) / 10.0;
     let violations = percent(late, all);
     (violations, violations.map(|percent| percent <= allowed))

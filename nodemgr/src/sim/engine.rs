@@ -55,8 +55,9 @@ pub const WAKE: Nanos = 20_000;
 /// The manager's tick.
 pub const TICK: Nanos = 1_000_000;
 
-/// After the window, so that requests which came in it can be served.
-const GRACE: Nanos = 2_000_000_000;
+/// After the window, at most, until requests which came in it have been served, so that it is known how long they took: an
+/// answer of 200 tokens takes 12 s where each may take 60 ms.
+const AFTERMATH: Nanos = 30_000_000_000;
 
 /// What a run came to.
 pub struct Run {
@@ -115,8 +116,8 @@ struct Engine {
 /// The budgets do not fit on one GPU.
 pub fn run(scenario: &Scenario, seated: &[usize], rule: Rule) -> Result<Run, Fault> {
     let mut engine = Engine::new(scenario, seated, rule)?;
-    let end = engine.window.to + GRACE;
-    while engine.pass(end) {
+    let end = engine.window.to + AFTERMATH;
+    while !engine.is_over() && engine.pass(end) {
         engine.run_due();
         engine.tick_if_due();
         engine.mark_window();
@@ -304,6 +305,11 @@ impl Engine {
                 self.wake(seat, self.now + WAKE);
             }
         }
+    }
+
+    /// The window is over, and whoever came in it has been served.
+    fn is_over(&self) -> bool {
+        self.marked == self.books.len() && self.seats.iter().all(|seat| seat.log.open() == 0)
     }
 
     fn next_edge(&self) -> Nanos {

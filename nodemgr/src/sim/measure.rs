@@ -55,28 +55,36 @@ impl Served {
     }
 }
 
+/// After the window, so that requests which came in it can be served.
+const GRACE: Nanos = 2_000_000_000;
+
 /// What one program tells.
 #[derive(Debug)]
 pub struct Log {
     window: Window,
     served: Vec<Served>,
-    arrived: u64,
+    open: u64,    // came in the window and are not served yet
+    belated: u64, // came in it and were served after the grace
     iterations: u64,
 }
 
 impl Log {
     /// Nothing yet.
     pub fn new(window: Window) -> Self {
-        Self { window, served: Vec::new(), arrived: 0, iterations: 0 }
+        Self { window, served: Vec::new(), open: 0, belated: 0, iterations: 0 }
     }
 
     /// A request has come.
     pub fn arrived(&mut self, at: Nanos) {
-        self.arrived += u64::from(self.window.has(at));
+        self.open += u64::from(self.window.has(at));
     }
 
     /// A request is done.
     pub fn served(&mut self, served: Served) {
+        if self.window.has(served.arrived) {
+            self.open = self.open.saturating_sub(1);
+            self.belated += u64::from(served.done.saturating_sub(self.window.to) > GRACE);
+        }
         self.served.push(served);
     }
 
@@ -100,9 +108,14 @@ impl Log {
         self.served.iter().filter(|served| self.window.has(served.arrived))
     }
 
-    /// Requests that came in the window and were not served.
+    /// Requests that came in the window and were not served within [`GRACE`] after it: what a server has not kept up with.
     pub fn unserved(&self) -> u64 {
-        self.arrived.saturating_sub(self.counted().count() as u64)
+        self.open + self.belated
+    }
+
+    /// Requests that came in the window and are not served: nobody knows how long they take.
+    pub fn open(&self) -> u64 {
+        self.open
     }
 
     /// One of the latencies of all requests that came in the window, in order.
@@ -249,6 +262,18 @@ mod tests {
         }
         assert_eq!(log.latencies(Metric::FirstToken), [30]);
         assert_eq!((log.latencies(Metric::Request), log.latencies(Metric::PerToken)), (vec![70], vec![10]));
-        assert_eq!(log.unserved(), 1);
+        assert_eq!((log.unserved(), log.open()), (1, 1));
+    }
+
+    #[test]
+    fn who_is_served_long_after_the_window_is_late_by_his_latency_and_not_because_the_run_ended() {
+        let to = 10 * GRACE;
+        let mut log = Log::new(Window { from: 0, to });
+        for (arrived, done) in [(to - 9, to + GRACE), (to - 5, to + 2 * GRACE)] {
+            log.arrived(arrived);
+            log.served(Served { arrived, first_token: arrived + 1, done, tokens: 3 });
+        }
+        assert_eq!((log.unserved(), log.open()), (1, 0));
+        assert_eq!(log.latencies(Metric::Request), [GRACE + 9, 2 * GRACE + 5]);
     }
 }

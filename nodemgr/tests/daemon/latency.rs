@@ -3,14 +3,16 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use weir_nodemgr::control::history::AskEvents;
 use weir_nodemgr::control::schema::{CreateTenant, SetBudget};
 use weir_nodemgr::events::What;
 use weir_nodemgr::latency::{Health, Source};
 use weir_nodemgr::signals::{Signal, SignalRow};
+use weir_policy::{Counted, Decision, Observation, Policy, Row};
 
-use crate::stage::{Actor, Stage, wish};
+use crate::stage::{Actor, DEADLINE, Stage, wish};
 
 /// A server that says what it is told to.
 pub struct Server {
@@ -78,6 +80,53 @@ fn a_promise_is_judged_by_the_requests_of_late_and_told_when_it_is_missed() {
     let slo = Some("p95 < 1s".to_owned());
     stage.client().set(SetBudget { tenant: "serve".into(), slo, ..SetBudget::default() }).unwrap();
     assert_eq!(stage.tenant("serve").unwrap().budget.slo.unwrap().to_string(), "p95 < 1s");
+}
+
+/// What a policy was told last of requests and late ones.
+static COUNTED: Mutex<Option<Counted>> = Mutex::new(None);
+
+/// `static`, which says what it is told.
+struct Tells(Box<dyn Policy>);
+
+impl Policy for Tells {
+    fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {
+        *COUNTED.lock().unwrap() = seen.samples.iter().find_map(|sample| sample.slo?.counted);
+        self.0.decide(seen)
+    }
+}
+
+static TELLS: Row = Row {
+    name: "tells",
+    about: "static, which says what it is told",
+    fillers_give_way: false,
+    rests: |_| false,
+    build: || Box::new(Tells((weir_policy::find("static").unwrap().build)())),
+};
+
+/// Waits until the policy has been told so.
+fn until_counted(requests: u64, late: u64) {
+    let (start, wanted) = (Instant::now(), Some(Counted { requests, late }));
+    while *COUNTED.lock().unwrap() != wanted {
+        assert!(start.elapsed() < DEADLINE, "{:?}, and not {wanted:?}", COUNTED.lock().unwrap());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn how_many_requests_were_late_reaches_the_policy_and_begins_anew_with_each_manager() {
+    let (mut stage, server) = (Stage::with(|options| options.policy = &TELLS), Server::start());
+    server.say(page(1_000, 30));
+    let mut run = stage.client();
+    run.create(promising(&server.url)).unwrap();
+    until_counted(0, 0);
+    server.say(page(1_040, 60)); // of 30 from 100 to 400 ms two thirds took more than 200
+    until_counted(70, 20);
+    server.say(page(1_100, 90));
+    until_counted(160, 40);
+    stage.restart_with(|options| options.policy = &TELLS);
+    until_counted(0, 0);
+    server.say(page(1_101, 93));
+    until_counted(4, 2);
 }
 
 #[test]
