@@ -15,6 +15,7 @@ mod resize;
 mod restart;
 mod schema;
 mod scraper;
+mod servers;
 mod shape;
 mod skew;
 mod stage;
