@@ -1,4 +1,5 @@
-/* Calls every function that is named, with nothing in its arguments, and prints what it answered. */
+/* Calls every function that is named, with nothing in its arguments, and prints what it answered; with TOUCH_HOLDS in the
+ * environment it has a context and holds memory before. */
 #include "cuda.h"
 
 static int nvml(const char *name) {
@@ -35,6 +36,11 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0); /* whoever looks on sees how far it came */
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     touch("cuInit");
+    if (getenv("TOUCH_HOLDS")) {
+        MUST(cuDevicePrimaryCtxRetain, &context, 0);
+        must("cuCtxSetCurrent", use_context());
+        must_allocate(64 << 20);
+    }
     for (int at = 1; at < argc; at++) printf("%s %d\n", argv[at], touch(argv[at]));
     puts("done");
     fflush(stdout);

@@ -41,6 +41,14 @@ impl Group {
         fs::read_to_string(self.dir.join("cgroup.events")).is_ok_and(|events| events.contains("frozen 1"))
     }
 
+    /// Has them stand still; [`Self::is_frozen`] says when they do.
+    ///
+    /// # Panics
+    /// If the kernel refuses that.
+    pub fn freeze(&self) {
+        fs::write(self.dir.join("cgroup.freeze"), "1").expect("whoever may make it may freeze it");
+    }
+
     /// Lets them go on.
     ///
     /// # Panics

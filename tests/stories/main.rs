@@ -52,6 +52,7 @@ mod scraper;
 mod small;
 mod stalls;
 mod standalone;
+mod stopped;
 mod stream_words;
 mod switch;
 mod turns;

@@ -18,7 +18,7 @@ const HOOKS: &str = include_str!("../../../docs/hooks.md");
 const FIRST_CODE: usize = 1000;
 
 /// Every hooked function, without the driver's own start.
-fn hooked() -> Vec<&'static str> {
+pub(super) fn hooked() -> Vec<&'static str> {
     let section =
         HOOKS.split("## ").find(|section| section.starts_with("Hooks of the driver")).expect("a list");
     let quoted = section.lines().flat_map(|line| {
@@ -42,7 +42,7 @@ fn code_of(symbol: &str) -> usize {
 }
 
 /// Figures that are not told, since they exist for the whole card alone.
-const OF_THE_CARD: [&str; 12] = [
+pub(super) const OF_THE_CARD: [&str; 12] = [
     "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetDecoderUtilization",
     "nvmlDeviceGetJpgUtilization",
@@ -58,7 +58,7 @@ const OF_THE_CARD: [&str; 12] = [
 ];
 
 /// One more, which the simulated card has: the driver's answer is seen where a fault strikes, else ours.
-const HIDDEN: (&str, [usize; 2]) = ("nvmlDeviceGetBAR1MemoryInfo", [0, 3]);
+pub(super) const HIDDEN: (&str, [usize; 2]) = ("nvmlDeviceGetBAR1MemoryInfo", [0, 3]);
 
 /// Hooks that let these arguments pass before any code of ours could fail: a graph without memory nodes, no data.
 const NOTHING_TO_DO: [&str; 6] = [

@@ -1,7 +1,8 @@
 //! What processes do in their lives: fork, exec, start others, end; what lives beside Weir in them; and what fails. The
-//! rows F04 to F13 and F40 to F42 of `docs/FAULTS.md`, section 4.
+//! rows F01, F04 to F13 and F40 to F42 of `docs/FAULTS.md`, section 4.
 
 mod beside;
+mod deaths;
 mod drivers;
 mod ends;
 mod failpoints;
