@@ -26,8 +26,12 @@ use crate::thread::{Current, Thread};
 /// into marks.
 pub const STRETCH: Due = Due { work: Nanos::from_micros(200), time: Nanos::from_millis(1), spare: 16 };
 
-/// A signature that was never measured is bounded anew now and then; all of them together so often at most.
+/// A signature that was never measured is bounded anew so often at most, and so are all of them together, ...
 const BOUND_EVERY: Nanos = Nanos::from_millis(3);
+
+/// ... but that so many may come at once: a program that runs ahead launches a whole queue within a moment, and always begins with
+/// the same kernels. The others would hardly ever be bounded.
+const BOUND_AT_ONCE: u64 = 8;
 
 /// The first launch of a burst beside others is measured apart so often at most: it costs a look at the marks in mid-burst.
 const APART_EVERY: Nanos = Nanos::from_millis(50);
@@ -167,7 +171,7 @@ pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool
         Known::Mean => false,
         Known::Nothing => estimate.wants_bracket(),
         Known::Bounds if idle => false, // it would wait for a neighbour's time slice
-        Known::Bounds => is_due(&context.bound_at_ns, BOUND_EVERY),
+        Known::Bounds => is_bound_due(estimate.bound_at_ns(), &context.bound_at_ns, clock::now().0),
     }
 }
 
@@ -177,6 +181,26 @@ pub fn wants_first_apart(current: &Current) -> bool {
     let context = current.context;
     current.gpu.may_wait_for_a_slice()
         && (context.flight.has_streams() || is_due(&context.apart_at_ns, APART_EVERY))
+}
+
+/// Whether a signature is to be bounded anew: its own turn has come, and one is left of those that all of them have saved up.
+fn is_bound_due(own: &AtomicU64, all: &AtomicU64, now: u64) -> bool {
+    // Relaxed: a lost race brackets one launch more.
+    let due = now >= own.load(Ordering::Relaxed) && is_left(all, BOUND_EVERY, BOUND_AT_ONCE, now);
+    if due {
+        own.store(now.saturating_add(BOUND_EVERY.0), Ordering::Relaxed);
+    }
+    due
+}
+
+/// Takes one of what comes `every` so often, and of which so many are kept (GCRA: `next` is when the last one taken was due).
+fn is_left(next: &AtomicU64, every: Nanos, kept: u64, now: u64) -> bool {
+    let due = next.load(Ordering::Relaxed);
+    let left = due <= now.saturating_add(every.0 * kept.saturating_sub(1));
+    if left {
+        next.store(due.max(now).saturating_add(every.0), Ordering::Relaxed);
+    }
+    left
 }
 
 /// Whether so much time has gone by since this was last so.
@@ -258,5 +282,35 @@ impl Driver for Hands<'_> {
 
     fn spent(&mut self, span: Span) {
         self.current.gpu.stalls.lock().add(span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn of_what_comes_seldom_a_few_may_come_at_once_and_no_more_in_the_long_run() {
+        let (next, every) = (AtomicU64::new(0), Nanos(1_000));
+        let at = |now: u64| (0..100).filter(|_| is_left(&next, every, 8, now)).count();
+        assert_eq!((at(1_000_000), at(1_000_000)), (8, 0));
+        assert_eq!((at(1_001_000), at(1_003_500)), (1, 2));
+        assert_eq!(at(9_000_000), 8, "whatever was not taken");
+        let taken: usize = (1..=100u64).map(|n| at(9_000_000 + n * 500)).sum();
+        assert_eq!(taken, 50);
+    }
+
+    #[test]
+    fn a_signature_that_is_launched_behind_others_in_each_queue_is_bounded_as_often() {
+        let (all, signatures) = (AtomicU64::new(0), [(); 4].map(|()| (AtomicU64::new(0), Cell::new(0))));
+        for queue in 1..=100u64 {
+            for (n, (own, bounded)) in signatures.iter().enumerate().cycle().take(40) {
+                let due = is_bound_due(own, &all, queue * 20_000_000 + n as u64 * 1_000);
+                bounded.set(bounded.get() + u32::from(due));
+            }
+        }
+        assert_eq!(signatures.map(|(_, bounded)| bounded.get()), [100; 4]);
     }
 }

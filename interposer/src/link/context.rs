@@ -29,7 +29,7 @@ pub struct Context {
     pub root: u64,
     /// What is in flight in its streams.
     pub flight: Flight,
-    /// When the next launch of a signature that was never measured may be bounded.
+    /// When the last launch of a signature that was never measured was due to be bounded: some may be bounded ahead of that.
     pub bound_at_ns: AtomicU64,
     /// The first launch of a burst is next measured apart from the rest then.
     pub apart_at_ns: AtomicU64,

@@ -277,11 +277,11 @@ impl Marks {
         }
     }
 
-    /// Work stands still: nothing is learnt from what is under way now.
+    /// Work stands still: nothing is learnt from what is under way now, but how long a launch took at most of which nothing is
+    /// known.
     pub fn stood_still(&mut self) {
         for stretch in self.under_way.iter_mut().filter_map(|mark| mark.stretch.as_mut()) {
-            stretch.parts.clear();
-            stretch.stood = true;
+            stretch.stands();
         }
         self.chains.iter_mut().flatten().for_each(|chain| chain.stood = true);
     }

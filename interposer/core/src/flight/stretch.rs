@@ -103,6 +103,16 @@ impl Stretch {
         self.never_idle &= reached >= self.put_by;
     }
 
+    /// Work stands still in it, perhaps for a launch that the gate holds back: how long it takes says what the gate did. So it bounds a
+    /// launch of which nothing is known, and teaches nothing else. Without that bound a kernel that takes longer than a standstill is
+    /// waited for would stay a guess, and be charged as one, for ever.
+    pub fn stands(&mut self) {
+        self.stood = true;
+        if !self.parts.is_one_unknown() {
+            self.parts.clear();
+        }
+    }
+
     /// At most so long the stream idled in between, ns.
     fn slack(&self) -> f64 {
         if self.never_idle { 0.0 } else { self.open }
@@ -153,7 +163,7 @@ impl Stretch {
     /// clock: its first launch came onto an idle stream and waited for the end of a neighbour's. A launch that waited for
     /// nobody may have found the end of a slice that the process had before.
     pub fn ours_until(&self, (from, to): (f64, f64)) -> Option<f64> {
-        let known = self.by_itself && !self.parts.is_empty() && self.parts.are_known();
+        let known = self.by_itself && !self.stood && !self.parts.is_empty() && self.parts.are_known();
         let began = to - self.parts.sum();
         (known && began - (from + self.late.1) >= SWITCH_NS).then_some(began + HALF_SLICE_NS)
     }
@@ -173,7 +183,7 @@ impl Stretch {
         // Nothing is learnt from a stretch in which the host may have paused.
         let ns = (to - from - self.late.1).max(0.0);
         let measure = (doubt < most.max(PROMPT_NS)).then_some(Took { ns, idle: doubt, most });
-        let (copied, learnt) = (self.copied(prices), self.parts.are_learnt());
+        let (copied, learnt) = (self.copied(prices), !self.stood && self.parts.are_learnt());
         let busy = (self.charged + copied).clamp(surely, most);
         let on_sms = (busy - copied).max(0.0);
         let mut bill = self.bill(prices);
@@ -239,6 +249,7 @@ impl Stretch {
     /// launch how long it took beside that. Returns what is to be charged for earlier launches.
     fn teach(&mut self, measure: Option<Took>, beside: Load, prices: &'static CopyPrices) -> f64 {
         match measure.filter(|_| !self.parts.is_empty()) {
+            Some(took) if self.stood => self.bound(took.most, Bound::Most),
             Some(took) if self.by_itself && prices.add_to(&self.copies, &mut self.parts) => {
                 self.parts.learn(took)
             }
@@ -312,10 +323,11 @@ impl Stretch {
     /// something was measured, what they were charged is as good.
     fn price(&self, sms: &Meter) -> Price {
         let learnt = match self.parts.is_empty() {
+            _ if self.stood => return Price::Guess(self.charged),
             false if self.parts.are_learnt() || (sms.has_measured() && self.parts.are_known()) => {
                 self.parts.sum()
             }
-            true if sms.has_measured() && !self.stood => self.charged,
+            true if sms.has_measured() => self.charged,
             _ => return Price::Guess(self.charged),
         };
         if self.by_itself { Price::Apart(learnt) } else { Price::Learnt(learnt) }

@@ -83,6 +83,7 @@ pub struct Estimate {
     guess_ns: AtomicU64,
     owed: AtomicU32,           // launches charged by guess that no stretch could measure
     owed_ns: AtomicU64,        // and what they were charged
+    bound_at_ns: AtomicU64,    // when it may be bounded anew
     bounds: AtomicPtr<Bounds>, // most signatures never need them
     made_of: AtomicPtr<Lock<Kernels>>, // of a graph
     collective: AtomicBool,
@@ -119,6 +120,7 @@ impl Estimate {
             owed: AtomicU32::new(0),
             owed_ns: AtomicU64::new(0),
             restarts: AtomicU32::new(0),
+            bound_at_ns: AtomicU64::new(0),
             bounds: AtomicPtr::new(std::ptr::null_mut()),
             made_of: AtomicPtr::new(std::ptr::null_mut()),
             collective: AtomicBool::new(false),
@@ -194,6 +196,11 @@ impl Estimate {
             self.launches.fetch_add(1, Ordering::Relaxed);
         }
         !measured
+    }
+
+    /// When it may be bounded anew, on the processor's clock: for whoever measures.
+    pub fn bound_at_ns(&self) -> &AtomicU64 {
+        &self.bound_at_ns
     }
 
     /// What the price stands on.

@@ -176,6 +176,11 @@ impl Parts {
         })
     }
 
+    /// Whether they are one launch of which nothing is known.
+    pub fn is_one_unknown(&self) -> bool {
+        matches!(self.known(), [Part { estimate, count: 1, .. }] if estimate.known() == Known::Nothing)
+    }
+
     /// Whether something is known of every launch, and of any.
     pub fn are_learnt(&self) -> bool {
         !self.is_empty() && self.known().iter().all(|part| part.estimate.known() == Known::Mean)

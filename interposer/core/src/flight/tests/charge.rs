@@ -391,6 +391,26 @@ fn work_that_overlaps_a_neighbours_is_charged_its_part_of_the_time_and_teaches_n
     assert!((process.gpu.weight - 0.3).abs() < 1e-6 && (kernel.mean() - 100_000.0).abs() < 1.0);
 }
 
+/// A kernel of 5 ms, in turns with a neighbour, takes longer than a launch behind it waits for news: each time its work stands still.
+#[test]
+fn a_long_kernel_of_which_nothing_is_known_is_bounded_although_it_stands_still_each_time() {
+    for neighbour in [true, false] {
+        let mut process = process();
+        let kernel = guess(5_000);
+        process.mark(STREAM);
+        for n in 0..10 {
+            process.gpu.neighbour = neighbour.then_some(n);
+            process.launch(STREAM, kernel, 5_000_000 + n % 3 * 2_100_000);
+            process.mark(STREAM);
+            process.flight.stood_still();
+            process.drain();
+            process.mark(STREAM);
+        }
+        assert_eq!((kernel.known(), kernel.mean()), (Known::Bounds, 5_000_000.0), "beside another: {neighbour}");
+        assert!(process.charged >= 35_000_000, "beside another: {neighbour}: {}", process.charged);
+    }
+}
+
 #[test]
 fn nothing_is_learnt_from_work_that_stood_still() {
     let mut process = process();
