@@ -87,6 +87,7 @@ mod tests {
         asked.is_same(common, rows.len(), rows.iter().copied().enumerate())
     }
 
+    /// Weir's own: docs/time.md, rest (design 10, `manager.core_percent`).
     #[test]
     fn whatever_a_grant_depends_on_makes_another_question() {
         let same = row(|_| {});
@@ -112,6 +113,7 @@ mod tests {
         assert_eq!(same, row(|sample| sample.idle_for = Nanos(1)), "as busy as before");
     }
 
+    /// Weir's own: docs/time.md, rest (design 10, `manager.core_percent`).
     #[test]
     fn so_does_what_holds_for_all_and_how_many_they_are() {
         let same = row(|_| {});

@@ -154,6 +154,7 @@ mod tests {
         bursts.step(&seen, &sample, QUIET)
     }
 
+    /// papers 1.5: the length of a burst is what RCKM judges by.
     #[test]
     fn bursts_and_gaps_are_told_from_when_something_last_moved() {
         let mut bursts = Bursts::default();
@@ -188,6 +189,7 @@ mod tests {
         assert_eq!(bursts.truly(now, &sample), Nanos::from_millis(80));
     }
 
+    /// design 7: whatever a tenant wrote is range-checked before use.
     #[test]
     fn a_tenant_that_lies_changes_no_more_than_its_own_figure() {
         let mut bursts = Bursts::default();

@@ -194,6 +194,7 @@ mod tests {
         ms.into_iter().map(look).collect()
     }
 
+    /// papers 2: bubble-length prediction from the iteration period.
     #[test]
     fn a_bubbles_end_is_foretold_once_there_is_a_rhythm() {
         let lulls = watch(0..150);
@@ -206,6 +207,7 @@ mod tests {
         );
     }
 
+    /// papers 2: the same, one burst earlier.
     #[test]
     fn a_bubble_is_foreseen_when_the_burst_before_it_is_done() {
         let lulls = watch(0..150);
@@ -214,6 +216,7 @@ mod tests {
         assert!(!lulls[136].foreseen, "the burst has only begun");
     }
 
+    /// papers 2: the bubble monitor.
     #[test]
     fn what_nobody_looked_at_is_no_gap() {
         let lulls = watch((0..150).chain(15_000..15_040));
@@ -221,6 +224,7 @@ mod tests {
         assert_eq!((left(140), left(155), left(170)), (Some(9), Some(9), Some(9)));
     }
 
+    /// papers 2: a bubble is the primary's, whoever fills it.
     #[test]
     fn fillers_disturb_no_lull() {
         let lulls = watch(0..15);
@@ -228,6 +232,7 @@ mod tests {
         assert_eq!(lulls[8].quiet, Nanos::from_millis(3));
     }
 
+    /// gpu-truths 1: a bubble is "context drained", and the dead have none.
     #[test]
     fn what_is_left_behind_by_the_dead_is_no_work() {
         let stale = Sample { outstanding: Nanos(5), idle_for: Nanos::from_secs(2), ..tenant() };

@@ -95,6 +95,7 @@ mod tests {
         *budgets.last().unwrap()
     }
 
+    /// design 8: the most filler work subject to the SLO; the count of late requests is Weir's own (docs/simulator.md).
     #[test]
     fn nine_tenths_of_one_in_twenty_may_be_late_and_who_begins_owes_a_half() {
         assert_eq!(after(&[(0, 0)]), Budget::Owed(500));
@@ -102,6 +103,7 @@ mod tests {
         assert_eq!(after(&[(20, 0), (100, 5)]), Budget::Owed(1_000), "4.5 of 100, less the half and five");
     }
 
+    /// design 8: the most filler work subject to the SLO; the count of late requests is Weir's own (docs/simulator.md).
     #[test]
     fn what_went_before_the_first_reading_does_not_count() {
         let mut misses = Misses::default();
@@ -109,12 +111,14 @@ mod tests {
         assert_eq!(misses.note(reading(1_045, 900)), Budget::Spare);
     }
 
+    /// design 8: the most filler work subject to the SLO; the count of late requests is Weir's own (docs/simulator.md).
     #[test]
     fn ten_are_remembered_in_either_direction() {
         assert_eq!(after(&[(1_000_000, 0), (1_000_000, 12)]), Budget::Owed(2_000));
         assert_eq!(after(&[(1_000, 1_000), (1_200, 1_000)]), Budget::Owed(1_000));
     }
 
+    /// design 8: the most filler work subject to the SLO; the count of late requests is Weir's own (docs/simulator.md).
     #[test]
     fn another_promise_begins_anew_and_without_counts_nothing_is_known() {
         let mut misses = Misses::default();
@@ -125,6 +129,7 @@ mod tests {
         assert_eq!(misses.note(Reading { counted: None, ..stricter }), Budget::Unknown);
     }
 
+    /// design 8: the most filler work subject to the SLO; the count of late requests is Weir's own (docs/simulator.md).
     #[test]
     fn it_is_told_how_many_requests_a_reading_is_news_of() {
         let mut misses = Misses::default();
@@ -139,6 +144,7 @@ mod tests {
         );
     }
 
+    /// design 8: the most filler work subject to the SLO; the count of late requests is Weir's own (docs/simulator.md).
     #[test]
     fn any_counts_will_do() {
         let counts = [0, 1, u64::MAX];

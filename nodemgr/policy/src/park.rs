@@ -73,6 +73,7 @@ mod tests {
         Candidate { tenant, class: Class::Filler, idle_for: Nanos::from_secs(idle_s), gives: Bytes::gib(gib) }
     }
 
+    /// design 6, gpu-truths 15: only idle tenants, only under pressure.
     #[test]
     fn whoever_has_been_idle_for_longest_goes_first_and_no_more_than_are_needed() {
         let candidates = [filler(1, 70, 4), filler(2, 600, 4), filler(3, 300, 4), filler(4, 10, 40)];
@@ -81,11 +82,13 @@ mod tests {
         assert_eq!(choose(&candidates, Bytes(0), MINUTE), [0u64; 0], "nobody wants any");
     }
 
+    /// design 6, gpu-truths 15: only idle tenants, only under pressure.
     #[test]
     fn a_small_one_stays_where_a_larger_one_suffices() {
         assert_eq!(choose(&[filler(1, 900, 1), filler(2, 300, 8)], Bytes::gib(8), MINUTE), [2]);
     }
 
+    /// design 6, gpu-truths 15: only idle tenants, only under pressure.
     #[test]
     fn nobody_goes_where_all_of_them_would_not_suffice() {
         assert_eq!(choose(&[filler(1, 900, 1), filler(2, 300, 8)], Bytes::gib(10), MINUTE), [0u64; 0]);
@@ -101,6 +104,7 @@ mod tests {
     }
 
     proptest! {
+        /// design 6, gpu-truths 15: only idle tenants, only under pressure.
         #[test]
         fn what_is_chosen_suffices_and_none_of_it_is_spare(
             rows in prop::collection::vec((0u64..200, 0u64..20, 0u8..3), 0..12),

@@ -184,6 +184,7 @@ mod tests {
         assert_eq!((level.judge(Stretched::by(1_000)), level.ppm), (Verdict::Recovery, 65_000));
     }
 
+    /// papers 1.5: the floor and the cap of a level.
     #[test]
     fn the_level_stays_between_its_floor_and_all() {
         let mut level = Level::new(FULL);
@@ -197,6 +198,7 @@ mod tests {
         assert_eq!(level.ppm, FULL);
     }
 
+    /// papers 1.5: once per burst; that it is judged early is Weir's own.
     #[test]
     fn a_burst_that_was_judged_while_it_went_on_shrinks_the_level_no_further_than_by_all_of_it() {
         let (mut stretch, mut level) = (Stretch::default(), Level::new(900_000));
@@ -220,6 +222,7 @@ mod tests {
         assert_eq!((level.judge(late), level.ppm), (Verdict::Contention, 800_000));
     }
 
+    /// papers 1.5: the baseline of a burst.
     #[test]
     fn the_least_of_the_last_twenty_is_what_bursts_are_held_against() {
         let mut stretch = Stretch::default();

@@ -77,6 +77,7 @@ mod tests {
     use super::*;
     use crate::story::{latency, slo};
 
+    /// design 8: latency sources, `p95 < 200ms` on one of them.
     #[test]
     fn a_figure_is_news_when_it_changes_or_after_a_second() {
         let mut promise = Promise::default();
@@ -96,6 +97,7 @@ mod tests {
         );
     }
 
+    /// design 8: latency sources, `p95 < 200ms` on one of them.
     #[test]
     fn who_told_is_believed_for_a_while_in_which_no_request_ends() {
         let mut promise = Promise::default();
@@ -109,6 +111,7 @@ mod tests {
         assert!(told(64, slo(200, Some(150))) && !told(65, None), "it promises nothing any more");
     }
 
+    /// design 8: latency sources, `p95 < 200ms` on one of them.
     #[test]
     fn a_promise_is_broken_at_its_bound() {
         let broken = |slo| is_broken(&Sample { slo, ..latency(10) });
@@ -116,6 +119,7 @@ mod tests {
         assert!(!broken(None));
     }
 
+    /// design 8: latency sources, `p95 < 200ms` on one of them.
     #[test]
     fn a_bound_of_nothing_is_far_exceeded() {
         let (recent, target) = (Nanos(u64::MAX), Nanos(0));

@@ -77,6 +77,7 @@ mod tests {
         purse
     }
 
+    /// design 10, `policy.primary_loss_percent`: at most 1 %.
     #[test]
     fn less_than_a_hundredth_of_its_time_may_be_lost() {
         assert!(!after(Stall::Neighbour, 7, true, true).is_empty());
@@ -84,6 +85,7 @@ mod tests {
         assert!(after(Stall::Gate, 9, true, true).is_empty(), "it waited for the turn");
     }
 
+    /// design 10, `policy.primary_loss_percent`: at most 1 %.
     #[test]
     fn what_fillers_did_not_cause_is_not_paid() {
         assert!(!after(Stall::Neighbour, 500, false, true).is_empty(), "another primary was there");
@@ -91,6 +93,7 @@ mod tests {
         assert!(!after(Stall::Compute, 900, true, true).is_empty());
     }
 
+    /// design 10, `policy.primary_loss_percent`: at most 1 %.
     #[test]
     fn neither_a_quiet_hour_nor_a_bad_one_counts_for_long() {
         let mut purse = after(Stall::Neighbour, 3_600_000, true, true);

@@ -103,6 +103,7 @@ mod tests {
         assert_eq!(after(&[4, 4, 30, 4, 4, 30, 4, 4, 30]), Some(4));
     }
 
+    /// papers 2: bubble-length prediction from the iteration period; the lag is Weir's own.
     #[test]
     fn a_pipeline_of_thirteen_micro_batches_has_a_rhythm() {
         let iteration = [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 60];
@@ -111,6 +112,7 @@ mod tests {
         assert_eq!(after(&iteration), None, "not shown yet");
     }
 
+    /// papers 2: bubble-length prediction from the iteration period; the lag is Weir's own.
     #[test]
     fn a_new_rhythm_is_found_once_the_old_one_is_forgotten() {
         let mut gaps = vec![5; KEPT];
@@ -118,6 +120,7 @@ mod tests {
         assert_eq!(after(&gaps), Some(60));
     }
 
+    /// papers 2: bubble-length prediction from the iteration period; the lag is Weir's own.
     #[test]
     fn what_has_no_rhythm_is_not_foretold() {
         assert_eq!(after(&[]), None);
@@ -125,6 +128,7 @@ mod tests {
         assert_eq!(after(&[3, 90, 14, 41, 7, 120, 66, 2, 31, 55, 9, 77]), None);
     }
 
+    /// papers 2: bubble-length prediction from the iteration period; the lag is Weir's own.
     #[test]
     fn the_mean_of_some_iterations_is_more_exact_than_a_tick() {
         let mut rhythm = Rhythm::default();
@@ -136,6 +140,7 @@ mod tests {
         );
     }
 
+    /// papers 2: bubble-length prediction from the iteration period; the lag is Weir's own.
     #[test]
     fn any_gaps_will_do() {
         let mut rhythm = Rhythm::default();

@@ -172,6 +172,7 @@ mod tests {
         assert!((72..80).contains(&hold), "{hold} ms");
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn one_late_request_does_not_take_all_and_a_promise_that_stays_broken_does() {
         let mut slack = Slack::default();
@@ -181,11 +182,13 @@ mod tests {
         assert_eq!(read(&mut slack, 66, 5, |_| 400), 0);
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn a_latency_that_does_not_rise_lets_it_rise_nearly_to_the_bound_and_no_further() {
         assert_eq!(read(&mut Slack::default(), 1, 100, |_| 20), 198, "127/128 of it");
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn the_margin_is_narrow_where_readings_keep_the_bound_and_wide_where_they_scatter_around_it() {
         assert!(read(&mut Slack::default(), 1, 100, |_| 197) > 20, "the slowest of a few");
@@ -207,6 +210,7 @@ mod tests {
         slack.hold().0 / 1_000_000
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn counted_latencies_come_as_close_to_the_bound_as_others_once_a_miss_is_to_spare() {
         let mut slack = Slack::default();
@@ -216,6 +220,7 @@ mod tests {
         assert!((76..80).contains(&hold), "{hold} ms");
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn a_reading_gives_by_the_requests_that_it_is_news_of() {
         let mut slack = Slack::default();
@@ -231,6 +236,7 @@ mod tests {
         assert_eq!(held(6, 40, 13), 188, "of ten requests a quarter");
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn a_late_reading_takes_nothing_while_one_more_may_be_late() {
         let mut slack = Slack::default();
@@ -244,6 +250,7 @@ mod tests {
         assert!(slack.hold() > ms(50));
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn a_server_that_is_late_too_often_is_put_off_less_however_its_quantile_of_late_reads() {
         // One in ten is late, and p95 of the last few always within the bound.
@@ -254,6 +261,7 @@ mod tests {
         assert!(kept > 65, "{kept} ms: one in 25");
     }
 
+    /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn any_reading_will_do() {
         for recent in [0, 1, u64::MAX] {

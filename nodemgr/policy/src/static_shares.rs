@@ -145,6 +145,7 @@ mod tests {
     }
 
     proptest! {
+        /// design 8, `static`: unused share is lent in proportion to requests, up to the limits.
         #[test]
         fn requests_are_kept_limits_hold_and_the_gpu_is_never_granted_twice(samples in any_gpu()) {
             let mut policy = StaticShares::default();

@@ -406,7 +406,11 @@ fn a_long_kernel_of_which_nothing_is_known_is_bounded_although_it_stands_still_e
             process.drain();
             process.mark(STREAM);
         }
-        assert_eq!((kernel.known(), kernel.mean()), (Known::Bounds, 5_000_000.0), "beside another: {neighbour}");
+        assert_eq!(
+            (kernel.known(), kernel.mean()),
+            (Known::Bounds, 5_000_000.0),
+            "beside another: {neighbour}"
+        );
         assert!(process.charged >= 35_000_000, "beside another: {neighbour}: {}", process.charged);
     }
 }

@@ -78,6 +78,7 @@ fn where_kernels_run_at_once_what_a_promise_leaves_is_spent_beside_it_and_nobody
     assert_eq!(beside(&story), ("EMERGENCY", Gate::Closed));
 }
 
+/// design 8: the most filler work subject to the SLO; gpu-truths 2b where kernels run at once.
 #[test]
 fn where_kernels_run_at_once_nobody_is_beside_one_who_has_promised_nothing() {
     let slack = Sample { slo: slo(200, Some(20)), ..latency(60) };
@@ -91,6 +92,7 @@ fn where_kernels_run_at_once_nobody_is_beside_one_who_has_promised_nothing() {
     }
 }
 
+/// design 8: the most filler work subject to the SLO; gpu-truths 2b where kernels run at once.
 #[test]
 fn where_kernels_run_at_once_a_broken_promise_takes_nothing_from_the_others() {
     // Under MPS the partition is what holds it back, not what another one gets.

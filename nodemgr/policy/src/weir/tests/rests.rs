@@ -10,6 +10,7 @@ use crate::asked::Asked;
 use crate::story::{Story, filler, latency, primary, slo};
 use crate::{Mode, Observation, Policy, Sample, Signals};
 
+/// Weir's own: docs/time.md, rest (design 10, `manager.core_percent`).
 #[test]
 fn it_rests_where_it_has_neither_a_bubble_to_fill_nor_a_promise_to_keep() {
     let promised = Sample { slo: slo(200, None), ..latency(10) };
@@ -29,6 +30,7 @@ prop_compose! {
 }
 
 proptest! {
+    /// Weir's own: docs/time.md, rest (design 10, `manager.core_percent`).
     #[test]
     fn what_is_remembered_of_the_last_division_is_what_another_one_would_come_to(
         ticks in prop::collection::vec((any_tick(), 1u64..40), 1..20),
@@ -84,6 +86,7 @@ prop_compose! {
 }
 
 proptest! {
+    /// Weir's own: docs/time.md, rest (design 10, `manager.core_percent`).
     #[test]
     fn a_look_at_those_who_do_not_rest_comes_to_the_same_as_one_at_all(
         whiles in prop::collection::vec(any_while(), 1..12),
@@ -136,6 +139,7 @@ proptest! {
     }
 }
 
+/// Weir's own: docs/time.md, rest (design 10, `manager.core_percent`).
 #[test]
 fn who_is_still_for_long_rests_until_it_moves() {
     let mut story = Story::new("weir", &[primary(50), filler(), primary(10)]);
