@@ -25,6 +25,15 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Lets so much time pass: all of it. (One park may be over at once: whoever was unparked before, as a scope of threads leaves its
+/// thread, does not stay.)
+pub fn pass(time: Duration) {
+    let start = Instant::now();
+    while let Some(rest) = time.checked_sub(start.elapsed()) {
+        std::thread::park_timeout(rest);
+    }
+}
+
 /// Tries for what happens in real time, until the machine is on time all through one.
 const TRIES: usize = 5;
 

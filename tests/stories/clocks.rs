@@ -53,7 +53,7 @@ fn rules_well(gpu: &SimGpu, node: &Node<'_>) {
     let looping = Looping::start(Program::under_weir(gpu, Some(node), BUDGET, LOOP));
     keeps(gpu, &looping, KEPT);
     let (start, first) = (Instant::now(), node.stats().node.epoch);
-    std::thread::park_timeout(WINDOW);
+    wait::pass(WINDOW);
     let ticks = node.stats().node.epoch - first;
     let most = u64::try_from(start.elapsed().as_millis()).expect("some seconds") + 1; // of a millisecond each
     assert!(

@@ -8,6 +8,7 @@ use weir_tests::copies::Run;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::SimGpu;
+use weir_tests::wait;
 
 use crate::{COPIES, SWEEP};
 
@@ -153,7 +154,7 @@ fn a_limit_can_be_set_and_taken_away_while_a_program_copies() {
     weir_tests::wait::until("copies", || (copied() > 0).then_some(()));
     let mib_per_s = || {
         let (bytes, at_ns) = (copied(), gpu.books().now_ns);
-        std::thread::park_timeout(Duration::from_millis(500));
+        wait::pass(Duration::from_millis(500));
         (copied() - bytes) as f64 / f64::from(1 << 20) * 1e9 / (gpu.books().now_ns - at_ns) as f64
     };
     node.set("copier", &["--copy-limit", "64MiB/s"]);

@@ -96,7 +96,7 @@ fn one_life(gpu: &SimGpu, node: &Node<'_>, watch: &mut Watch, life: Duration) {
     let program = program.args(["--allocate", "256MiB", "--churn", "64MiB", "--step", "4"]);
     let victim = Looping::just_started(program);
     let pid = victim.pid;
-    std::thread::park_timeout(life);
+    wait::pass(life);
     watch.kill(pid);
     let ended = victim.finish();
     assert_eq!(ended.status.code(), Some(137), "{}", ended.stderr);

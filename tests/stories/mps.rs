@@ -63,7 +63,7 @@ impl Machine {
             (books.now_ns, pids.map(of))
         };
         let before = done();
-        std::thread::park_timeout(WINDOW);
+        wait::pass(WINDOW);
         let after = done();
         let us = (after.0 - before.0) as f64 / 1e3;
         std::array::from_fn(|at| (after.1[at] - before.1[at]) as f64 * KERNEL_US * 100.0 / us)

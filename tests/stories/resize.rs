@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 5.0;
 
 /// True use of each process's contexts over a window, in percent of the window.
 fn shares(gpu: &SimGpu, pids: [i32; 2]) -> [f64; 2] {
-    std::thread::park_timeout(SETTLE);
+    wait::pass(SETTLE);
     gpu.shares(pids, WINDOW)
 }
 

@@ -297,7 +297,7 @@ fn a_program_that_starts_while_the_manager_restarts_waits_for_it_and_is_limited(
         .env("LD_PRELOAD", gpu.dist().preload())
         .env("WEIR_DIR", node.tenant_dir("late"));
     let mut late = Looping::just_started(late);
-    std::thread::park_timeout(ABSENCE);
+    wait::pass(ABSENCE);
     node.restart();
     late.becomes_ready();
     assert_eq!(node.tenant("late").expect("its run keeps it").pids, [late.pid]);

@@ -6,6 +6,7 @@ use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{self, Budget, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+use weir_tests::wait;
 
 use crate::LOOP;
 
@@ -36,7 +37,7 @@ fn the_gpu_switches_between_turns_and_not_within_them() {
     let node = Node::start(&gpu, STATIC);
     let (_one, _other) = (start(&gpu, &node, "one"), start(&gpu, &node, "other"));
     let before = switches(&gpu);
-    std::thread::park_timeout(WINDOW);
+    wait::pass(WINDOW);
     let after = switches(&gpu);
     let each_second = (after.1 - before.1) / (after.0 - before.0);
     assert!(each_second < MOST_SWITCHES, "{each_second:.0} switches a second");
