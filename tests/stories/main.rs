@@ -29,6 +29,7 @@ mod memory_graphs;
 mod memory_oversubscribe;
 mod memory_places;
 mod memory_pools;
+mod memory_race;
 mod memory_shares;
 mod memory_tiles;
 mod memory_view;
