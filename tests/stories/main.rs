@@ -51,6 +51,7 @@ mod restart;
 mod room;
 mod scraper;
 mod small;
+mod sparse;
 mod stalls;
 mod standalone;
 mod stopped;
