@@ -133,6 +133,54 @@ fn every_way_to_change_an_executable_graph_changes_what_it_is_charged() {
     story.costs("after cuGraphExecUpdate", exec, 350);
 }
 
+#[test]
+fn events_and_words_that_are_nodes_cost_nothing_and_do_what_they_are_changed_to() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let words: Vec<_> = (0..2).map(|_| story.client.does("word")).collect();
+    let events: Vec<_> = (0..2).map(|_| story.client.does("event")).collect();
+    let (graph, kernels) = story.chain(&[US_50]);
+    let mut does = |line: String| story.client.does(&line);
+    let recorded = does(format!("add_record {graph} {} {}", kernels[0], events[0]));
+    let waits = does(format!("add_event_wait {graph} {recorded} {}", events[0]));
+    let written = does(format!("add_write {graph} {waits} {} 7", words[0]));
+    does(format!("add {graph} {written} {US_200}"));
+    let exec = story.instantiate(graph);
+    story.costs("as it was", exec, 250);
+    let word = |story: &mut Story<'_>, at: usize| story.client.does(&format!("get_word {}", words[at]));
+    assert_eq!((word(&mut story, 0), word(&mut story, 1)), (7, 0));
+    for change in [
+        format!("set_record {exec} {recorded} {}", events[1]),
+        format!("set_event_wait {exec} {waits} {}", events[1]),
+        format!("set_write {exec} {written} {} 9", words[1]),
+    ] {
+        story.client.does(&change);
+    }
+    story.client.does(&format!("set_word {} 0", words[0]));
+    story.costs("changed", exec, 250);
+    assert_eq!((word(&mut story, 0), word(&mut story, 1)), (0, 9), "the new word, and the old one no more");
+    story.client.does(&format!("is_reached {}", events[1]));
+}
+
+#[test]
+fn a_host_function_that_is_a_node_is_called_at_each_launch_and_the_new_one_after_a_change() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (before, after) = (story.client.does("word"), story.client.does("word"));
+    let (graph, kernels) = story.chain(&[US_50]);
+    let called = story.client.does(&format!("add_host {graph} {} {before}", kernels[0]));
+    let exec = story.instantiate(graph);
+    let mut counts_after = |change: &str| {
+        story.client.does(change);
+        story.spends(&format!("launch {exec} {} 20", story.stream));
+        [before, after].map(|word| story.client.does(&format!("get_word {word}")))
+    };
+    assert_eq!(counts_after("wait"), [20, 0]);
+    assert_eq!(counts_after(&format!("set_host {exec} {called} {after}")), [20, 20]);
+}
+
 /// What the next launch is charged when it goes out, in microseconds: nothing of it has been measured yet.
 fn charged_at_once_us(story: &mut Story<'_>, exec: u64) -> u64 {
     story.client.does("wait");

@@ -60,3 +60,41 @@ fn a_graph_that_does_not_fit_is_refused_at_its_launch_and_leaves_no_trace() {
     small.does(&format!("graph_launch {fits}"));
     assert_eq!(charged(&node), 500 * MIB);
 }
+
+/// Ways to add memory nodes one by one: the calls of their own, `cuGraphAddNode`, and that of CUDA 12.3.
+const WAYS: [u64; 3] = [0, 1, 2];
+
+#[test]
+fn memory_nodes_that_are_added_one_by_one_are_charged_at_upload_and_launch_and_refused_when_they_do_not_fit()
+{
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node);
+    for (way, first) in WAYS.into_iter().flat_map(|way| [(way, "graph_launch"), (way, "graph_upload")]) {
+        let graph = small.does(&format!("graph_of_nodes {} 1 {way}", 64 * MIB));
+        assert_eq!(charged(&node), 0, "a description");
+        small.does(&format!("{first} {graph}"));
+        assert_eq!((charged(&node), small.does("graph_reserved")), (64 * MIB, 64 * MIB), "{way}, {first}");
+        small.does("wait");
+        small.does(&format!("graph_destroy {graph}"));
+        small.does("graph_trim");
+        assert_eq!((charged(&node), small.does("graph_reserved")), (0, 0), "{way}, {first}");
+    }
+    for way in WAYS {
+        let kept = small.tell(&format!("graph_of_nodes {} 0 {way}", 64 * MIB)).values;
+        small.does(&format!("graph_launch {}", kept[0]));
+        small.does("wait");
+        small.does("graph_trim");
+        assert_eq!(charged(&node), 64 * MIB, "{way}: it has no node that frees it");
+        small.does(&format!("pool_free {}", kept[1]));
+        small.does("wait");
+        small.does("graph_trim");
+        assert_eq!(charged(&node), 0, "{way}");
+    }
+    small.does(&format!("allocate {}", 700 * MIB));
+    for (way, first) in WAYS.into_iter().flat_map(|way| [(way, "graph_launch"), (way, "graph_upload")]) {
+        let large = small.does(&format!("graph_of_nodes {} 1 {way}", 1400 * MIB));
+        assert_eq!(small.tell(&format!("{first} {large}")).result, "CUDA_ERROR_OUT_OF_MEMORY", "{way}");
+        assert_eq!((charged(&node), small.does("graph_reserved")), (0, 0), "{way}, {first}");
+    }
+}

@@ -66,6 +66,44 @@ fn padded_rows_beyond_the_limit_are_as_far_apart_as_within_it() {
 }
 
 #[test]
+fn beyond_the_limit_only_plain_memory_and_padded_rows_are_had_and_all_else_is_refused() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = Memory::start(Program::under_weir_with(&gpu, Some(&node), SMALL, &FLAGS, MEMORY));
+    let pool = small.does("pool_create");
+    let graph = small.does(&format!("graph {} 1", 512 * MIB));
+    let tenant = || node.tenant("small").expect("the tenant lives");
+    let within = small.does(&format!("allocate {}", 512 * MIB));
+    let kinds = [
+        format!("pool_allocate {} 0", 512 * MIB),
+        format!("pool_allocate {} {pool}", 512 * MIB),
+        format!("create {}", 512 * MIB),
+        "array_flat 16384 8192".to_owned(),
+        "array 16384 8192".to_owned(),
+        "levels 16384 8192 1".to_owned(),
+        format!("managed {}", 512 * MIB),
+        format!("graph_launch {graph}"),
+        "context".to_owned(),
+    ];
+    for beyond_already in [false, true] {
+        let before = tenant().gpus[0].memory_held_bytes;
+        for (refused, line) in (tenant().gpus[0].total.refused..).zip(&kinds) {
+            assert_eq!(small.tell(line).result, "CUDA_ERROR_OUT_OF_MEMORY", "{line}");
+            let gpu = &tenant().gpus[0];
+            assert_eq!((gpu.total.refused, gpu.memory_held_bytes), (refused + 1, before), "{line}");
+        }
+        if !beyond_already {
+            small.does(&format!("allocate {}", 512 * MIB));
+        }
+    }
+    assert_eq!(["plain", "managed"].map(|kind| tenant().memory_of_kind_bytes(kind) / MIB), [512, 512]);
+    let on_card = gpu.client(small.pid).expect("a client of the driver").memory_bytes;
+    assert!(on_card <= 1024 * MIB, "the neighbours' part of the card is theirs: {on_card}");
+    small.does(&format!("free {within}"));
+    small.does(&format!("pool_allocate {} 0", 32 * MIB));
+}
+
+#[test]
 fn without_the_flag_the_limit_holds_and_a_refusal_is_counted_once() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");

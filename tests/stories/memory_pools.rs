@@ -145,3 +145,46 @@ fn a_pool_on_another_gpu_than_the_threads_own_is_charged_there_and_only_there() 
     small.does("wait_stream");
     assert_eq!(held(), before);
 }
+
+#[test]
+fn the_pool_that_a_program_sets_for_its_device_is_charged_for_what_names_no_pool() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = client(&gpu, &node);
+    let before = gpu.client(small.pid).expect("a client of the driver").memory_bytes;
+    let pool = small.does("pool_create");
+    small.does(&format!("pool_keep {pool} {}", u64::MAX));
+    let of_default = small.does(&format!("pool_allocate {}", 8 * MIB));
+    small.does(&format!("pool_set {pool}"));
+    let of_pool = small.does(&format!("pool_allocate {}", 8 * MIB));
+    let reserved = |small: &mut Memory| [0, pool].map(|pool| small.does(&format!("pool_reserved {pool}")));
+    assert_eq!((charged(&node), reserved(&mut small)), (2 * STEP, [STEP, STEP]), "a step of each");
+    let large = small.does(&format!("pool_allocate {}", 2 * STEP));
+    assert_eq!((charged(&node), reserved(&mut small)), (4 * STEP, [STEP, 3 * STEP]));
+    let refused = small.tell(&format!("pool_allocate {}", 1600 * MIB));
+    assert_eq!(refused.result, "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(charged(&node), 4 * STEP, "a refusal leaves no trace");
+    small.does(&format!("pool_free {of_default}"));
+    small.does("wait");
+    assert_eq!((charged(&node), reserved(&mut small)), (3 * STEP, [0, 3 * STEP]), "it was the other pool's");
+    small.does("pool_set 0");
+    let of_default = small.does(&format!("pool_allocate {}", 8 * MIB));
+    assert_eq!((charged(&node), reserved(&mut small)), (4 * STEP, [STEP, 3 * STEP]));
+    small.does(&format!("pool_set {pool}"));
+    small.does(&format!("pool_destroy {pool}")); // the device's own is the device's again, says the driver
+    let last = small.does(&format!("pool_allocate {}", 8 * MIB));
+    assert_eq!((charged(&node), small.does("pool_reserved")), (4 * STEP, STEP));
+    for pointer in [last, of_default, of_pool] {
+        small.does(&format!("pool_free {pointer}"));
+    }
+    small.does("wait");
+    let pid = small.pid;
+    let on_card = || gpu.client(pid).expect("a client of the driver").memory_bytes - before;
+    assert_eq!(
+        (charged(&node), on_card()),
+        (3 * STEP, 3 * STEP),
+        "a destroyed pool goes with its last piece"
+    );
+    small.does(&format!("pool_free {large}"));
+    assert_eq!((charged(&node), on_card()), (0, 0));
+}

@@ -43,8 +43,12 @@ macro_rules! nvml_hooks {
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return FUNCTION_NOT_FOUND };
                 // SAFETY: NVML's function of this symbol has this type.
                 let real = unsafe { std::mem::transmute::<NonNull<c_void>, Function>(real) };
-                // SAFETY: the caller's own arguments, or in their place buffers of ours that are as large as we say.
-                let $call = |$($arg: $kind),*| unsafe { real($($arg),*) };
+                let $call = |$($arg: $kind),*| {
+                    // SAFETY: the caller's own arguments, or in their place buffers of ours that are as large as we say.
+                    let result = unsafe { real($($arg),*) };
+                    failpoint::called();
+                    result
+                };
                 $handler
             }
         )+

@@ -11,9 +11,9 @@ use weir_protocol::pages::{PROCESS_SLOTS, ProcessSlot};
 use weir_protocol::units::Nanos;
 
 use super::nvml::tenants_gpu;
-use crate::clock;
 use crate::link::Gpu;
 use crate::nvml::{self, INSUFFICIENT_SIZE, NOT_FOUND, NvmlDevice, NvmlReturn, Process, ProcessV1, SUCCESS};
+use crate::{clock, failpoint};
 
 /// `nvmlUtilization_t`: percent.
 #[derive(Clone, Copy)]
@@ -164,6 +164,7 @@ fn own<T: Entry>(
     }
     tenants_gpu(device, |gpu| {
         let all: Vec<T> = nvml::list(ask)?;
+        failpoint::pass();
         let seen = gpu.utilization.look(clock::now(), &gpu.usage.slots);
         let own = |entry: T| {
             let (at, slot) = slot_of(gpu, entry.pid())?;

@@ -2,14 +2,17 @@
 //! the process is shown as degraded.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use weir_tests::life::Workshop;
+use weir_tests::memory::Memory;
 use weir_tests::node::Node;
 use weir_tests::program::{Finished, Program};
 use weir_tests::simgpu::SimGpu;
 use weir_tests::wait;
 
-use super::{gpu, managed, node, null_driver};
+use super::{BUDGET, gpu, managed, node, null_driver};
+use crate::{GRAPHS, MEMORY};
 
 /// The document that lists every hook; a test of the interposer holds it against the code.
 const HOOKS: &str = include_str!("../../../docs/hooks.md");
@@ -41,6 +44,11 @@ fn code_of(symbol: &str) -> usize {
     }
 }
 
+/// The same of a driver that succeeds in all that has a hook. What we call besides fails: it has neither events nor words.
+fn success_of(symbol: &str) -> usize {
+    if weir_abi::index_of(symbol).is_some() && hooked().contains(&symbol) { 0 } else { code_of(symbol) }
+}
+
 /// Figures that are not told, since they exist for the whole card alone.
 pub(super) const OF_THE_CARD: [&str; 12] = [
     "nvmlDeviceGetEncoderUtilization",
@@ -70,6 +78,20 @@ const NOTHING_TO_DO: [&str; 6] = [
     "cuMemPoolImportPointer",
 ];
 
+/// Hooks that run nothing of ours once the driver has answered: what they do lies before, or is an assignment.
+const NOTHING_AFTER: [&str; 10] = [
+    "cuCtxSetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPushCurrent",
+    "cuCtxPopCurrent_v2",
+    "cuCtxPopCurrent",
+    "cuMulticastBindAddr", // of nothing that is mapped
+    "cuMulticastBindAddr_v2",
+    "nvmlDeviceGetAccountingStats",
+    "nvmlDeviceGetProcessUtilization", // of a card that nobody has used: there is no list
+    "nvmlDeviceGetProcessesUtilizationInfo",
+];
+
 /// What it came to.
 struct Touched {
     ended: Finished,
@@ -77,8 +99,8 @@ struct Touched {
     struck: BTreeSet<String>,
 }
 
-/// Calls every hooked function, with faults of ours at the places named.
-fn touch_everything(gpu: &SimGpu, node: &Node<'_>, places: &str) -> Touched {
+/// Calls every hooked function of a driver that answers by `code_of`, with faults of ours at the places named.
+fn touch_everything(gpu: &SimGpu, node: &Node<'_>, code_of: fn(&str) -> usize, places: &str) -> Touched {
     let workshop = Workshop::default();
     let search = null_driver(&workshop, gpu, node, code_of);
     let program = managed(gpu, node, &workshop.life("touch")).args(hooked());
@@ -105,7 +127,7 @@ fn touch_everything(gpu: &SimGpu, node: &Node<'_>, places: &str) -> Touched {
     Touched { ended, state, struck }
 }
 
-fn assert_every_call_reached_the_driver(ended: &Finished) {
+fn assert_every_call_reached_the_driver(ended: &Finished, code_of: fn(&str) -> usize) {
     let (hooked, lines) = (hooked(), ended.stdout.len());
     assert_eq!(lines, hooked.len() + 1, "a line for each, and one at the end");
     for (line, symbol) in ended.stdout.iter().zip(hooked) {
@@ -123,8 +145,8 @@ fn assert_every_call_reached_the_driver(ended: &Finished) {
 fn a_fault_of_ours_before_the_driver_is_called_lets_the_call_pass_in_every_hook() {
     let gpu = gpu();
     let node = node(&gpu);
-    let touched = touch_everything(&gpu, &node, "1");
-    assert_every_call_reached_the_driver(&touched.ended);
+    let touched = touch_everything(&gpu, &node, code_of, "1");
+    assert_every_call_reached_the_driver(&touched.ended, code_of);
     let spared = hooked().into_iter().filter(|symbol| !touched.struck.contains(*symbol));
     let spared: Vec<_> = spared.filter(|symbol| !NOTHING_TO_DO.contains(symbol)).collect();
     assert!(spared.is_empty(), "no fault was tried in {spared:?}");
@@ -133,21 +155,82 @@ fn a_fault_of_ours_before_the_driver_is_called_lets_the_call_pass_in_every_hook(
 }
 
 #[test]
-fn a_fault_of_ours_after_the_driver_was_called_leaves_its_answer_alone() {
+fn a_fault_of_ours_after_the_driver_has_refused_or_succeeded_leaves_its_answer_alone_in_every_hook() {
+    for code_of in [code_of, success_of] {
+        let gpu = gpu();
+        let node = node(&gpu);
+        let touched = touch_everything(&gpu, &node, code_of, "after");
+        assert_every_call_reached_the_driver(&touched.ended, code_of);
+        let spared: BTreeSet<_> =
+            hooked().into_iter().filter(|symbol| !touched.struck.contains(*symbol)).collect();
+        let without: BTreeSet<_> =
+            [&NOTHING_TO_DO[..], &NOTHING_AFTER, &OF_THE_CARD, &[HIDDEN.0]].concat().into_iter().collect();
+        assert_eq!(spared, without, "no fault was tried there, and in all others");
+        assert_eq!(touched.state, "degraded");
+    }
+}
+
+/// A client on the simulated driver, with a fault of ours where this hook has had its answer.
+fn struck_after(gpu: &SimGpu, node: &Node<'_>, client: &str, hook: &str) -> Memory {
+    let program = managed(gpu, node, Path::new(client));
+    Memory::start(
+        program.env("WEIR_PRELOAD", gpu.dist().failpoints()).env("WEIR_FAILPOINT", format!("{hook}:after")),
+    )
+}
+
+/// It was struck there, is shown as degraded, and ends well.
+fn assert_struck(node: &Node<'_>, client: Memory, hook: &str) {
+    assert_eq!(node.tenant(BUDGET.name).expect("it runs").state, "degraded", "{hook}");
+    let stderr = client.finish().well().stderr;
+    assert!(stderr.contains(&format!("failpoint in {hook}\n")), "{hook}: {stderr}");
+}
+
+#[test]
+fn a_fault_of_ours_after_a_call_that_needs_true_arguments_leaves_what_the_driver_did() {
+    const MIB: u64 = 1 << 20;
     let gpu = gpu();
     let node = node(&gpu);
-    let touched = touch_everything(&gpu, &node, "2");
-    assert_every_call_reached_the_driver(&touched.ended);
-    assert!(touched.struck.len() > 30, "{:?}", touched.struck);
-    assert_eq!(touched.state, "degraded");
+
+    let mut client = struck_after(&gpu, &node, MEMORY, "cuGraphUpload");
+    let graph = client.does(&format!("graph {} 1", 64 * MIB));
+    client.does(&format!("graph_upload {graph}"));
+    assert_eq!(client.does("graph_reserved"), 64 * MIB, "the driver has it");
+    assert_struck(&node, client, "cuGraphUpload");
+
+    let mut client = struck_after(&gpu, &node, GRAPHS, "cuGraphAddNode_v2");
+    let graph = client.does("graph");
+    let bodies = client.tell(&format!("add_conditional {graph} 0 0 1 1")).values;
+    client.does(&format!("add {} 0 0", bodies[2]));
+    assert_struck(&node, client, "cuGraphAddNode_v2");
+
+    let mut client = struck_after(&gpu, &node, MEMORY, "cuMulticastBindAddr");
+    let object = client.does(&format!("multicast {}", 64 * MIB));
+    client.does(&format!("multicast_join {object}"));
+    let memory = client.does(&format!("create {}", 64 * MIB));
+    let mapped = client.does(&format!("map {memory} {}", 64 * MIB));
+    client.does(&format!("multicast_bind_at {object} {mapped} {}", 64 * MIB));
+    client.does(&format!("multicast_unbind {object} {}", 64 * MIB));
+    assert_struck(&node, client, "cuMulticastBindAddr");
+
+    let mut owner = Memory::start(managed(&gpu, &node, Path::new(MEMORY)));
+    let pool = owner.does("pool_create_shareable");
+    let piece = owner.does(&format!("pool_allocate {} {pool}", 64 * MIB));
+    let data = owner.tell(&format!("pool_export {piece}")).values;
+    let words: Vec<_> = data.iter().map(u64::to_string).collect();
+    let mut client = struck_after(&gpu, &node, MEMORY, "cuMemPoolImportPointer");
+    let imported = client.does("pool_import 0");
+    let opened = client.does(&format!("pool_open {imported} {}", words.join(" ")));
+    client.does(&format!("pool_free {opened}"));
+    assert_struck(&node, client, "cuMemPoolImportPointer");
+    owner.finish().well();
 }
 
 #[test]
 fn a_fault_of_ours_while_attaching_is_said_and_the_program_runs_as_if_nobody_had_answered() {
     let gpu = gpu();
     let node = node(&gpu);
-    let touched = touch_everything(&gpu, &node, "cuInit:1");
-    assert_every_call_reached_the_driver(&touched.ended);
+    let touched = touch_everything(&gpu, &node, code_of, "cuInit:1");
+    assert_every_call_reached_the_driver(&touched.ended, code_of);
     assert!(
         touched.ended.stderr.contains("runs WITHOUT limits: a fault in libweir.so"),
         "{}",

@@ -7,6 +7,7 @@ mod drivers;
 mod ends;
 mod failpoints;
 mod forks;
+mod lost_answers;
 mod starts;
 
 use std::fmt::Write;

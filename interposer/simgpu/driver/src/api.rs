@@ -68,8 +68,11 @@ fn enter(index: usize, entry: Entry, call: impl FnOnce() -> Answer) -> CUresult 
             Err(refusal) => (Err(refusal), None),
         },
     };
-    match admitted.and_then(|()| fault::strike(index)).and_then(|()| call()) {
-        Ok(()) => CUDA_SUCCESS,
+    match admitted.and_then(|()| fault::strike(index)).and_then(|is_last| call().map(|()| is_last)) {
+        Ok(is_last) => {
+            fault::succeeded(is_last);
+            CUDA_SUCCESS
+        }
         Err(code) => counters::refused(index, code),
     }
 }

@@ -117,6 +117,11 @@ impl State {
         Ok(address)
     }
 
+    /// A destroyed pool's memory goes when nothing of it is outstanding (CUDA driver API, `cuMemPoolDestroy`), all at once.
+    fn go_if_over(&mut self, device: CUdevice) -> Answer {
+        if self.used > 0 { Ok(()) } else { self.trim(device, 0) }
+    }
+
     /// Gives whole idle chunks back to the device while more than `keep` is reserved.
     fn trim(&mut self, device: CUdevice, keep: u64) -> Answer {
         let mut released = 0;
@@ -175,7 +180,7 @@ impl Pool {
         let mut state = locked(&self.state);
         state.give_back(piece.address, piece.charged);
         if state.destroyed {
-            return state.trim(self.device, 0);
+            return state.go_if_over(self.device);
         }
         if state.reserved as u64 > state.threshold {
             IDLE.store(true, Ordering::Release);

@@ -29,6 +29,14 @@ pub enum Struck {
     Error(u32),
     /// It goes on, and lies.
     Lie(Lie),
+    /// It goes on, and if it succeeds the process dies of [`die`] before anybody hears of it.
+    Last,
+}
+
+/// The end of this process, as nothing in it can prevent.
+pub fn die() {
+    // It does not return from it.
+    let _ = kill_process(getpid(), Signal::KILL);
 }
 
 impl Faults {
@@ -60,6 +68,7 @@ impl Faults {
             None => Struck::Not,
             Some(FaultAction::Error(code)) => Struck::Error(code),
             Some(FaultAction::Lie(lie)) => Struck::Lie(lie),
+            Some(FaultAction::SigkillAfter) => Struck::Last,
             Some(FaultAction::Delay(time)) => {
                 std::thread::sleep(time); // being slow is what it is for
                 Struck::Not
@@ -68,8 +77,7 @@ impl Faults {
                 std::thread::park();
             },
             Some(FaultAction::Sigkill) => {
-                // It does not return from it.
-                let _ = kill_process(getpid(), Signal::KILL);
+                die();
                 Struck::Not
             }
         }

@@ -55,8 +55,12 @@ macro_rules! driver_hooks {
                 let Some(real) = real::$symbol.get(c_name!($symbol)) else { return weir_abi::types::CUDA_ERROR_NOT_FOUND };
                 // SAFETY: `real` is the driver's function of this symbol, whose type the table of weir-abi gives.
                 let real = unsafe { std::mem::transmute::<std::ptr::NonNull<std::ffi::c_void>, weir_abi::fns::$symbol>(real) };
-                // SAFETY: the arguments are the caller's own, for this very function.
-                let $call = || unsafe { real($($arg),*) };
+                let $call = || {
+                    // SAFETY: the arguments are the caller's own, for this very function.
+                    let result = unsafe { real($($arg),*) };
+                    crate::failpoint::called();
+                    result
+                };
                 $handler
             }
             const _: weir_abi::fns::$symbol = $symbol;

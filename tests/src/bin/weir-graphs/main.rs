@@ -6,6 +6,7 @@
 mod build;
 mod change;
 mod copy;
+mod nodes;
 mod orders;
 mod places;
 
@@ -58,6 +59,7 @@ impl Obeys for Client {
         build::obey(self, command, numbers)
             .or_else(|| change::obey(self, command, numbers))
             .or_else(|| copy::obey(self, command, numbers))
+            .or_else(|| nodes::obey(self, command, numbers))
             .or_else(|| orders::obey(self, command, numbers))
             .or_else(|| places::obey(self, command, numbers))
     }

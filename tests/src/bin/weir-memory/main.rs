@@ -7,6 +7,7 @@ mod device;
 mod graphs;
 mod peers;
 mod pools;
+mod race;
 mod shares;
 mod tiles;
 
@@ -46,6 +47,7 @@ impl Obeys for Client {
             .or_else(|| contexts::obey(self, command, n))
             .or_else(|| peers::obey(self, command, n))
             .or_else(|| shares::obey(self, command, n))
+            .or_else(|| race::obey(self, command, n))
             .or_else(|| checkpoints::obey(self, command, n))
             .or_else(|| tiles::obey(self, command, n))
     }

@@ -29,6 +29,7 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             let data = data.as_mut_ptr().cast();
             (call!(client, cuMemPoolImportPointer(&raw mut pointer, handle(n(0)), data)), vec![pointer])
         }
+        "pool_set" => (call!(client, cuDeviceSetMemPool(0, of(client, n(0)))), Vec::new()),
         "pool_destroy" => (call!(client, cuMemPoolDestroy(handle(n(0)))), Vec::new()),
         "pool_allocate" if n(1) == 0 => {
             (call!(client, cuMemAllocAsync(&raw mut pointer, size(n(0)), client.stream)), vec![pointer])

@@ -142,6 +142,16 @@ impl Driver {
         add(out, graph, After(after, count), nodes::host(&get(node)?)?)
     }
 
+    pub fn cuGraphAddBatchMemOpNode(
+        out: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        node: *const c_void,
+    ) -> Answer {
+        add(out, graph, After(after, count), nodes::batch(node)?)
+    }
+
     pub fn cuGraphAddChildGraphNode(
         out: *mut CUgraphNode,
         graph: CUgraph,

@@ -1,14 +1,16 @@
 //! From the driver's descriptions of nodes to work, and back.
 
+use std::ffi::{c_uint, c_void};
+
 use weir_abi::types::*;
 
 use super::check::is_exclusive;
 use super::{Conditional, Graph};
 use crate::copy::Copy;
-use crate::edge::Answer;
+use crate::edge::{Answer, get, list};
 use crate::fill::Fill;
 use crate::launch::Launch;
-use crate::work::Work;
+use crate::work::{MemoryOperation, Work};
 use crate::{context, event, function, graph_memory, memory};
 
 /// A kernel node as CUDA 12 describes it.
@@ -94,6 +96,24 @@ pub fn host(node: &CUDA_HOST_NODE_PARAMS) -> Answer<Work> {
 pub fn describe_host(work: &Work) -> Option<CUDA_HOST_NODE_PARAMS> {
     let Work::Host { function, data } = work else { return None };
     Some(CUDA_HOST_NODE_PARAMS { func: Some(*function), user_data: *data })
+}
+
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Batch {
+    context: CUcontext,
+    count: c_uint,
+    operations: *mut CUstreamBatchMemOpParams,
+    flags: c_uint,
+}
+
+/// A node of waits and writes of memory words.
+pub fn batch(node: *const c_void) -> Answer<Work> {
+    let Batch { count, operations, .. } = get(node.cast())?;
+    let operations = list(operations.cast_const(), count as usize)?.iter();
+    let operations = operations.filter_map(|operation| MemoryOperation::from_batch(operation).transpose());
+    Ok(Work::Memory(operations.collect::<Answer<_>>()?))
 }
 
 /// A graph as a node: as it is now, later changes do not reach it; its copy in the node can be changed.

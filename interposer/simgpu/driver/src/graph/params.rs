@@ -1,5 +1,7 @@
 //! The driver calls that read and change what a graph's nodes do.
 
+use std::ffi::c_void;
+
 use weir_abi::types::*;
 
 use super::{nodes, place_of};
@@ -87,6 +89,10 @@ impl Driver {
 
     pub fn cuGraphHostNodeSetParams(node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS) -> Answer {
         write(node, nodes::host(&get(params)?)?)
+    }
+
+    pub fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, params: *const c_void) -> Answer {
+        write(node, nodes::batch(params)?)
     }
 
     pub fn cuGraphNodeGetType(node: CUgraphNode, out: *mut CUgraphNodeType) -> Answer {

@@ -181,6 +181,14 @@ impl Driver {
         write_exec(exec, node, nodes::host(&get(params)?)?)
     }
 
+    pub fn cuGraphExecBatchMemOpNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const c_void,
+    ) -> Answer {
+        write_exec(exec, node, nodes::batch(params)?)
+    }
+
     pub fn cuGraphExecChildGraphNodeSetParams(
         exec: CUgraphExec,
         node: CUgraphNode,

@@ -59,7 +59,7 @@ impl Driver {
         }
         let mut state = locked(&pool.state);
         state.destroyed = true;
-        state.trim(pool.device, 0)
+        state.go_if_over(pool.device)
     }
 
     pub fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) -> Answer {

@@ -5,7 +5,8 @@
 //! call = "cuMemAlloc_v2"   # a symbol of the driver or of NVML; `*` stands for any text
 //! process = "weir"         # only in programs of this name (`/proc/PID/comm`); all if it is left out
 //! nth = 3                  # only the third call; or: every = 10; or: probability = 0.01, seed = 7
-//! action = "error:2"       # answer this code; or "hang", "sigkill", "delay:10000" (ms); of NVML's calls also
+//! action = "error:2"       # answer this code; or "hang", "sigkill", "delay:10000" (ms); of the driver's calls also
+//!                          # "sigkill-after" (the call has succeeded, and nobody hears of it); of NVML's also
 //!                          # "nonsense" (figures that cannot be), "truncate" (half of a list), "linger" (the dead on it)
 //! ```
 
@@ -64,8 +65,10 @@ pub enum FaultAction {
     Error(u32),
     /// The call never returns.
     Hang,
-    /// The process is killed in the call.
+    /// The process is killed in the call, before it has done anything.
     Sigkill,
+    /// The process is killed in the call, when it has succeeded.
+    SigkillAfter,
     /// The call takes so much longer.
     Delay(Duration),
     /// The call answers, and not the truth.
@@ -129,13 +132,15 @@ impl<'de> Deserialize<'de> for Action {
         let found = match text.as_str() {
             "hang" => Some(FaultAction::Hang),
             "sigkill" => Some(FaultAction::Sigkill),
+            "sigkill-after" => Some(FaultAction::SigkillAfter),
             "nonsense" => Some(FaultAction::Lie(Lie::Nonsense)),
             "truncate" => Some(FaultAction::Lie(Lie::Truncate)),
             "linger" => Some(FaultAction::Lie(Lie::Linger)),
             _ => code().or_else(delay),
         };
         found.map(Self).ok_or_else(|| {
-            let help = "write error:CODE, delay:MS, hang, sigkill, nonsense, truncate or linger";
+            let help =
+                "write error:CODE, delay:MS, hang, sigkill, sigkill-after, nonsense, truncate or linger";
             de::Error::custom(format!("`{text}` is no action: {help}"))
         })
     }
@@ -147,6 +152,7 @@ impl Serialize for Action {
             FaultAction::Error(code) => to.serialize_str(&format!("error:{code}")),
             FaultAction::Hang => to.serialize_str("hang"),
             FaultAction::Sigkill => to.serialize_str("sigkill"),
+            FaultAction::SigkillAfter => to.serialize_str("sigkill-after"),
             FaultAction::Delay(time) => to.serialize_str(&format!("delay:{}", time.as_millis())),
             FaultAction::Lie(Lie::Nonsense) => to.serialize_str("nonsense"),
             FaultAction::Lie(Lie::Truncate) => to.serialize_str("truncate"),
@@ -173,6 +179,12 @@ impl TryFrom<Row> for Fault {
         };
         if matches!(row.action.0, FaultAction::Lie(_)) && !row.call.starts_with("nvml") {
             return Err(format!("`{}`: only NVML's calls lie", row.call));
+        }
+        if row.action.0 == FaultAction::SigkillAfter && !row.call.starts_with("cu") {
+            return Err(format!(
+                "`{}`: only the driver's calls are somebody's last when they have succeeded",
+                row.call
+            ));
         }
         Ok(Self { call: row.call, process: row.process, when, action: row.action.0 })
     }

@@ -227,6 +227,17 @@ mod tests {
     }
 
     #[test]
+    fn only_a_call_of_the_driver_can_be_the_last_that_succeeded() {
+        let row = |call: &str| format!("[[fault]]\ncall = '{call}'\nnth = 1\naction = 'sigkill-after'\n");
+        let config: Config = toml::from_str(&row("cuMem*")).unwrap();
+        assert_eq!(config.fault[0].action, FaultAction::SigkillAfter);
+        assert_eq!(toml::from_str::<Config>(&toml::to_string(&config).unwrap()).unwrap(), config);
+        for call in ["nvmlInit_v2", "*"] {
+            assert!(refusal(&row(call)).contains("only the driver's calls"), "{call}");
+        }
+    }
+
+    #[test]
     fn a_size_without_a_unit_is_refused_with_a_hint() {
         let why = refusal("memory = \"40\"\n");
         assert!(why.contains("line 1") && why.contains("40GiB"), "{why}");
