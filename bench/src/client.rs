@@ -1,7 +1,7 @@
 //! A driver-API client as small as can be: it opens `libcuda.so.1` and looks functions up by `dlsym`, as most
 //! programs do.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
@@ -32,6 +32,18 @@ pub fn price_ns(function: CUfunction, blocks: c_uint) -> u64 {
     let this = Library::this();
     // SAFETY: the symbol has this type (interposer, `hint`).
     unsafe { this.get::<Ask>(b"weir_kernel_price_ns\0").map_or(0, |ask| ask(function, blocks, BLOCK, 0)) }
+}
+
+/// Tells libweir.so how long a request took, as `interposer/include/weir.h` does; without it, nobody.
+pub fn tell_latency(metric: &CStr, ns: u64) {
+    type Tell = unsafe extern "C" fn(*const c_char, u64) -> c_int;
+    let this = Library::this();
+    // SAFETY: the symbol has this type (interposer, `hint`), the name ends with a NUL.
+    unsafe {
+        if let Ok(tell) = this.get::<Tell>(b"weir_latency\0") {
+            tell(metric.as_ptr(), ns);
+        }
+    }
 }
 
 /// What the driver did not like.

@@ -40,4 +40,7 @@ pub struct Progress {
     pub elapsed_ns: u64,
     /// Longest time between the returns of two launches that follow each other, in nanoseconds.
     pub longest_gap_ns: u64,
+    /// p95 of the time from the end of a step to that of the next one, in nanoseconds; none where the loop tells no latencies.
+    #[serde(default)]
+    pub p95_step_ns: Option<u64>,
 }

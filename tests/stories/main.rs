@@ -43,6 +43,7 @@ mod power;
 mod preload;
 mod probe;
 mod process;
+mod promise;
 mod proxy;
 mod readme;
 mod refused_launches;

@@ -5,6 +5,7 @@
 mod lateness;
 mod player;
 
+use std::ffi::CStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -14,7 +15,9 @@ use serde::Serialize;
 use weir_nodemgr::control::policy::AskPolicy;
 use weir_nodemgr::control::schema::CreateTenant;
 use weir_nodemgr::fault::Fault;
-use weir_nodemgr::sim::{self, START, Scenario, Told, scenario::Tenant};
+use weir_nodemgr::latency::{HINT, Source};
+use weir_nodemgr::sim::scenario::{Metric, Tenant};
+use weir_nodemgr::sim::{self, START, Scenario, Spread, Told};
 use weir_protocol::units::{Bytes, SmShare};
 
 use self::lateness::Lateness;
@@ -35,6 +38,9 @@ const LEAD: u64 = 100_000_000;
 /// What may lie between the two (issue 4).
 const PERCENT: f64 = 5.0;
 const P99_MS: f64 = 1.0;
+
+/// By what name its latencies are told that promised something.
+const METRIC: &CStr = c"latency";
 
 /// Flags of the benchmark.
 #[derive(clap::Args)]
@@ -66,6 +72,7 @@ struct Got {
     share_percent: f64,
     iterations: f64,
     p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
     p99_ms: Option<f64>,
 }
 
@@ -134,13 +141,27 @@ fn simulate(scenario: &Scenario, policy: &str) -> io::Result<Vec<Got>> {
     let ruler = sim::ruler(policy).map_err(fault)?;
     let comparison = sim::compare(scenario, &[ruler]).map_err(fault)?;
     let tenants = comparison.outcomes.into_iter().flat_map(|outcome| outcome.tenants);
-    let got = tenants.map(|tenant| Got {
-        share_percent: tenant.share_percent,
-        iterations: tenant.iterations_per_s * scenario.seconds,
-        p50_ms: tenant.request.map(|spread| spread.p50_ms),
-        p99_ms: tenant.request.map(|spread| spread.p99_ms),
+    let got = tenants.zip(&scenario.tenant).map(|(got, tenant)| {
+        let latency = match tenant.slo_on {
+            Metric::Request => got.request,
+            Metric::FirstToken => got.first_token,
+            Metric::PerToken => got.per_token,
+        };
+        Got::of(got.share_percent, got.iterations_per_s * scenario.seconds, latency)
     });
     Ok(got.collect())
+}
+
+impl Got {
+    fn of(share_percent: f64, iterations: f64, latency: Option<Spread>) -> Self {
+        Self {
+            share_percent,
+            iterations,
+            p50_ms: latency.map(|spread| spread.p50_ms),
+            p95_ms: latency.map(|spread| spread.p95_ms),
+            p99_ms: latency.map(|spread| spread.p99_ms),
+        }
+    }
 }
 
 /// A tenant's process.
@@ -180,12 +201,7 @@ fn perform(scenario: &Scenario, policy: &str) -> io::Result<Vec<Got>> {
                 format!("{} requests of {} were not served", told.unserved, scenario.tenant[at].name);
             return Err(io::Error::other(message));
         }
-        Ok(Got {
-            share_percent: share(at),
-            iterations: told.iterations as f64,
-            p50_ms: told.request.map(|spread| spread.p50_ms),
-            p99_ms: told.request.map(|spread| spread.p99_ms),
-        })
+        Ok(Got::of(share(at), told.iterations as f64, told.latency))
     };
     actors.iter_mut().enumerate().map(told).collect()
 }
@@ -197,6 +213,11 @@ fn wanted(tenant: &Tenant) -> io::Result<CreateTenant> {
         request_permille: tenant.request().map_err(fault)?.map(SmShare::as_permille),
         limit_permille: tenant.limit().map_err(fault)?.map(SmShare::as_permille),
         memory_bytes: Some(Bytes::gib(1).0),
+        slo: tenant.slo.clone(),
+        latency_from: tenant
+            .slo
+            .as_ref()
+            .map(|_| Source { url: HINT.into(), metric: METRIC.to_string_lossy().into() }),
         ..CreateTenant::default()
     })
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use weir_abi::types::CUfunction;
 use weir_nodemgr::sim::{START, Scenario, Script, Step, Told};
 
-use super::{GRACE, kernel_name};
-use crate::client::Driver;
+use super::{GRACE, METRIC, kernel_name};
+use crate::client::{self, Driver};
 
 /// Which scenario, and which of its tenants.
 #[derive(clap::Args)]
@@ -63,7 +63,9 @@ impl Stage {
         let end = scenario.window().to + GRACE;
         self.rest(START);
         while self.now() < end {
-            match script.next(self.now()) {
+            let step = script.next(self.now());
+            script.news().into_iter().for_each(|latency| client::tell_latency(METRIC, latency));
+            match step {
                 Step::Launch(kernel) => {
                     let function = self.functions.get(&kernel.solo).ok_or(io::ErrorKind::NotFound)?;
                     self.driver.launch_into(self.stream, *function, 1).map_err(io::Error::other)?;

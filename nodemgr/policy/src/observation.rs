@@ -102,6 +102,9 @@ impl Default for Signals {
 pub struct Power {
     /// Whether power or heat holds them back.
     pub held_back: bool,
+    /// What the GPU took since the reading before, by its energy counter, of what it may take, in thousandths; none where it
+    /// does not count, or has no limit.
+    pub taken_permille: Option<u16>,
     /// When it was read, by the manager's clock: about once a second.
     pub read_at: Nanos,
 }

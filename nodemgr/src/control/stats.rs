@@ -241,6 +241,9 @@ pub struct TenantGpuStats {
     pub resume_at_ns: i64,
     /// Most predicted work in flight.
     pub in_flight_cap_ns: u64,
+    /// Longest that each of its bursts is put off, as its promise leaves it time to spare; 0: not at all.
+    #[serde(default)]
+    pub hold_ns: u64,
     /// The memory limit that holds.
     pub memory_limit_bytes: u64,
     /// Bytes that may be copied between host and device in each second; 0: unlimited.

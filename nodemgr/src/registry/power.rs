@@ -57,6 +57,7 @@ pub(super) struct Powered {
 struct Gpu {
     last: Power,
     energy: Option<(Nanos, u64)>, // when it was divided last, and what the counter said
+    mean_mw: Option<u64>,         // between the last two readings
     idle_mw: Option<u64>,
     told: bool, // that the clocks are held back
     free: u32,  // readings in a row
@@ -65,10 +66,15 @@ struct Gpu {
 impl Powered {
     /// What a policy hears of a GPU's clocks.
     pub(super) fn signal(&self, gpu: usize, now: Nanos) -> Option<Signal> {
-        let last = &self.gpus.get(&gpu)?.last;
+        let known = self.gpus.get(&gpu)?;
+        let last = &known.last;
         let held_back = last.reasons?.held_back().is_any();
         let fresh = u128::from(now.since(last.at).0) <= STALE.as_nanos();
-        (fresh && self.rule == PowerRule::BackOff).then_some(Signal { held_back, read_at: last.at })
+        (fresh && self.rule == PowerRule::BackOff).then_some(Signal {
+            held_back,
+            taken_permille: known.taken_permille(),
+            read_at: last.at,
+        })
     }
 }
 
@@ -88,8 +94,15 @@ impl Gpu {
         over.then_some(What::ClocksFree)
     }
 
+    /// What it took between the last two readings, of what it may.
+    fn taken_permille(&self) -> Option<u16> {
+        let permille = self.mean_mw?.saturating_mul(1_000).checked_div(self.last.limit_mw?.into())?;
+        Some(u16::try_from(permille).unwrap_or(u16::MAX))
+    }
+
     /// What it has taken beyond rest since this was last asked, in mJ; none where that cannot be told.
     fn above_rest(&mut self) -> Option<u64> {
+        self.mean_mw = None;
         let (now, counter) = (self.last.at, self.last.energy_mj?);
         let (then, before) = self.energy.replace((now, counter))?;
         let elapsed = u128::from(now.since(then).0.max(1));
@@ -98,6 +111,7 @@ impl Gpu {
         if !(1..=MOST_MW).contains(&mean) {
             return None;
         }
+        self.mean_mw = Some(mean);
         let idle = self.idle_mw.map_or(mean, |idle| idle.min(mean));
         self.idle_mw = Some(idle);
         Some(grown.saturating_sub(u64::try_from(u128::from(idle) * elapsed / NS_PER_S).ok()?))
@@ -215,6 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_card_takes_of_what_it_may_is_by_its_energy_counter_and_none_where_that_jumps() {
+        // gpu-truths, rule 17.
+        let mut gpu = Gpu::default();
+        let mut taken = |second, joules, limit_mw| {
+            gpu.note(Power { limit_mw, ..at(second, joules, NONE) });
+            gpu.above_rest();
+            gpu.taken_permille()
+        };
+        assert_eq!(taken(1, 1_000, Some(270_000)), None, "the first reading");
+        assert_eq!(taken(3, 1_540, Some(270_000)), Some(1_000), "270 W for two seconds");
+        assert_eq!((taken(4, 1_810, None), taken(5, 2_080, Some(0))), (None, None), "no limit");
+        assert_eq!((taken(6, 3, Some(270_000)), taken(7, 138, Some(270_000))), (None, Some(500)));
+    }
+
+    #[test]
     fn a_policy_hears_what_is_fresh_and_known_unless_the_operator_says_otherwise() {
         // gpu-truths, rule 17.
         let mut powered = Powered::default();
@@ -223,7 +252,7 @@ mod tests {
         powered.gpus.entry(0).or_default().note(Power { at: Nanos::from_secs(1), ..Power::default() });
         assert_eq!(signal(&powered, 1), None, "a card that does not tell");
         powered.gpus.entry(0).or_default().note(at(2, 0, CAPPED));
-        let heard = Some(Signal { held_back: true, read_at: Nanos::from_secs(2) });
+        let heard = Some(Signal { held_back: true, taken_permille: None, read_at: Nanos::from_secs(2) });
         assert_eq!((signal(&powered, 3), signal(&powered, 9)), (heard, None), "and an NVML that hangs");
         powered.rule = PowerRule::Report;
         assert_eq!(signal(&powered, 3), None);

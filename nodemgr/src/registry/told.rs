@@ -1,5 +1,5 @@
-//! Latencies that tenants' processes tell by themselves (`weir_latency`): looked at with the marks, without a question to
-//! anybody.
+//! Latencies that tenants' processes tell by themselves (`weir_latency`): looked at as often as pages are read, without a
+//! question to anybody.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,24 @@ use crate::latency::{Figures, Health, Promise, Reading, Window};
 /// What a promise has come to: the tenant, what its figures say, and how it stands with the source.
 pub(super) type Answer = (u64, Reading, Health);
 
+/// Between two looks. Policies take a second for the time between two readings (`weir-policy::slack`): by ten in a second, of which
+/// each moved the hold by a quarter of what it was too long by, a hold went to nothing and back all the time.
+const EACH: Nanos = Nanos::from_secs(1);
+
 /// The last seconds of every tenant that tells.
 #[derive(Default)]
 pub(super) struct Listener {
+    looked_at: Option<Nanos>,
     windows: BTreeMap<u64, Window>,
 }
 
 impl Listener {
-    /// Looks at all of them.
+    /// Looks at all of them, if it is time to.
     pub(super) fn look(&mut self, tenants: &[Tenant], now: Nanos) -> Vec<Answer> {
+        if self.looked_at.is_some_and(|at| now.since(at) < EACH) {
+            return Vec::new();
+        }
+        self.looked_at = Some(now);
         self.windows.retain(|id, _| tenants.iter().any(|tenant| tenant.id == *id));
         let asked = |tenant: &Tenant| Some((tenant.id, tenant.budget.slo?, figures(tenant)?));
         let asked: Vec<_> = tenants.iter().filter_map(asked).collect();

@@ -11,7 +11,7 @@ use weir_simgpu_model::Nanos;
 
 use super::launcher::Launcher;
 use super::measure::quantile;
-use super::scenario::Tenant;
+use super::scenario::{Readings, Tenant};
 use super::seat::Seat;
 use crate::control::schema::CreateTenant;
 use crate::fault::Fault;
@@ -30,10 +30,17 @@ const SCRAPE: Nanos = 1_000_000_000;
 /// Requests that were done in so long before a scrape make the latency of late.
 const LATE: Nanos = 5_000_000_000;
 
+/// A tenant, and how many of those whom it has served it has told by the hint.
+struct Told {
+    id: u64,
+    by: Readings,
+    told: usize,
+}
+
 /// The manager.
 pub struct Manager {
     registry: Registry,
-    tenants: Vec<u64>,
+    tenants: Vec<Told>,
     overlaps: bool,
     scraped_at: Nanos,
 }
@@ -54,7 +61,7 @@ impl Manager {
         let mut registry = Registry::new(gpus, Some(Bytes(0)), policy);
         registry.share_by_mps(overlaps.then(mps::Row::default).as_ref())?;
         let start = Time(super::engine::START);
-        let mut numbers = Vec::new();
+        let mut told = Vec::new();
         for tenant in tenants {
             let wanted = CreateTenant {
                 name: tenant.name.clone(),
@@ -67,11 +74,12 @@ impl Manager {
                 class: tenant.class,
                 oversubscribe: false,
                 slo: tenant.slo.clone(),
-                latency_from: tenant.slo.as_ref().map(|_| told_by_the_run()),
+                latency_from: tenant.slo.as_ref().map(|_| source(tenant.slo_by)),
             };
-            numbers.push(registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0);
+            let id = registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0;
+            told.push(Told { id, by: tenant.slo_by, told: 0 });
         }
-        Ok(Self { registry, tenants: numbers, overlaps, scraped_at: 0 })
+        Ok(Self { registry, tenants: told, overlaps, scraped_at: 0 })
     }
 
     /// A process of the tenant in this seat.
@@ -79,7 +87,7 @@ impl Manager {
     /// # Errors
     /// The tenant has no room for it.
     pub fn seat(&mut self, seat: usize) -> Result<Launcher, Fault> {
-        let process = self.registry.register(self.tenants[seat], (1, 0), String::new(), String::new())?;
+        let process = self.registry.register(self.tenants[seat].id, (1, 0), String::new(), String::new())?;
         let pages = self.pages(seat).ok_or_else(|| {
             Fault::new(&crate::codes::SYSTEM, "a tenant has no pages", "this is a mistake of ours: tell us")
         })?;
@@ -88,8 +96,21 @@ impl Manager {
 
     /// The pages of the tenant in this seat.
     pub fn pages(&self, seat: usize) -> Option<Arc<Pages>> {
-        let tenant = self.registry.tenant(*self.tenants.get(seat)?)?;
+        let tenant = self.registry.tenant(self.tenants.get(seat)?.id)?;
         Some(tenant.cells.first()?.pages.clone())
+    }
+
+    /// Those who tell by the hint tell of all whom they have served since the last tick.
+    fn hear(&mut self, seats: &[Seat]) {
+        for (at, seat) in seats.iter().enumerate() {
+            let (Some(pages), Some((_, metric))) = (self.pages(at), seat.promise) else { continue };
+            let Some(tenant) = self.tenants.get_mut(at).filter(|tenant| tenant.by == Readings::Hint) else {
+                continue;
+            };
+            let served =
+                seat.log.all().iter().skip(std::mem::replace(&mut tenant.told, seat.log.all().len()));
+            served.filter_map(|served| served.latency(metric)).for_each(|ns| pages.usage.told.add(Time(ns)));
+        }
     }
 
     /// One run of the control loop.
@@ -97,20 +118,27 @@ impl Manager {
         if now.0 >= self.scraped_at + SCRAPE {
             self.scraped_at = now.0;
             for (seat, tenant) in seats.iter().zip(&self.tenants) {
-                self.registry.note_latency(*tenant, reading(seat, now.0), Health::Told);
+                if tenant.by == Readings::Exact {
+                    self.registry.note_latency(tenant.id, reading(seat, now.0), Health::Told);
+                }
             }
         }
+        self.hear(seats);
         self.registry.tick(now);
         for (seat, tenant) in seats.iter_mut().zip(&self.tenants) {
-            let cell = self.registry.tenant(*tenant).and_then(|tenant| tenant.cells.first());
+            let cell = self.registry.tenant(tenant.id).and_then(|tenant| tenant.cells.first());
             seat.note_state(cell.map_or("", |cell| cell.state()));
         }
     }
 }
 
-/// A source that nobody asks: the run itself tells.
-fn told_by_the_run() -> latency::Source {
-    latency::Source { url: "http://simulated/metrics".into(), metric: "latency_seconds".into() }
+/// Where latencies come from: a page that nobody reads, as the run itself tells, or the hint.
+fn source(by: Readings) -> latency::Source {
+    let url = match by {
+        Readings::Exact => "http://simulated/metrics",
+        Readings::Hint => latency::HINT,
+    };
+    latency::Source { url: url.into(), metric: "latency_seconds".into() }
 }
 
 /// What a tenant's latencies come to: the promised quantile of late, and all requests so far.

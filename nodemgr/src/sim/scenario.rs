@@ -93,6 +93,9 @@ pub struct Tenant {
     /// Of which latency.
     #[serde(default)]
     pub slo_on: Metric,
+    /// How the manager learns of it.
+    #[serde(default)]
+    pub slo_by: Readings,
     /// What its kernels ask of the GPU where several run at once.
     #[serde(default)]
     pub kernel: KernelShape,
@@ -118,6 +121,17 @@ pub enum Metric {
     FirstToken,
     /// Between two tokens, the mean of a request.
     PerToken,
+}
+
+/// How the manager learns of latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Readings {
+    /// To the nanosecond.
+    #[default]
+    Exact,
+    /// As by the hint: from buckets, by the manager's own window.
+    Hint,
 }
 
 /// What a kernel asks of the GPU.

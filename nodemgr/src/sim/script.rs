@@ -8,13 +8,16 @@ use weir_simgpu_model::Nanos;
 use super::compare::{Spread, spread};
 use super::engine::program;
 use super::measure::Log;
-use super::scenario::{Inference, Metric, Scenario, Tenant, Training};
+use super::scenario::{Inference, Metric, Scenario, Tenant, Training, nanos};
 use super::workload::{self, Program, Step, Work};
+use crate::latency::{self, Promise};
 
 /// One tenant's program, and what it tells.
 pub struct Script {
     program: Box<dyn Program>,
     log: Log,
+    promised: Metric,
+    told: usize, // of those served
 }
 
 /// What a program has told when it is over.
@@ -24,15 +27,16 @@ pub struct Told {
     pub iterations: u64,
     /// Requests that came in the window and were not served.
     pub unserved: u64,
-    /// Of those that were, from arrival to the last token.
-    pub request: Option<Spread>,
+    /// Of those that were, the latency that its promise is about: without one, from arrival to the last token.
+    pub latency: Option<Spread>,
 }
 
 impl Script {
     /// That of the tenant at this place; nothing if there is none.
     pub fn of(scenario: &Scenario, at: usize) -> Option<Self> {
-        let program = program(scenario, at, scenario.tenant.get(at)?);
-        Some(Self { program, log: Log::new(scenario.window()) })
+        let tenant = scenario.tenant.get(at)?;
+        let program = program(scenario, at, tenant);
+        Some(Self { program, log: Log::new(scenario.window()), promised: tenant.slo_on, told: 0 })
     }
 
     /// What it does next, when the step before is done; `now` is the scenario's time, which begins at
@@ -41,12 +45,20 @@ impl Script {
         self.program.next(now, &mut self.log)
     }
 
+    /// The latencies of those who were served since this was asked last: what a server tells whoever watches its promise.
+    pub fn news(&mut self) -> Vec<Nanos> {
+        let served = self.log.all();
+        let news = served.iter().skip(self.told).filter_map(|served| served.latency(self.promised)).collect();
+        self.told = served.len();
+        news
+    }
+
     /// What it has told.
     pub fn told(&self) -> Told {
         Told {
             iterations: self.log.iterations(),
             unserved: self.log.unserved(),
-            request: spread(&self.log.latencies(Metric::Request)),
+            latency: spread(&self.log.latencies(self.promised)),
         }
     }
 }
@@ -56,6 +68,7 @@ impl Scenario {
     #[must_use]
     pub fn slowed(mut self, times: f64) -> Self {
         for tenant in &mut self.tenant {
+            tenant.slo = tenant.slo.take().map(|slo| slower(&slo, times));
             if let Some(Inference { prefill_ms, prefill_each_ms, decode_ms, unit_us, arrivals, .. }) =
                 &mut tenant.inference
             {
@@ -89,6 +102,12 @@ impl Scenario {
     }
 }
 
+/// The same promise of what takes `times` as long. What is no promise stays what it is: whoever reads it says so.
+fn slower(slo: &str, times: f64) -> String {
+    let slow = |promise: Promise| Promise { target_ns: nanos(promise.target_ns as f64 * times), ..promise };
+    latency::parse(slo).map_or_else(|_| slo.to_owned(), |promise| slow(promise).to_string())
+}
+
 /// How much work the tenant's program gives the GPU at once.
 fn lengths(tenant: &Tenant) -> Vec<Nanos> {
     let served = tenant.inference.iter().flat_map(|spec| {
@@ -102,6 +121,7 @@ fn lengths(tenant: &Tenant) -> Vec<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::measure::Served;
     use std::path::Path;
 
     const TEXT: &str = "about = 'a'\nseconds = 2\n[[tenant]]\nname = 'serve'\nrequest = '50%'\n\
@@ -141,9 +161,27 @@ mod tests {
     #[test]
     fn a_slowed_scenario_has_the_same_load_of_longer_work() {
         let (scenario, slowed) = (scenario(), Scenario { seconds: 20.0, ..scenario().slowed(10.0) });
-        let ms = |told: Told| told.request.map(|spread| spread.p50_ms);
+        let ms = |told: Told| told.latency.map(|spread| spread.p50_ms);
         assert_eq!((ms(play(&scenario, 0).1), ms(play(&slowed, 0).1)), (Some(4.0), Some(40.0)));
         let longest = |scenario: &Scenario| scenario.kernels().last().copied();
         assert_eq!(longest(&slowed), longest(&scenario).map(|ns| ns * 10));
+    }
+
+    #[test]
+    fn a_slowed_promise_is_as_much_wider() {
+        let mut promised = scenario();
+        promised.tenant[0].slo = Some("p95 < 6ms".into());
+        assert_eq!(promised.slowed(10.0).tenant[0].slo.as_deref(), Some("p95 < 60ms"));
+    }
+
+    #[test]
+    fn who_was_served_is_news_once() {
+        let mut script = Script::of(&scenario(), 0).unwrap();
+        let (arrived, first_token) = (super::super::START, super::super::START + 5);
+        for done in [first_token + 2, first_token + 4] {
+            script.log.served(Served { arrived, first_token, done, tokens: 2 });
+            assert_eq!(script.news(), [done - arrived]);
+        }
+        assert!(script.news().is_empty());
     }
 }

@@ -196,6 +196,16 @@ fn what_a_promise_leaves_goes_to_fillers_and_the_promise_is_kept() {
 }
 
 #[test]
+fn a_promise_is_kept_as_well_by_what_buckets_tell_of_it() {
+    // design 8: a hint for those who tell; its buckets are an eighth of an octave wide.
+    let told = SLACK.replace("slo_on =", "slo_by = \"hint\"\nslo_on =");
+    let [exact, told] = [SLACK.to_owned(), told].map(|text| compared(&text, 1, &["weir"]).outcomes.remove(0));
+    let filled = |outcome: &Outcome| tenant(outcome, "filler").share_percent;
+    assert_eq!(tenant(&told, "server").slo_kept, Some(true), "{told:?}");
+    assert!(filled(&told) > 0.9 * filled(&exact), "{} % by buckets, {} %", filled(&told), filled(&exact));
+}
+
+#[test]
 fn beside_another_better_whoever_promised_something_keeps_it_where_plain_slices_do_not() {
     // design 8: latency against SLO first.
     for text in [

@@ -136,6 +136,7 @@ fn cell_stats(
         capacity_ns: grant.capacity.0,
         resume_at_ns: grant.resume_at.0,
         in_flight_cap_ns: grant.in_flight_cap.0,
+        hold_ns: grant.hold.0,
         memory_limit_bytes: grant.memory_limit.0,
         copy_limit_bytes_per_s: grant.copy_limit.0,
         copy_balance_bytes: cell.pages.bucket.copies(),

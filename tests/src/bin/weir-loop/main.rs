@@ -10,7 +10,9 @@ mod commands;
 mod driver;
 mod progress;
 mod steps;
+mod telling;
 
+use std::ffi::CString;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,6 +66,9 @@ struct Cli {
     /// Device memory to allocate and free once in each step.
     #[arg(long)]
     churn: Option<Bytes>,
+    /// Tell Weir by this name how long each step took, from the end of the one before it, and report p95 of it.
+    #[arg(long, value_name = "METRIC")]
+    tell: Option<CString>,
     /// Index of the GPU among the visible ones.
     #[arg(long, default_value_t = 0)]
     gpu: i32,

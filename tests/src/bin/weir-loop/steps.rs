@@ -8,6 +8,7 @@ use weir_tests::driver::DriverError;
 
 use crate::driver::Driver;
 use crate::progress::Tally;
+use crate::telling::Telling;
 use crate::{Cli, Until};
 
 /// A loop that is ready to run.
@@ -23,6 +24,7 @@ pub struct Steps<'a> {
     launches_per_step: u32,
     churn_bytes: Option<u64>,
     rest: Duration,
+    telling: Option<Telling>,
     launched: usize,
 }
 
@@ -45,6 +47,7 @@ impl<'a> Steps<'a> {
             launches_per_step,
             churn_bytes,
             rest: Duration::from_millis(cli.rest_ms),
+            telling: cli.tell.as_deref().map(Telling::by),
             launched: 0,
         };
         if cli.graph {
@@ -62,6 +65,9 @@ impl<'a> Steps<'a> {
         for step in 0.. {
             if step >= slots {
                 self.marks[step % slots].iter().try_for_each(|event| self.driver.wait(*event))?;
+                if let Some(telling) = &mut self.telling {
+                    telling.ended(tally);
+                }
             }
             let over = tally.launches() >= until.launches || tally.now_ns() >= limit_ns;
             if over || stop.load(Ordering::Relaxed) {
