@@ -131,10 +131,15 @@ impl Stretch {
     /// What a burst's first launch in this stream, with a mark right behind it, says of when the burst began. It waited for that if
     /// it had not begun when the mark was put.
     pub fn first(&self, (from, to): (f64, f64), streams: usize, sms: &Meter) -> Option<First> {
+        if streams < 2 || !self.began_idle() {
+            return None; // most marks: their launches' prices and weights, up to 128 of them, need no adding up
+        }
         let (Price::Learnt(takes) | Price::Apart(takes)) = self.price(sms) else { return None };
-        let weight = self.parts.weight(Load::default()).map_or(1.0, |weight| weight[0]);
-        let waited = self.began_idle() && to - takes - (from + self.late.1 + self.open) >= LATENCY_NS;
-        (streams > 1 && waited).then_some(First { to, takes, weight, streams })
+        let waited = to - takes - (from + self.late.1 + self.open) >= LATENCY_NS;
+        waited.then(|| {
+            let weight = self.parts.weight(Load::default()).map_or(1.0, |weight| weight[0]);
+            First { to, takes, weight, streams }
+        })
     }
 
     /// It is part of a burst that ran from some moment on: it did not begin before that. What was put before then, or before its first
