@@ -151,7 +151,7 @@ fn a_limit_can_be_set_and_taken_away_while_a_program_copies() {
         let gpu = tenant.as_ref().and_then(|tenant| tenant.gpus.first());
         gpu.and_then(|gpu| gpu.total.copies.get("host_to_device")).map_or(0, |copied| copied.bytes)
     };
-    weir_tests::wait::until("copies", || (copied() > 0).then_some(()));
+    wait::until("copies", || (copied() > 0).then_some(()));
     let mib_per_s = || {
         let (bytes, at_ns) = (copied(), gpu.books().now_ns);
         wait::pass(Duration::from_millis(500));
