@@ -6,6 +6,7 @@ use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+use weir_tests::wait;
 
 use crate::LOOP;
 
