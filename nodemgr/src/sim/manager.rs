@@ -30,17 +30,16 @@ const SCRAPE: Nanos = 1_000_000_000;
 /// Requests that were done in so long before a scrape make the latency of late.
 const LATE: Nanos = 5_000_000_000;
 
-/// A tenant, and how many of those whom it has served it has told by the hint.
-struct Told {
+/// A tenant, and how its latencies are known.
+struct Known {
     id: u64,
     by: Readings,
-    told: usize,
 }
 
 /// The manager.
 pub struct Manager {
     registry: Registry,
-    tenants: Vec<Told>,
+    tenants: Vec<Known>,
     overlaps: bool,
     scraped_at: Nanos,
 }
@@ -61,7 +60,7 @@ impl Manager {
         let mut registry = Registry::new(gpus, Some(Bytes(0)), policy);
         registry.share_by_mps(overlaps.then(mps::Row::default).as_ref())?;
         let start = Time(super::engine::START);
-        let mut told = Vec::new();
+        let mut known = Vec::new();
         for tenant in tenants {
             let wanted = CreateTenant {
                 name: tenant.name.clone(),
@@ -77,9 +76,9 @@ impl Manager {
                 latency_from: tenant.slo.as_ref().map(|_| source(tenant.slo_by)),
             };
             let id = registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0;
-            told.push(Told { id, by: tenant.slo_by, told: 0 });
+            known.push(Known { id, by: tenant.slo_by });
         }
-        Ok(Self { registry, tenants: told, overlaps, scraped_at: 0 })
+        Ok(Self { registry, tenants: known, overlaps, scraped_at: 0 })
     }
 
     /// A process of the tenant in this seat.
@@ -101,15 +100,13 @@ impl Manager {
     }
 
     /// Those who tell by the hint tell of all whom they have served since the last tick.
-    fn hear(&mut self, seats: &[Seat]) {
-        for (at, seat) in seats.iter().enumerate() {
-            let (Some(pages), Some((_, metric))) = (self.pages(at), seat.promise) else { continue };
-            let Some(tenant) = self.tenants.get_mut(at).filter(|tenant| tenant.by == Readings::Hint) else {
+    fn hear(&self, seats: &mut [Seat]) {
+        for (at, (seat, tenant)) in seats.iter_mut().zip(&self.tenants).enumerate() {
+            let (Readings::Hint, Some(pages), Some((_, metric))) = (tenant.by, self.pages(at), seat.promise)
+            else {
                 continue;
             };
-            let served =
-                seat.log.all().iter().skip(std::mem::replace(&mut tenant.told, seat.log.all().len()));
-            served.filter_map(|served| served.latency(metric)).for_each(|ns| pages.usage.told.add(Time(ns)));
+            seat.log.news(metric).into_iter().for_each(|ns| pages.usage.told.add(Time(ns)));
         }
     }
 

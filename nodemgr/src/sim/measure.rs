@@ -66,12 +66,13 @@ pub struct Log {
     open: u64,    // came in the window and are not served yet
     belated: u64, // came in it and were served after the grace
     iterations: u64,
+    heard: usize, // of those served
 }
 
 impl Log {
     /// Nothing yet.
     pub fn new(window: Window) -> Self {
-        Self { window, served: Vec::new(), open: 0, belated: 0, iterations: 0 }
+        Self { window, served: Vec::new(), open: 0, belated: 0, iterations: 0, heard: 0 }
     }
 
     /// A request has come.
@@ -101,6 +102,12 @@ impl Log {
     /// All requests that were served, whenever they came.
     pub fn all(&self) -> &[Served] {
         &self.served
+    }
+
+    /// One latency of all who were served since this was asked last: what a server tells whoever watches its promise.
+    pub fn news(&mut self, of: Metric) -> Vec<Nanos> {
+        let news = self.served.iter().skip(std::mem::replace(&mut self.heard, self.served.len()));
+        news.filter_map(|served| served.latency(of)).collect()
     }
 
     /// Requests that came in the window and were served, also after it.

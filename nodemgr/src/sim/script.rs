@@ -17,7 +17,6 @@ pub struct Script {
     program: Box<dyn Program>,
     log: Log,
     promised: Metric,
-    told: usize, // of those served
 }
 
 /// What a program has told when it is over.
@@ -36,7 +35,7 @@ impl Script {
     pub fn of(scenario: &Scenario, at: usize) -> Option<Self> {
         let tenant = scenario.tenant.get(at)?;
         let program = program(scenario, at, tenant);
-        Some(Self { program, log: Log::new(scenario.window()), promised: tenant.slo_on, told: 0 })
+        Some(Self { program, log: Log::new(scenario.window()), promised: tenant.slo_on })
     }
 
     /// What it does next, when the step before is done; `now` is the scenario's time, which begins at
@@ -45,12 +44,9 @@ impl Script {
         self.program.next(now, &mut self.log)
     }
 
-    /// The latencies of those who were served since this was asked last: what a server tells whoever watches its promise.
+    /// The promised latency of all who were served since this was asked last.
     pub fn news(&mut self) -> Vec<Nanos> {
-        let served = self.log.all();
-        let news = served.iter().skip(self.told).filter_map(|served| served.latency(self.promised)).collect();
-        self.told = served.len();
-        news
+        self.log.news(self.promised)
     }
 
     /// What it has told.
