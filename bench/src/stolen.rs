@@ -20,6 +20,11 @@ pub struct Tries {
 }
 
 impl Tries {
+    /// What the host took in the try that counts, in percent.
+    pub fn stolen_percent(&self) -> f64 {
+        least(&self.stolen_percent)
+    }
+
     /// Measures until there is peace.
     pub fn until_peace<T>(mut measure: impl FnMut() -> io::Result<T>) -> io::Result<(T, Self)> {
         Self::judge(|| {

@@ -8,6 +8,7 @@ use weir_protocol::units::{Bytes, Nanos};
 
 use super::program::PROGRAMS;
 use crate::sample::Spread;
+use crate::stolen::Tries;
 
 /// Points by which a share may be off on a machine that does other things too.
 const TOLERANCE: f64 = 3.0;
@@ -21,6 +22,8 @@ pub struct Document {
     pub tenants: Vec<Tenant>,
     /// The swaps.
     pub resize: Resize,
+    /// How often shares were measured, at first and after the last swap, and how undisturbed.
+    pub tries: [Tries; 2],
     /// What the framework said when it asked for too much.
     pub refusal: String,
     /// Whether the other program went on meanwhile.
@@ -109,6 +112,11 @@ impl Document {
         let after = after.map(|(t, (got, to))| off(&t.name, "after the last swap", *got, f64::from(to)));
         let stopped = (!self.other_went_on).then(|| format!("{} did not go on", PROGRAMS[0].what));
         before.chain(after).flatten().chain(stopped).collect()
+    }
+
+    /// What the host took of the machine's processors meanwhile.
+    pub fn stolen_percent(&self) -> f64 {
+        self.tries.iter().map(Tries::stolen_percent).fold(0.0, f64::max)
     }
 
     /// To stdout.

@@ -19,6 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::resize::swap_shares;
 use crate::rig::{Control, Cost, Rig};
+use crate::stolen::Tries;
 use document::{Document, Resize};
 use driver_side::DriverSide;
 pub use driver_side::has_real_gpu;
@@ -68,7 +69,9 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
         let load = load.split(' ').next().unwrap_or("unknown").to_owned();
         let _ = writeln!(
             io::stderr(),
-            "FAILED: {what}\nhelp: is the machine busy? its load is {load}; try again when it is not"
+            "FAILED: {what}\nhelp: is the machine busy? its load is {load}, and its host took {:.0} % of its processors; try \
+             again when it is not",
+            document.stolen_percent()
         );
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -112,28 +115,35 @@ impl Demo {
     fn play(mut self, options: &Options, progress: &ProgressBar) -> io::Result<Document> {
         let mut watch = Watch::begin(&mut self.control)?;
         step(progress, "measuring the shares: 60 % and 30 %");
-        let before = watch.window(WINDOW, &mut self.driver_side, &self.rig, progress)?;
+        let before = self.shares(&mut watch, progress)?;
         step(progress, "swapping the shares while both run");
         let latencies = self.swap(&mut watch, progress)?;
         step(progress, "measuring the shares after the last swap: 30 % and 60 %");
-        let after = watch.window(WINDOW, &mut self.driver_side, &self.rig, progress)?;
+        let after = self.shares(&mut watch, progress)?;
         step(progress, "one program asks for more memory than it may have");
         let refusal = self.programs[1].ask_for_too_much(&self.rig)?;
         let stats = self.control.stats()?;
         let went_on = watch.launches_go_on(&mut self.control, 0)?;
         picture::draw(&options.picture, &watch, self.driver_side.name())?;
-        let resize = Resize::new(after, &latencies);
+        let tries = [before.1, after.1];
+        let resize = Resize::new(after.0, &latencies);
         let gpu = self.driver_side.name().to_owned();
         self.programs.iter_mut().try_for_each(Program::stop)?;
-        let tenants = document::tenants(&stats, before);
+        let tenants = document::tenants(&stats, before.0);
         Ok(Document {
             gpu,
             tenants,
             resize,
+            tries,
             refusal,
             other_went_on: went_on,
             picture: options.picture.clone(),
         })
+    }
+
+    /// What both have of the GPU while the host of a virtual machine leaves it its processors, as far as it does.
+    fn shares(&mut self, watch: &mut Watch, progress: &ProgressBar) -> io::Result<(Vec<f64>, Tries)> {
+        Tries::until_peace(|| watch.window(WINDOW, &mut self.driver_side, &self.rig, progress))
     }
 
     fn swap(&mut self, watch: &mut Watch, progress: &ProgressBar) -> io::Result<Vec<f64>> {
