@@ -236,7 +236,11 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
         }
         (Answer::Over, _) => match pass_on(launching, now) {
             Some(left) => Some((left.min(LOOK), None)),
-            None => Some((SHORTEST, None)),
+            None => {
+                // Behind whoever waits, but before he launches: as nobody waited he would begin another turn.
+                launching.queue(|own, neighbours| own.want(neighbours.iter().map(Neighbour::turn)));
+                Some((SHORTEST, None))
+            }
         },
         (Answer::Queueing, _) => Some((SHORTEST, None)),
         // Until the tenant's last work is done nobody measures anything.

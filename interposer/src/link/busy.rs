@@ -89,7 +89,7 @@ impl Gpu {
                 return self.begin();
             }
             if self.activity.quiet(None).is_some() {
-                self.activity.turn.forfeit();
+                self.activity.turn.drain();
                 self.end_turn(); // drained: whoever waits may go
                 self.wake_others();
             }

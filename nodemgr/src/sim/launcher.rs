@@ -257,7 +257,7 @@ impl Launcher {
             self.flows = false;
             self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now);
             self.pages.activity.end(self.slot);
-            self.pages.activity.turn.forfeit();
+            self.pages.activity.turn.drain();
             Launching::end_turn(self);
             self.turn_passed = true; // whoever gives way to it sleeps until now
         }

@@ -93,6 +93,14 @@ fn what_is_launched_comes_out_of_what_is_left() {
     want(&turns, 0);
     turns[0].hold(Nanos(100));
     assert_eq!(turns[0].left(), 170, "and what it was cut short by is added");
+    turns[0].drain();
+    assert_eq!((turns[0].left(), turns[0].was_drained()), (170, true), "so is what it was drained before");
+    turns[0].end();
+    want(&turns, 0);
+    turns[0].forfeit();
+    assert_eq!(turns[0].left(), 170, "it waits");
+    turns[0].hold(Nanos(100));
+    assert_eq!((turns[0].left(), turns[0].was_drained()), (200, false), "no more than a turn");
     turns[0].forfeit();
     assert_eq!(turns[0].left(), 0);
 }
