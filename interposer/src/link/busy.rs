@@ -90,7 +90,9 @@ impl Gpu {
             }
             if self.activity.quiet(None).is_some() {
                 self.activity.turn.drain();
-                self.end_turn(); // drained: whoever waits may go
+                if self.activity.turn.end() {
+                    self.turn_passed(); // drained: whoever waits may go
+                }
                 self.wake_others();
             }
         }

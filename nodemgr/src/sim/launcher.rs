@@ -324,10 +324,8 @@ impl Launching for Launcher {
         Work { queued: in_flight(slot).0, done: slot.completed_ns.load(Ordering::Relaxed), beside }
     }
 
-    fn end_turn(&mut self) {
-        if self.pages.activity.turn.end() {
-            self.flows = false;
-            self.turn_passed = true;
-        }
+    fn turn_passed(&mut self) {
+        self.flows = false;
+        self.turn_passed = true;
     }
 }

@@ -73,9 +73,7 @@ impl Launching for Process {
     fn work(&self) -> Work {
         self.work
     }
-    fn end_turn(&mut self) {
-        self.own.end();
-    }
+    fn turn_passed(&mut self) {}
 }
 
 fn zeroed<T: FromZeros>() -> Box<T> {

@@ -6,8 +6,8 @@
 //! word is written by its own tenant alone, so a neighbour can be waited for, but never be changed.
 //!
 //! ```text
-//!   Away --> Arrives --> Wants (or WantsSoon) <--> StepsUp --> Holds --> Away
-//!            draws a number                                   launches until its turn is used up, or it is drained
+//!   Away --> Arrives --> Wants (or WantsSoon) <--> StepsUp --> Holds --> Away, or Wants
+//!            draws a number                                   launches until it is drained, or its turn is used up
 //! ```
 //!
 //! Somebody who takes precedence may come while another finds that nobody is in front of him, and find the same. So whoever
@@ -140,12 +140,19 @@ impl Turn {
         if stand(away) != Stand::Away || !self.becomes(away, Stand::Arrives, number(away)) {
             return;
         }
-        let last = |a: u32, b: u32| if before(a, b) { b } else { a };
-        let greatest = others.map(|other| number(other.word.load(Ordering::SeqCst))).fold(number(away), last);
+        let next = above(number(away), others);
         let arrives = self.word.load(Ordering::SeqCst);
         if stand(arrives) == Stand::Arrives {
-            self.becomes(arrives, Stand::Wants, greatest.wrapping_add(1) % NUMBERS);
+            self.becomes(arrives, Stand::Wants, next);
         }
+    }
+
+    /// The turn goes on, and the tenant queues up behind everybody who is there: whoever is let in finds it waiting. Says whether the
+    /// tenant held it; whoever waits has to be woken.
+    pub fn requeue<'a>(&self, others: impl Iterator<Item = &'a Self>) -> bool {
+        let word = self.word.load(Ordering::SeqCst);
+        // Others wait for who holds the turn as for who draws a number.
+        stand(word) == Stand::Holds && self.becomes(word, Stand::Wants, above(number(word), others))
     }
 
     /// Waits from now on as somebody who has had less than it may.
@@ -273,6 +280,13 @@ fn stand(word: u32) -> Stand {
 
 fn number(word: u32) -> u32 {
     word >> STAND_BITS
+}
+
+/// A number above all of these.
+fn above<'a>(own: u32, others: impl Iterator<Item = &'a Turn>) -> u32 {
+    let last = |a: u32, b: u32| if before(a, b) { b } else { a };
+    let greatest = others.map(|other| number(other.word.load(Ordering::SeqCst))).fold(own, last);
+    greatest.wrapping_add(1) % NUMBERS
 }
 
 /// Whether number `a` was drawn before `b`. Numbers wrap, but are never far from each other.
