@@ -122,8 +122,10 @@ pub fn ask<L: Launching>(
     times: (Nanos, Nanos),
 ) -> Asked<L::Word> {
     let asked = decide(launching, wanted, patience, times);
-    if let Asked::Waits(_) = asked {
-        launching.pages().put_off();
+    match asked {
+        Asked::Waits(_) => launching.pages().put_off(),
+        Asked::Goes(..) if times.1 > times.0 => launching.pages().let_in(),
+        Asked::Goes(..) => {}
     }
     asked
 }

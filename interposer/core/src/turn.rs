@@ -107,8 +107,13 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
     if own.look().0 != Stand::Holds {
         return Answer::Queueing;
     }
-    // It owes more than a turn: a unit is longer than that.
-    if own.left() <= 0 && is_over(own, others, terms) { Answer::Over } else { Answer::Mine }
+    // It owes most of a turn, as a unit is longer than that: what is left is not worth a switch yet.
+    let worth = SHORTEST.min(i64::try_from(terms.length.0 / 2).unwrap_or(i64::MAX));
+    if own.left() < worth && others.iter().any(|other| other.turn().waits()) {
+        Answer::Over
+    } else {
+        Answer::Mine
+    }
 }
 
 fn is_behind(own: &Turn, others: &mut [impl Neighbour]) -> Option<Answer> {
