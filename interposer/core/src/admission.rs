@@ -59,8 +59,15 @@ pub trait Launching {
     /// Predicted work that is queued and not known to be done, and what is known to be done, of all the tenant's processes;
     /// and whether a neighbour's work may lie in between.
     fn work(&self) -> Work;
-    /// Ends the turn, if the tenant holds it, and wakes whoever waits for it.
-    fn end_turn(&mut self);
+    /// The turn has been passed on: wakes whoever waits for it.
+    fn turn_passed(&mut self);
+
+    /// Ends the turn, if the tenant holds it.
+    fn end_turn(&mut self) {
+        if self.turn().end() {
+            self.turn_passed();
+        }
+    }
 }
 
 /// Tokens that a launch asks for.
@@ -115,8 +122,10 @@ pub fn ask<L: Launching>(
     times: (Nanos, Nanos),
 ) -> Asked<L::Word> {
     let asked = decide(launching, wanted, patience, times);
-    if let Asked::Waits(_) = asked {
-        launching.pages().put_off();
+    match asked {
+        Asked::Waits(_) => launching.pages().put_off(),
+        Asked::Goes(..) if times.1 > times.0 => launching.pages().let_in(),
+        Asked::Goes(..) => {}
     }
     asked
 }
@@ -234,9 +243,12 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
             }
             None
         }
-        (Answer::Over, _) => match pass_on(launching, now) {
+        (Answer::Over, _) => match outlasts(launching, now) {
             Some(left) => Some((left.min(LOOK), None)),
-            None => Some((SHORTEST, None)),
+            None => {
+                requeue(launching);
+                Some((SHORTEST, None))
+            }
         },
         (Answer::Queueing, _) => Some((SHORTEST, None)),
         // Until the tenant's last work is done nobody measures anything.
@@ -262,12 +274,27 @@ fn leave_turn(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
 
 /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
 fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
-    let left = left(launching, now).predicted;
-    if left > LEAD {
-        return Some(Nanos(left.0 - LEAD.0));
+    let left = outlasts(launching, now);
+    if left.is_none() {
+        launching.end_turn();
     }
-    launching.end_turn();
-    None
+    left
+}
+
+/// In how long the next tenant is to be let in; `None`: at once.
+fn outlasts(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
+    let left = left(launching, now).predicted;
+    (left > LEAD).then(|| Nanos(left.0 - LEAD.0))
+}
+
+/// Passes the turn on to whoever waits, and waits behind him. Between an end and a new number he would find that nobody waits, and
+/// launch for another turn.
+fn requeue(launching: &mut impl Launching) {
+    match launching.queue(|own, neighbours| own.requeue(neighbours.iter().map(Neighbour::turn))) {
+        Some(true) => launching.turn_passed(),
+        Some(false) => {}
+        None => launching.end_turn(), // the neighbours are not known
+    }
 }
 
 /// In how long the tenant's work will be done.

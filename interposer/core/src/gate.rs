@@ -46,7 +46,17 @@ pub struct Pages<'a> {
 impl Pages<'_> {
     /// Shows that somebody waits: the manager looks at a tenant that has slept only as often as it must.
     pub fn put_off(&self) {
-        self.slot.put_off.fetch_add(1, Ordering::Relaxed); // a hint of activity, nothing is ordered by it
+        // A hint of activity, nothing is ordered by it. Odd: a launch waits. Of several threads the last one that says it is right.
+        let before = self.slot.put_off.load(Ordering::Relaxed);
+        self.slot.put_off.store((before | 1).wrapping_add(2), Ordering::Relaxed);
+    }
+
+    /// Shows that whoever waited has gone.
+    pub fn let_in(&self) {
+        let before = self.slot.put_off.load(Ordering::Relaxed);
+        if before % 2 == 1 {
+            self.slot.put_off.store(before.wrapping_add(1), Ordering::Relaxed);
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 //! in before primaries.
 //!
 //! A turn is an amount of predicted work, by default what accrues to the tenant in ten milliseconds, so that turns are
-//! as long as shares are large. It only ends where somebody waits. A tenant that was drained gives it up at once; one
-//! that therefore has had less than it may is let in earlier (`WantsSoon`), or programs that wait for each of their
-//! steps would lose to those that never wait. Whoever takes precedence is not cut short by those it goes before: under policy
+//! as long as shares are large. It only ends where somebody waits. What a turn took too much or too little counts for the next
+//! (deficit round robin), and whoever owes a whole turn lets the others go first: so shares are kept whatever units of work are
+//! like. A tenant that was drained gives its turn up at once; one that therefore has had less than it may is let in earlier
+//! (`WantsSoon`), or programs that wait for each of their steps would lose to those that never wait. Whoever takes precedence is not cut short by those it goes before: under policy
 //! `weir` its turns are as long as its bursts, and its bucket says how many may follow each other.
 
 use weir_protocol::pages::{Precedence, Stand, Turn};
@@ -89,7 +90,7 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
         own.reset();
         return Answer::Mine;
     }
-    if terms.saved {
+    if terms.saved && own.was_drained() {
         own.want_soon();
     }
     if let Some(behind) = is_behind(own, others) {
@@ -103,7 +104,16 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
         return behind;
     }
     own.hold(terms.length);
-    if own.look().0 == Stand::Holds { Answer::Mine } else { Answer::Queueing }
+    if own.look().0 != Stand::Holds {
+        return Answer::Queueing;
+    }
+    // It owes most of a turn, as a unit is longer than that: what is left is not worth a switch yet.
+    let worth = SHORTEST.min(i64::try_from(terms.length.0 / 2).unwrap_or(i64::MAX));
+    if own.left() < worth && others.iter().any(|other| other.turn().waits()) {
+        Answer::Over
+    } else {
+        Answer::Mine
+    }
 }
 
 fn is_behind(own: &Turn, others: &mut [impl Neighbour]) -> Option<Answer> {
@@ -136,6 +146,7 @@ fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
 /// since the tenant queued up: before, nobody had a reason to move. A launch may have waited for tokens all that while, and its
 /// tenant was away. Returns how long it has waited for its turn; `None`: there are no neighbours.
 fn watch(own: &Turn, others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) -> Option<Nanos> {
+    let own_holds = own.look().0 == Stand::Holds;
     let mut moved = arrived; // anybody
     let mut queued = arrived;
     for other in &mut *others {
@@ -155,8 +166,13 @@ fn watch(own: &Turn, others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) 
         let (stand, patience) = (other.turn().look().0, patience(other.turn()));
         let seen = other.seen();
         // Who waits has no reason to move while others do.
-        let still = now.since(if stand == Stand::Holds { seen.since.max(queued) } else { moved });
-        seen.given_up |= stand != Stand::Away && still > patience;
+        let still = match stand {
+            Stand::Away => continue,
+            Stand::Holds => now.since(seen.since.max(queued)),
+            _ if own_holds => continue, // it waits for us
+            _ => now.since(moved),
+        };
+        seen.given_up |= still > patience;
     }
     (!others.is_empty()).then(|| now.since(queued))
 }
@@ -221,10 +237,63 @@ mod tests {
         assert_eq!(ask(&two, &mut of_two, TERMS, ms(9), ms(13)), Answer::Mine, "a nanosecond is left");
     }
 
+    /// Its last turn ended as it had nothing to launch.
+    fn was_drained(turn: &Turn) {
+        turn.want(std::iter::empty());
+        turn.hold(Nanos(0));
+        turn.drain();
+        turn.end();
+    }
+
+    #[test]
+    fn whoever_owes_a_turn_lets_the_others_go_first() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        one.spend(12_000_000);
+        let mut owes = Vec::new();
+        for at in 1..4 {
+            assert!(matches!(ask(&two, &mut of_two, TERMS, ms(at), ms(at)), Answer::Behind(0, _)));
+            assert_eq!(ask(&one, &mut of_one, TERMS, ms(at), ms(at)), Answer::Over);
+            owes.push(one.left() / 1_000_000);
+            one.end();
+            one.want([&*two].into_iter());
+            assert_eq!(ask(&two, &mut of_two, TERMS, ms(at), ms(at)), Answer::Mine);
+            two.end();
+            if at == 2 {
+                assert_eq!(ask(&one, &mut of_one, TERMS, ms(at), ms(at)), Answer::Mine, "3 ms are left");
+                break;
+            }
+        }
+        assert_eq!((owes, one.left()), (vec![-7, -2], 3_000_000));
+        one.spend(20_000_000);
+        two.end();
+        one.end();
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(5), ms(5)), Answer::Mine, "nobody waits");
+    }
+
+    #[test]
+    fn whoever_waits_for_this_tenant_is_not_given_up_for_standing_still() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        assert!(matches!(ask(&two, &mut of_two, TERMS, ms(0), ms(0)), Answer::Behind(0, _)));
+        for at in 1..200 {
+            assert_eq!(
+                ask(&one, &mut of_one, TERMS, ms(0), ms(at)),
+                Answer::Mine,
+                "it does not use it up: {at}"
+            );
+        }
+        one.spend(5_000_000);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(200)), Answer::Over);
+    }
+
     #[test]
     fn who_has_had_less_than_it_may_is_let_in_early_but_not_at_once() {
         let [one, two] = turns();
         let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        was_drained(&two);
         ask(&one, &mut of_one, TERMS, ms(0), ms(0));
         ask(&two, &mut of_two, SAVED, ms(0), ms(0));
         one.spend(SHORTEST - 1);
@@ -232,6 +301,16 @@ mod tests {
         one.spend(1);
         assert_eq!(ask(&one, &mut of_one, SAVED, ms(0), ms(1)), Answer::Mine, "so has this one");
         assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(1)), Answer::Over);
+    }
+
+    #[test]
+    fn whoever_never_lacks_work_waits_for_the_end_of_a_turn_however_much_it_has_saved() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        ask(&one, &mut of_one, TERMS, ms(0), ms(0));
+        ask(&two, &mut of_two, SAVED, ms(0), ms(0));
+        one.spend(4_999_999);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(1)), Answer::Mine);
     }
 
     #[test]
@@ -245,6 +324,7 @@ mod tests {
         assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(0), ms(5)), Answer::Mine);
         latency.spend(1);
         assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(0), ms(5)), Answer::Over, "used up");
+        latency.drain();
         latency.end();
         ask(&primary, &mut of_primary, TERMS, ms(5), ms(5));
         ask(&latency, &mut of_latency, SAVED, ms(5), ms(5));

@@ -89,8 +89,10 @@ impl Gpu {
                 return self.begin();
             }
             if self.activity.quiet(None).is_some() {
-                self.activity.turn.forfeit();
-                self.end_turn(); // drained: whoever waits may go
+                self.activity.turn.drain();
+                if self.activity.turn.end() {
+                    self.turn_passed(); // drained: whoever waits may go
+                }
                 self.wake_others();
             }
         }

@@ -64,13 +64,10 @@ impl Gpu {
         self.slot().submitted_ns.load(Ordering::Relaxed)
     }
 
-    /// Ends the tenant's turn, if it holds one.
-    pub fn end_turn(&self) {
-        let own = &self.activity.turn;
-        if own.end() {
-            self.stop_flowing();
-            let _ = futex::wake(own.futex_word(), futex::Flags::empty(), WAITERS);
-        }
+    /// The tenant's turn has been passed on.
+    pub fn turn_passed(&self) {
+        self.stop_flowing();
+        let _ = futex::wake(self.activity.turn.futex_word(), futex::Flags::empty(), WAITERS);
     }
 }
 
@@ -140,7 +137,7 @@ impl Launching for &Gpu {
         Work { queued, done, beside: self.neighbours().quiet.is_none() }
     }
 
-    fn end_turn(&mut self) {
-        Gpu::end_turn(self);
+    fn turn_passed(&mut self) {
+        Gpu::turn_passed(self);
     }
 }

@@ -60,7 +60,6 @@ pub struct Cell {
     state: &'static str,
     changes: u32, // of the state, since they were last taken
     pulse: Pulse,
-    waits: bool, // when its pulse moved last, it was at its gate
     moved_at: Nanos,
     metered: bool, // when it moved last
     still: Nanos,
@@ -119,7 +118,6 @@ impl Cell {
             state: "",
             changes: 0,
             pulse: Pulse::default(),
-            waits: false,
             moved_at: Nanos(0),
             metered: false,
             still: Nanos(0),
@@ -138,7 +136,6 @@ impl Cell {
         let outstanding = pulse.outstanding();
         let first = self.moved_at == Nanos(0); // whoever is new is awake
         if pulse != self.pulse || first {
-            self.waits = pulse.waits(self.pulse, self.waits);
             self.pulse = pulse;
             self.moved_at = now;
             self.metered = self.granted.rate != Rate::FULL;
@@ -172,7 +169,7 @@ impl Cell {
         // long ago, also in the first moments of a smaller rate, unless the gate was closed, which settles it.
         let metered = self.metered || self.granted.gate == Gate::Closed;
         // Who waits is let in at `resume_at`, not at zero.
-        let owes = (balance <= 0 || self.waits) && metered && self.granted.rate != Rate::FULL;
+        let owes = self.pulse.waits() && metered && self.granted.rate != Rate::FULL;
         let waits = if owes { self.granted.rate.time_for(missing) } else { Nanos(0) };
         Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
     }

@@ -21,6 +21,7 @@ pub struct Pulse {
     submitted_ns: u64,
     completed_ns: u64,
     put_off: u64,
+    waits: bool,
 }
 
 impl Pulse {
@@ -31,15 +32,16 @@ impl Pulse {
             // Relaxed: a hint of activity, nothing is ordered by it.
             pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
             pulse.completed_ns = pulse.completed_ns.wrapping_add(slot.completed_ns.load(Ordering::Relaxed));
-            pulse.put_off = pulse.put_off.wrapping_add(slot.put_off.load(Ordering::Relaxed));
+            let put_off = slot.put_off.load(Ordering::Relaxed);
+            pulse.put_off = pulse.put_off.wrapping_add(put_off);
+            pulse.waits |= put_off % 2 == 1;
         }
         pulse
     }
 
-    /// Whether a launch waits at the gate, by what has moved since `before`, when one did or did not: what was launched has
-    /// passed it.
-    pub fn waits(self, before: Self, did: bool) -> bool {
-        self.put_off != before.put_off || (did && self.submitted_ns == before.submitted_ns)
+    /// Whether a launch waits at the gate.
+    pub fn waits(self) -> bool {
+        self.waits
     }
 
     /// Predicted work under way.

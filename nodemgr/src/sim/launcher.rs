@@ -257,7 +257,7 @@ impl Launcher {
             self.flows = false;
             self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now);
             self.pages.activity.end(self.slot);
-            self.pages.activity.turn.forfeit();
+            self.pages.activity.turn.drain();
             Launching::end_turn(self);
             self.turn_passed = true; // whoever gives way to it sleeps until now
         }
@@ -324,10 +324,8 @@ impl Launching for Launcher {
         Work { queued: in_flight(slot).0, done: slot.completed_ns.load(Ordering::Relaxed), beside }
     }
 
-    fn end_turn(&mut self) {
-        if self.pages.activity.turn.end() {
-            self.flows = false;
-            self.turn_passed = true;
-        }
+    fn turn_passed(&mut self) {
+        self.flows = false;
+        self.turn_passed = true;
     }
 }

@@ -323,3 +323,27 @@ fn nor_is_one_of_a_request_in_two_seconds_of_which_most_readings_are_old() {
     assert_eq!((server.slo_kept, server.unserved), (Some(true), 0), "{:?} %", server.slo_violations_percent);
     assert!(filler > 95.0, "{filler} %");
 }
+
+/// Design 5: shares, whatever units of work are like. All of the GPU is requested, so that switching takes its part from everybody.
+#[test]
+fn those_who_never_lack_work_share_as_they_requested_whatever_their_kernels_are_like() {
+    let pair = |first: u32, unit_us: u32| {
+        let tenant = |name: &str, percent: u32| {
+            format!(
+                "[[tenant]]\nname = '{name}'\nclass = 'primary'\nrequest = '{percent}%'\nlimit = '{percent}%'\n\
+                 [tenant.offline]\nbatch_ms = 3_000\nunit_us = {unit_us}\n"
+            )
+        };
+        let head = "about = 'a'\nsource = 'b'\nseed = 3\nseconds = 20\nwarm_up_seconds = 5\n";
+        [head.to_owned(), tenant("first", first), tenant("second", 100 - first)].concat()
+    };
+    for first in [50, 60, 70, 80, 90] {
+        for unit_us in [100, 400, 1_000, 2_500, 5_000] {
+            let outcome = compared(&pair(first, unit_us), 1, &["static"]).outcomes.remove(0);
+            let [one, two] = ["first", "second"].map(|name| tenant(&outcome, name).share_percent);
+            let off = 100.0 * one / (one + two) - f64::from(first);
+            assert!(off.abs() < 0.1, "{first} %, units of {unit_us} us: {off:+.2} points");
+            assert!(one + two > 94.0, "{first} %, units of {unit_us} us: {one} and {two} % of the GPU");
+        }
+    }
+}

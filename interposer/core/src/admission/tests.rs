@@ -73,9 +73,7 @@ impl Launching for Process {
     fn work(&self) -> Work {
         self.work
     }
-    fn end_turn(&mut self) {
-        self.own.end();
-    }
+    fn turn_passed(&mut self) {}
 }
 
 fn zeroed<T: FromZeros>() -> Box<T> {
@@ -195,6 +193,18 @@ fn no_more_is_drawn_than_is_left_of_the_turn() {
         Asked::Goes(process.grant.generation(), Tokens(30_000)),
         "100 us were wanted, 30 are left"
     );
+}
+
+/// Whoever is let in would else find that nobody waits, launch for more than its turn, and have the other's share.
+#[test]
+fn whoever_passes_its_turn_on_and_has_more_to_launch_waits_behind_whom_it_lets_in_at_once() {
+    let mut process = process();
+    asks(&mut process, None, 20);
+    process.others[0].0.want([&*process.own].into_iter());
+    process.own.spend(process.own.left());
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 21) else { panic!("its turn is over") };
+    assert_eq!((held.cause, process.own.look().0), (Cause::Turn, Stand::Wants));
+    assert!(process.own.is_behind(&process.others[0].0, Default::default()));
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct ProcessSlot {
     pub refused: AtomicU64,
     /// Memory held by [`MemoryKind`]; their sum is `held_bytes` whenever no call is under way.
     pub by_kind: [AtomicU64; MemoryKind::ALL.len()],
-    /// Times that a launch or a copy of its has asked at the gate and been told to wait: moves while one waits.
+    /// Moves each time that a launch or a copy of its asks at the gate and is told to wait; odd while one waits.
     pub put_off: AtomicU64,
     /// [`ProcessState`](super::ProcessState) as a number.
     pub state: AtomicU32,

@@ -6,8 +6,8 @@
 //! word is written by its own tenant alone, so a neighbour can be waited for, but never be changed.
 //!
 //! ```text
-//!   Away --> Arrives --> Wants (or WantsSoon) <--> StepsUp --> Holds --> Away
-//!            draws a number                                   launches until its turn is used up, or it is drained
+//!   Away --> Arrives --> Wants (or WantsSoon) <--> StepsUp --> Holds --> Away, or Wants
+//!            draws a number                                   launches until it is drained, or its turn is used up
 //! ```
 //!
 //! Somebody who takes precedence may come while another finds that nobody is in front of him, and find the same. So whoever
@@ -31,7 +31,7 @@ pub enum Stand {
     Arrives = 1,
     /// It waits.
     Wants = 2,
-    /// It waits, and has had less than it may.
+    /// It waits, has had less than it may, and had nothing to launch as its last turn ended.
     WantsSoon = 3,
     /// It launches.
     Holds = 4,
@@ -66,8 +66,8 @@ const NUMBERS: u32 = 1 << (32 - STAND_BITS);
 #[cfg_attr(loom, derive(Default))]
 #[repr(C)]
 pub struct Turn {
-    word: AtomicU32, // number << STAND_BITS | stand; neighbours sleep on it
-    _reserved_0: u32,
+    word: AtomicU32,    // number << STAND_BITS | stand; neighbours sleep on it
+    drained: AtomicU32, // 1: its last turn ended because it had nothing to launch
     tenant: AtomicU64,
     left_ns: AtomicI64,
     length_ns: AtomicU64,
@@ -140,12 +140,19 @@ impl Turn {
         if stand(away) != Stand::Away || !self.becomes(away, Stand::Arrives, number(away)) {
             return;
         }
-        let last = |a: u32, b: u32| if before(a, b) { b } else { a };
-        let greatest = others.map(|other| number(other.word.load(Ordering::SeqCst))).fold(number(away), last);
+        let next = above(number(away), others);
         let arrives = self.word.load(Ordering::SeqCst);
         if stand(arrives) == Stand::Arrives {
-            self.becomes(arrives, Stand::Wants, greatest.wrapping_add(1) % NUMBERS);
+            self.becomes(arrives, Stand::Wants, next);
         }
+    }
+
+    /// The turn goes on, and the tenant queues up behind everybody who is there: whoever is let in finds it waiting. Says whether the
+    /// tenant held it; whoever waits has to be woken.
+    pub fn requeue<'a>(&self, others: impl Iterator<Item = &'a Self>) -> bool {
+        let word = self.word.load(Ordering::SeqCst);
+        // Others wait for who holds the turn as for who draws a number.
+        stand(word) == Stand::Holds && self.becomes(word, Stand::Wants, above(number(word), others))
     }
 
     /// Waits from now on as somebody who has had less than it may.
@@ -193,10 +200,11 @@ impl Turn {
     pub fn hold(&self, length: Nanos) {
         let word = self.word.load(Ordering::SeqCst);
         if matches!(stand(word), Stand::Wants | Stand::WantsSoon | Stand::StepsUp) {
-            // Of the turn before: a unit longer than what was left, or what it was cut short by.
+            // Of the turn before: a unit longer than what was left, or what it was cut short by, or drained before.
             let rest = self.left().min(i64::try_from(length.0).unwrap_or(i64::MAX));
             self.renew(length);
             self.ask_for(Nanos(0));
+            self.drained.store(0, Ordering::Relaxed);
             self.left_ns.fetch_add(rest, Ordering::Relaxed);
             self.becomes(word, Stand::Holds, number(word));
         }
@@ -222,9 +230,25 @@ impl Turn {
         stand(word) == Stand::Holds && self.becomes(word, Stand::Away, number(word))
     }
 
-    /// What is left of the turn is not wanted: the tenant had nothing to launch, or nothing to launch it with.
+    /// What is left of the turn that the tenant holds is not wanted: it has nothing to launch it with. Whoever waits may have been
+    /// cut short: that counts for the next turn.
     pub fn forfeit(&self) {
-        self.left_ns.fetch_min(0, Ordering::Relaxed);
+        if self.look().0 == Stand::Holds {
+            self.left_ns.fetch_min(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The tenant that holds the turn has nothing to launch. What is left counts for the next one, as what it was cut short by does:
+    /// a step that is longer than a turn ends in the middle of one.
+    pub fn drain(&self) {
+        if self.look().0 == Stand::Holds {
+            self.drained.store(1, Ordering::Relaxed); // a hint, as `left`
+        }
+    }
+
+    /// Whether the last turn ended as there was nothing to launch.
+    pub fn was_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed) != 0
     }
 
     /// Whatever a dead process was about to do, the tenant is away now.
@@ -256,6 +280,13 @@ fn stand(word: u32) -> Stand {
 
 fn number(word: u32) -> u32 {
     word >> STAND_BITS
+}
+
+/// A number above all of these.
+fn above<'a>(own: u32, others: impl Iterator<Item = &'a Turn>) -> u32 {
+    let last = |a: u32, b: u32| if before(a, b) { b } else { a };
+    let greatest = others.map(|other| number(other.word.load(Ordering::SeqCst))).fold(own, last);
+    greatest.wrapping_add(1) % NUMBERS
 }
 
 /// Whether number `a` was drawn before `b`. Numbers wrap, but are never far from each other.

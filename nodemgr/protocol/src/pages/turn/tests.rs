@@ -44,6 +44,19 @@ fn who_comes_back_stands_behind_those_who_wait_and_who_is_away_is_not_waited_for
     assert!(goes(&turns, 0));
 }
 
+#[test]
+fn who_passes_its_turn_on_and_has_more_to_launch_waits_behind_all_at_once() {
+    let turns = tenants();
+    let requeue = |who: usize| turns[who].requeue(turns.iter().map(|turn| &**turn));
+    [0, 1, 2].into_iter().for_each(|who| want(&turns, who));
+    assert!(!requeue(0), "it does not hold the turn");
+    for who in [0, 1, 2, 0, 1] {
+        assert!((0..3).all(|other| goes(&turns, other) == (other == who)), "it is {who}'s turn");
+        turns[who].hold(Nanos(100));
+        assert!(requeue(who) && turns[who].waits());
+    }
+}
+
 /// Design 8: latency tenants come before primaries; gpu-truths, rule 8: nobody starves.
 #[test]
 fn whoever_takes_precedence_is_let_in_first_but_not_for_ever() {
@@ -93,6 +106,14 @@ fn what_is_launched_comes_out_of_what_is_left() {
     want(&turns, 0);
     turns[0].hold(Nanos(100));
     assert_eq!(turns[0].left(), 170, "and what it was cut short by is added");
+    turns[0].drain();
+    assert_eq!((turns[0].left(), turns[0].was_drained()), (170, true), "so is what it was drained before");
+    turns[0].end();
+    want(&turns, 0);
+    turns[0].forfeit();
+    assert_eq!(turns[0].left(), 170, "it waits");
+    turns[0].hold(Nanos(100));
+    assert_eq!((turns[0].left(), turns[0].was_drained()), (200, false), "no more than a turn");
     turns[0].forfeit();
     assert_eq!(turns[0].left(), 0);
 }
