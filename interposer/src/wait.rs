@@ -159,6 +159,7 @@ fn count(current: &Current, arrived: Nanos, now: Nanos, pass: Pass) {
     let counters = current.counters;
     if now > arrived {
         stall::waited(current.gpu, now);
+        current.gpu.pages().let_in();
         counters.add(&counters.lane().throttled, 1);
         counters.add(&counters.lane().waited_ns, now.since(arrived).0);
     }

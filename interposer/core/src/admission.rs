@@ -122,10 +122,8 @@ pub fn ask<L: Launching>(
     times: (Nanos, Nanos),
 ) -> Asked<L::Word> {
     let asked = decide(launching, wanted, patience, times);
-    match asked {
-        Asked::Waits(_) => launching.pages().put_off(),
-        Asked::Goes(..) if times.1 > times.0 => launching.pages().let_in(),
-        Asked::Goes(..) => {}
+    if matches!(asked, Asked::Waits(_)) {
+        launching.pages().put_off();
     }
     asked
 }

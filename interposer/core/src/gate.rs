@@ -51,6 +51,11 @@ impl Pages<'_> {
         self.slot.put_off.store((before | 1).wrapping_add(2), Ordering::Relaxed);
     }
 
+    /// Whether a launch of the process waits.
+    pub fn waits(&self) -> bool {
+        self.slot.put_off.load(Ordering::Relaxed) % 2 == 1
+    }
+
     /// Shows that whoever waited has gone.
     pub fn let_in(&self) {
         let before = self.slot.put_off.load(Ordering::Relaxed);

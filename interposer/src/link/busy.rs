@@ -89,8 +89,7 @@ impl Gpu {
                 return self.begin();
             }
             if self.activity.quiet(None).is_some() {
-                self.activity.turn.drain();
-                if self.activity.turn.end() {
+                if self.activity.turn.drain(self.pages().waits()) {
                     self.turn_passed(); // drained: whoever waits may go
                 }
                 self.wake_others();

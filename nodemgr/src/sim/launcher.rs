@@ -212,6 +212,7 @@ impl Launcher {
 
     fn count_wait(&self, now: Nanos, arrived: Nanos) {
         if now > arrived {
+            self.gate_pages().let_in();
             let lane = &self.slot().lanes[0];
             add(&lane.throttled, 1);
             add(&lane.waited_ns, now.since(arrived).0);
@@ -257,8 +258,9 @@ impl Launcher {
             self.flows = false;
             self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now);
             self.pages.activity.end(self.slot);
-            self.pages.activity.turn.drain();
-            Launching::end_turn(self);
+            if self.pages.activity.turn.drain(self.gate_pages().waits()) {
+                Launching::turn_passed(self);
+            }
             self.turn_passed = true; // whoever gives way to it sleeps until now
         }
     }

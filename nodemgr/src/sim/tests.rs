@@ -337,8 +337,8 @@ fn those_who_never_lack_work_share_as_they_requested_whatever_their_kernels_are_
         let head = "about = 'a'\nsource = 'b'\nseed = 3\nseconds = 20\nwarm_up_seconds = 5\n";
         [head.to_owned(), tenant("first", first), tenant("second", 100 - first)].concat()
     };
-    for first in [50, 60, 70, 80, 90] {
-        for unit_us in [100, 400, 1_000, 2_500, 5_000] {
+    for first in [50, 70, 80] {
+        for unit_us in [100, 400, 2_500, 5_000] {
             let outcome = compared(&pair(first, unit_us), 1, &["static"]).outcomes.remove(0);
             let [one, two] = ["first", "second"].map(|name| tenant(&outcome, name).share_percent);
             let off = 100.0 * one / (one + two) - f64::from(first);

@@ -22,7 +22,6 @@ impl Gate {
         pages.bucket.refill_copies(now, limit, capacity(limit));
         let balance = pages.bucket.copies();
         if balance > 0 {
-            pages.let_in();
             return None;
         }
         pages.put_off();

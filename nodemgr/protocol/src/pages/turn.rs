@@ -238,11 +238,20 @@ impl Turn {
         }
     }
 
-    /// The tenant that holds the turn has nothing to launch. What is left counts for the next one, as what it was cut short by does:
-    /// a step that is longer than a turn ends in the middle of one.
-    pub fn drain(&self) {
-        if self.look().0 == Stand::Holds {
-            self.drained.store(1, Ordering::Relaxed); // a hint, as `left`
+    /// The tenant has nothing on the GPU. If it holds the turn, that goes on: what is left counts for the next one, as what it was
+    /// cut short by does, since a step that is longer than a turn ends in the middle of one. If it stands in the queue although none of
+    /// its launches `waits`, it leaves that: the one for which it queued up went out of turn. Says whether it moved; whoever waits has to
+    /// be woken.
+    pub fn drain(&self, waits: bool) -> bool {
+        match self.look() {
+            (Stand::Holds, _) => {
+                self.drained.store(1, Ordering::Relaxed); // a hint, as `left`
+                self.end()
+            }
+            (Stand::Wants | Stand::WantsSoon, word) if !waits => {
+                self.becomes(word, Stand::Away, number(word))
+            }
+            _ => false,
         }
     }
 
