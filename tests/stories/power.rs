@@ -60,8 +60,14 @@ fn wait_for_event(node: &Node<'_>, event: &str) {
 
 /// Waits for a moment in which the filler is open, and what the policy makes of it then is accepted.
 fn filler(node: &Node<'_>, what: &str, accept: impl Fn(&str, u32) -> bool) {
+    let mut last = String::new();
     wait::until(what, || {
         let seen = on_gpu(node, BATCH);
+        let now = format!("{} {} ppm, gate closed: {}", seen.policy_state, seen.rate_ppm, seen.gate_closed);
+        if now != last {
+            eprintln!("{what}: {now}");
+            last = now;
+        }
         (!seen.gate_closed && accept(&seen.policy_state, seen.rate_ppm)).then_some(())
     });
 }

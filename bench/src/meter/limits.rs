@@ -2,6 +2,7 @@
 //! the limit that a case is held to (design 10).
 
 use super::cases::{Case, HALF, KERNELS, Rhythm};
+use super::divided;
 use crate::rig::Kernel;
 
 /// The bar, in percent (design 10).
@@ -14,6 +15,15 @@ const SIGNATURE_US: f64 = 1.0;
 /// `cuEventElapsedTime` resolves about so much.
 const EVENT_US: f64 = 0.5;
 
+/// What a switch from one context to another takes on the simulated GPU.
+const SWITCH_US: f64 = 100.0;
+
+/// When a burst began is known if no more doubt is left than the shortest switch takes (docs/time.md).
+const CLEAR_US: f64 = 40.0;
+
+/// A turn of each of two programs that request a half each (docs/time.md).
+const TURN_US: f64 = 5_000.0;
+
 /// SMs of the simulated GPU.
 const SMS: f64 = 108.0;
 
@@ -22,8 +32,11 @@ const SLICED_US: f64 = 20_000.0;
 
 /// What cannot be told of a case's true use, in percent of it, if that is more than the bar.
 pub fn of(case: &Case, beside: Option<&Case>, mode: &str) -> f64 {
-    let worst = events(case).max(beside.map_or(0.0, |other| overlap(case, other, mode)));
-    worst.max(BAR)
+    let beside = beside.map_or(0.0, |other| match mode {
+        "time-slice" => in_turns(case, other),
+        _ => divided::of(case, other),
+    });
+    events(case).max(beside).max(BAR)
 }
 
 /// A program that waits for its work is measured from an idle stream to an idle stream, each time by two events.
@@ -36,23 +49,24 @@ fn events(case: &Case) -> f64 {
 
 /// An event says how far a stream has come, not which streams ran meanwhile. So beside others that are on the GPU at any time,
 /// several streams took anything between what they take one after the other and what they take all at once, and
-/// whoever is beside them the rest.
-fn overlap(case: &Case, other: &Case, mode: &str) -> f64 {
+/// whoever is beside them the rest. Where they take turns, it is when a turn of theirs began that may not be known.
+fn in_turns(case: &Case, other: &Case) -> f64 {
     let (many, one) = if case.streams > 1 { (case, other) } else { (other, case) };
     if many.streams == 1 {
-        return 0.0;
+        0.0
+    } else if longest_us(one) >= SLICED_US {
+        between(1.0 / many.streams as f64, 1.0)
+    } else if case.streams > 1 && kernels(case).any(|(kernel, _)| doubt_us(kernel, case.streams) > CLEAR_US) {
+        100.0 * SWITCH_US / TURN_US
+    } else {
+        0.0
     }
-    if longest_us(one) < SLICED_US {
-        // They take turns, and the switch at the beginning of each is told from the work (docs/time.md).
-        return 0.0;
-    }
-    let streams = many.streams as f64;
-    if mode == "time-slice" {
-        return between(1.0 / streams, 1.0);
-    }
-    let part = |ours: f64| ours / (ours + weight(one));
-    let (least, most) = (part(weight(many)), part(streams * weight(many)));
-    if case.streams > 1 { between(least, most) } else { between(1.0 - most, 1.0 - least) }
+}
+
+/// A turn begins with one launch of each stream, all of which wait for the switch; how much longer than by itself one of them took
+/// beside the others nobody knows, if these may want all of the GPU each.
+fn doubt_us(kernel: &Kernel, streams: usize) -> f64 {
+    kernel.mean_us() * (part_of_sms(kernel) + streams as f64 - 2.0).max(0.0)
 }
 
 /// The bar of a signature that takes so long, in percent.
@@ -78,11 +92,12 @@ pub fn of_signature(case: &Case, beside: Option<&Case>, mode: &str, kernel: &Ker
 }
 
 /// How far off the best guess may be of something that lies anywhere between these, in percent of what it is.
-fn between(least: f64, most: f64) -> f64 {
+pub fn between(least: f64, most: f64) -> f64 {
     100.0 * (most - least) / (most + least)
 }
 
-fn kernels(case: &Case) -> impl Iterator<Item = (&'static Kernel, f64)> {
+/// The kernels of a program, and how many of each.
+pub fn kernels(case: &Case) -> impl Iterator<Item = (&'static Kernel, f64)> {
     let row = |(name, count): &(&str, usize)| {
         KERNELS.iter().find(|kernel| kernel.name == *name).map(|kernel| (kernel, *count as f64))
     };
@@ -97,13 +112,8 @@ fn longest_us(case: &Case) -> f64 {
     kernels(case).map(|(kernel, _)| kernel.time_us).fold(0.0, f64::max)
 }
 
-/// Part of the SMs that it holds while it runs.
-fn weight(case: &Case) -> f64 {
-    let held = |(kernel, count): (&Kernel, f64)| kernel.mean_us() * count * part_of_sms(kernel);
-    kernels(case).map(held).sum::<f64>() / time_us(case)
-}
-
-fn part_of_sms(kernel: &Kernel) -> f64 {
+/// Part of the SMs that it wants.
+pub fn part_of_sms(kernel: &Kernel) -> f64 {
     (f64::from(kernel.blocks) / SMS).min(1.0)
 }
 
@@ -158,11 +168,25 @@ mod tests {
     fn several_streams_beside_work_that_the_driver_slices_lie_between_their_longest_and_their_sum() {
         assert!((limit("four streams", Some("huge"), "time-slice") - 60.0).abs() < 1e-9);
         assert!((limit("huge", Some("four streams"), "time-slice") - 60.0).abs() < 1e-9);
-        let mps = limit("four streams", Some("huge"), "mps");
-        assert!((30.0..35.0).contains(&mps), "{mps}: 0.55 of the SMs at once, or four times as much");
-        assert_eq!(limit("four streams", Some("mixed"), "time-slice"), BAR, "they take turns");
-        assert_eq!(limit("mixed", Some("four streams"), "time-slice"), BAR);
-        assert_eq!(limit("four streams", Some("mixed"), "mps"), BAR);
-        assert_eq!(limit("varied", Some("steps"), "mps"), BAR);
+        assert_eq!(limit("mixed", Some("tiny"), "time-slice"), BAR);
+        assert_eq!(
+            limit("mixed", Some("four streams"), "time-slice"),
+            BAR,
+            "its turns begin with one launch"
+        );
+    }
+
+    #[test]
+    fn the_switch_at_the_beginning_of_a_turn_of_several_streams_may_be_their_work() {
+        assert_eq!(limit("four streams", Some("mixed"), "time-slice"), 2.0);
+        assert!(doubt_us(&KERNELS[3], 2) < CLEAR_US, "a narrow one tells it, beside one other");
+        assert!(doubt_us(&KERNELS[2], 2) > CLEAR_US, "one that may have shared the GPU does not");
+    }
+
+    #[test]
+    fn at_the_same_time_prices_that_may_be_off_divide_the_time_otherwise() {
+        assert_eq!(limit("mixed", Some("tiny"), "mps"), BAR, "tiny ones weigh little, whatever they take");
+        assert!((1.5..2.5).contains(&limit("varied", Some("steps"), "mps")));
+        assert!((2.0..4.0).contains(&limit("four streams", Some("huge"), "mps")));
     }
 }

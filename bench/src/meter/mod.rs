@@ -2,6 +2,7 @@
 //! has told the node manager what their kernels cost.
 
 mod cases;
+mod divided;
 mod graphs;
 mod limits;
 mod pace;
