@@ -12,10 +12,10 @@ use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, SmShare, Tokens};
 
 use crate::host::Host;
-use crate::pair::{Setting, take_turns};
+use crate::pair::{Round, Setting, all_of, best_pace, take_turns, while_fast};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Cost, Rig};
-use crate::sample::{Spread, quantile};
+use crate::sample::Spread;
 use crate::worker::Task;
 use crate::{DriverOptions, count, instructions, stage};
 
@@ -23,11 +23,7 @@ use crate::{DriverOptions, count, instructions, stage};
 const FLOOR_UUID: [u8; 16] = *b"weir-floor-uuid!";
 
 /// Rounds of each setting. What holds the processor up lasts for a few of them, or for many.
-const ROUNDS: usize = 100;
-
-/// A processor that somebody else holds up, too, is slow in all rounds for a while. Those rounds count in which its pace, by a loop in
-/// registers, was so near the best of the run, and a tenth at least; what was measured has no say in that.
-const AS_FAST: f64 = 1.1;
+const ROUNDS: usize = 400;
 
 /// Measures and prints.
 pub fn run(options: &DriverOptions) -> Result<ExitCode, std::io::Error> {
@@ -71,7 +67,7 @@ fn on_simulated_driver() -> Result<serde_json::Value, std::io::Error> {
     let bare = Setting { driver: rig.driver_directory(), preload: None, environment: rig.variables() };
     let with = Setting { preload: Some((rig.preload(), created.dir)), ..bare.clone() };
     let [bare, with] = take_turns([(&bare, Task::Launch), (&with, Task::Launch)], 1, ROUNDS)?;
-    let (bare, with) = (Spread::of(&bare), Spread::of(&with));
+    let [bare, with] = [bare, with].map(|rounds| Spread::of(&all_of(&rounds)));
     Ok(json!({"bare_ns": bare, "weir_ns": with, "added_ns": with.median - bare.median}))
 }
 
@@ -91,11 +87,9 @@ pub struct Measured {
     pub added_ns: f64,
     /// By how much longer it is than without: medians by each other.
     ratio: f64,
-    /// What the processor took for a step in registers, in the rounds that count.
-    pace_ns: Spread,
-    /// How many these are.
-    rounds: usize,
-    /// Of all rounds: medians apart, and the processor's pace.
+    /// How many rounds of each count: those in which the processor was fast.
+    rounds: [usize; 2],
+    /// Of all rounds: medians apart, and what the processor took for a step in registers.
     added_in_all_ns: f64,
     pace_in_all_ns: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,31 +117,32 @@ impl Parts {
         rounds: usize,
     ) -> std::io::Result<Measured> {
         let (bare, with) = (self.bare(), self.with(host));
-        let (bare, with, pace) = ((&bare, task), (&with, task), (&bare, Task::Pace));
-        let (bare, with, pace, other) = match self.other(host) {
+        let (bare, with) = ((&bare, task), (&with, task));
+        let (bare, with, other) = match self.other(host) {
             None => {
-                let [bare, with, pace] = take_turns([bare, with, pace], processes, rounds)?;
-                (bare, with, pace, None)
+                let [bare, with] = take_turns([bare, with], processes, rounds)?;
+                (bare, with, None)
             }
             Some(other) => {
-                let teams = [bare, with, (&other, task), pace];
-                let [bare, with, other, pace] = take_turns(teams, processes, rounds)?;
-                (bare, with, pace, Some(other))
+                let [bare, with, other] = take_turns([bare, with, (&other, task)], processes, rounds)?;
+                (bare, with, Some(other))
             }
         };
-        let fast = fast_rounds(&pace);
-        let of = |figures: &[f64]| Spread::of(&fast.iter().map(|round| figures[*round]).collect::<Vec<_>>());
-        let (bare_ns, weir_ns, other_ns) = (of(&bare), of(&with), other.as_deref().map(of));
+        let run = || bare.iter().chain(&with).chain(other.iter().flatten());
+        let best = best_pace(run());
+        let fast = |rounds: &[Round]| while_fast(rounds, best);
+        let (bare_ns, weir_ns) = (Spread::of(&fast(&bare)), Spread::of(&fast(&with)));
+        let other_ns = other.as_deref().map(|other| Spread::of(&fast(other)));
         let added = |spread: &Spread| spread.median - bare_ns.median;
+        let in_all = |rounds: &[Round]| Spread::of(&all_of(rounds)).median;
         Ok(Measured {
             bare_ns,
             weir_ns,
             added_ns: added(&weir_ns),
             ratio: weir_ns.median / bare_ns.median,
-            pace_ns: of(&pace),
-            rounds: fast.len(),
-            added_in_all_ns: Spread::of(&with).median - Spread::of(&bare).median,
-            pace_in_all_ns: Spread::of(&pace),
+            rounds: [fast(&bare).len(), fast(&with).len()],
+            added_in_all_ns: in_all(&with) - in_all(&bare),
+            pace_in_all_ns: Spread::of(&run().map(|round| round.pace_ns).collect::<Vec<_>>()),
             other_ns,
             other_added_ns: other_ns.as_ref().map(added),
         })
@@ -180,28 +175,5 @@ impl Parts {
     pub fn other(&self, host: &Host) -> Option<Setting> {
         let other = self.other.clone()?;
         Some(Setting { preload: Some((other, host.place().into())), ..self.bare() })
-    }
-}
-
-/// The rounds that count, by the processor's pace in each of them.
-fn fast_rounds(pace_ns: &[f64]) -> Vec<usize> {
-    let mut sorted = pace_ns.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let enough = quantile(&sorted, 0.1).max(AS_FAST * quantile(&sorted, 0.0));
-    (0..pace_ns.len()).filter(|round| pace_ns[*round] <= enough).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_count_while_the_processor_is_fast_and_a_tenth_of_them_always() {
-        let mostly_slow: Vec<f64> =
-            (0..20).map(|n| if n % 5 == 3 { 2.0 + f64::from(n) / 100.0 } else { 3.5 }).collect();
-        assert_eq!(fast_rounds(&mostly_slow), [3, 8, 13, 18]);
-        let one_outlier: Vec<f64> =
-            (0..20).map(|n| if n == 7 { 1.0 } else { 3.5 - f64::from(n) / 100.0 }).collect();
-        assert_eq!(fast_rounds(&one_outlier), [7, 19]);
     }
 }

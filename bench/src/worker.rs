@@ -16,8 +16,6 @@ pub enum Task {
     Alloc,
     /// As above, in stream order, from a pool that has it.
     AllocAsync,
-    /// Calls nothing: the figure is the processor's pace ([`pace`]).
-    Pace,
     /// Allocates until it is refused, then frees everything; the figure is the number of pieces.
     Fill,
 }
@@ -41,7 +39,6 @@ const VARIETY: usize = 8;
 pub fn run(task: Task) -> ExitCode {
     let outcome = match task {
         Task::Fill => fills(),
-        Task::Pace => paces(),
         _ => rounds(task),
     };
     match outcome {
@@ -65,7 +62,7 @@ fn rounds(task: Task) -> Result<(), ClientError> {
             let blocks = u32::try_from(1 + n / VARIETY % VARIETY).unwrap_or(1);
             driver.launch(functions[n % VARIETY], blocks)
         }
-        Task::Alloc | Task::Fill | Task::Pace => driver.alloc_free(1 << 20),
+        Task::Alloc | Task::Fill => driver.alloc_free(1 << 20),
         Task::AllocAsync => driver.alloc_free_async(1 << 20),
     };
     let calls = if matches!(task, Task::Alloc | Task::AllocAsync) { CALLS / 10 } else { CALLS };
@@ -78,6 +75,7 @@ fn rounds(task: Task) -> Result<(), ClientError> {
             break;
         }
         let before = Sums::read();
+        let pace_before = pace_ns();
         mark();
         let start = Instant::now();
         for n in 0..calls {
@@ -86,7 +84,7 @@ fn rounds(task: Task) -> Result<(), ClientError> {
         let ns = start.elapsed().as_secs_f64() * 1e9 / calls as f64;
         mark();
         let counted = before.map(|before| before.until_now(calls));
-        let line = counted.unwrap_or_else(|| ns.to_string());
+        let line = counted.unwrap_or_else(|| format!("{ns} {}", pace_before.max(pace_ns())));
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
     Ok(())
@@ -102,23 +100,19 @@ fn fills() -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Steps of the eight generators of [`pace`].
-const STEPS: usize = 200_000;
+/// Steps of the eight generators of [`pace`]: some 50 us.
+const STEPS: u32 = 20_000;
 
-fn paces() -> Result<(), ClientError> {
-    let mut stdout = std::io::stdout().lock();
-    for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let start = Instant::now();
-        std::hint::black_box(pace(STEPS));
-        let ns = start.elapsed().as_secs_f64() * 1e9 / STEPS as f64;
-        let _ = writeln!(stdout, "{ns}").and_then(|()| stdout.flush());
-    }
-    Ok(())
+/// What the processor takes for a step of [`pace`] now, ns: one that somebody else holds up, too, is slower.
+fn pace_ns() -> f64 {
+    let start = Instant::now();
+    std::hint::black_box(pace(STEPS));
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(STEPS)
 }
 
 /// Shifts in registers, as many at once as a processor does: it meets no memory and no library, and so takes longer only where
 /// the processor itself is slower.
-fn pace(steps: usize) -> u64 {
+fn pace(steps: u32) -> u64 {
     let mut states: [u64; 8] = std::hint::black_box([1, 2, 3, 4, 5, 6, 7, 8]);
     for _ in 0..steps {
         for state in &mut states {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weir_protocol::units::Bytes;
 
 use super::{Finding, Setup};
-use crate::pair::{Setting, take_turns};
+use crate::pair::{Setting, all_of, take_turns};
 use crate::rig::{Control, Rig};
 use crate::sample::Spread;
 use crate::stage;
@@ -25,7 +25,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let with = Setting { preload: Some((rig.preload(), created.dir.clone())), ..bare.clone() };
     let rounds = if setup.quick { 3 } else { 15 };
     let [bare_ns, with_ns] = take_turns([(&bare, Task::Launch), (&with, Task::Launch)], 1, rounds)?;
-    let (bare_ns, with_ns) = (Spread::of(&bare_ns), Spread::of(&with_ns));
+    let (bare_ns, with_ns) = (Spread::of(&all_of(&bare_ns)), Spread::of(&all_of(&with_ns)));
     let added = with_ns.median - bare_ns.median;
     let torch = torch(&rig, &created.dir, setup)?;
     let mut line = format!("{added:.0} ns added to a launch of {:.0} ns", bare_ns.median);
