@@ -29,6 +29,27 @@ struct Activity {
     _reserved: u64,
 }
 
+impl Activity {
+    /// The process has held so much more of the GPU. The time comes first: whoever reads meanwhile may find some of it without its
+    /// weight, but never a weight without its time, by which the process would seem to weigh a multiple of what it does. What took less
+    /// than its price beside that would be taken to be so much shorter by itself, and stay so.
+    fn add(&self, more: &Held) {
+        // Release, each: of what came before.
+        self.busy_ns.fetch_add(more.busy_ns, Ordering::Release);
+        self.weighted_ns.fetch_add(more.weighted_ns, Ordering::Release);
+        self.squared_ns.fetch_add(more.squared_ns, Ordering::Release);
+        self.cubed_ns.fetch_add(more.cubed_ns, Ordering::Release);
+    }
+
+    /// What it has held, read the other way round.
+    fn held(&self) -> Held {
+        let cubed_ns = self.cubed_ns.load(Ordering::Acquire);
+        let squared_ns = self.squared_ns.load(Ordering::Acquire);
+        let weighted_ns = self.weighted_ns.load(Ordering::Acquire);
+        Held { busy_ns: self.busy_ns.load(Ordering::Acquire), weighted_ns, squared_ns, cubed_ns }
+    }
+}
+
 /// How much of the GPU a tenant, or one process of it, has held so far. Under MPS, where tenants overlap, a nanosecond is
 /// divided among those who are there by the weight of their kernels (gpu-truths, rule 12): of one that fills all SMs it
 /// is 1.
@@ -42,6 +63,18 @@ pub struct Held {
     pub squared_ns: u64,
     /// ... and times its cube.
     pub cubed_ns: u64,
+}
+
+impl Held {
+    /// Both together; sums wrap.
+    fn and(self, more: Self) -> Self {
+        Self {
+            busy_ns: self.busy_ns.wrapping_add(more.busy_ns),
+            weighted_ns: self.weighted_ns.wrapping_add(more.weighted_ns),
+            squared_ns: self.squared_ns.wrapping_add(more.squared_ns),
+            cubed_ns: self.cubed_ns.wrapping_add(more.cubed_ns),
+        }
+    }
 }
 
 /// What a tenant, or one process of it, says of itself.
@@ -134,11 +167,7 @@ impl ActivityPage {
     /// The process in `slot` has held so much more of the GPU, up to `until`.
     pub fn occupied(&self, slot: usize, more: &Held, until: Nanos) {
         let Some(slot) = self.slots.get(slot) else { return };
-        // Relaxed: sums that a neighbour reads now and then; one may be a moment ahead of the others.
-        slot.cubed_ns.fetch_add(more.cubed_ns, Ordering::Relaxed);
-        slot.squared_ns.fetch_add(more.squared_ns, Ordering::Relaxed);
-        slot.weighted_ns.fetch_add(more.weighted_ns, Ordering::Relaxed);
-        slot.busy_ns.fetch_add(more.busy_ns, Ordering::Relaxed);
+        slot.add(more);
         // Release: whoever finds it finds what was held until then, or more.
         slot.until_ns.store(until.0, Ordering::Release);
     }
@@ -146,17 +175,11 @@ impl ActivityPage {
     /// What all processes but that in slot `own` say. Any bytes may stand there: sums wrap.
     pub fn occupancy(&self, own: Option<usize>) -> Occupancy {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| Some(*slot) != own);
-        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         others.fold(Occupancy::default(), |sum, (_, slot)| {
             let until = sum.until.max(Nanos(slot.until_ns.load(Ordering::Acquire)));
-            let held = Held {
-                busy_ns: sum.held.busy_ns.wrapping_add(read(&slot.busy_ns)),
-                weighted_ns: sum.held.weighted_ns.wrapping_add(read(&slot.weighted_ns)),
-                squared_ns: sum.held.squared_ns.wrapping_add(read(&slot.squared_ns)),
-                cubed_ns: sum.held.cubed_ns.wrapping_add(read(&slot.cubed_ns)),
-            };
+            let held = sum.held.and(slot.held());
             let is_busy = slot.word.load(Ordering::Acquire) % 2 == 1; // and so it was since then
-            let since = is_busy.then(|| Nanos(read(&slot.since_ns)));
+            let since = is_busy.then(|| Nanos(slot.since_ns.load(Ordering::Relaxed)));
             let busy_since = sum.busy_since.into_iter().chain(since).min();
             Occupancy { held, until, busy_since }
         })
@@ -244,6 +267,24 @@ mod model {
             }
             launches.join().unwrap();
             assert!(page.is_busy(0), "the launch is under way, and nobody knows");
+        });
+    }
+
+    #[test]
+    fn no_weight_is_ever_read_without_the_time_for_which_it_was_held() {
+        loom::model(|| {
+            let process = loom::sync::Arc::new(Activity::default());
+            let holds = {
+                let process = process.clone();
+                loom::thread::spawn(move || {
+                    let all = Held { busy_ns: 1, weighted_ns: 1, squared_ns: 1, cubed_ns: 1 };
+                    process.add(&all);
+                    process.add(&all);
+                })
+            };
+            let Held { busy_ns, weighted_ns, squared_ns, cubed_ns } = process.held();
+            assert!(cubed_ns <= squared_ns && squared_ns <= weighted_ns && weighted_ns <= busy_ns);
+            holds.join().unwrap();
         });
     }
 
