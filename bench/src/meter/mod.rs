@@ -2,7 +2,6 @@
 //! has told the node manager what their kernels cost.
 
 mod cases;
-mod graphs;
 mod limits;
 mod pace;
 
@@ -11,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
 use serde::Serialize;
 use weir_protocol::units::Bytes;
+use weir_simgpu_link::config::SMS;
 
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Kernel, Rig, SimulatedGpu, true_use};
@@ -214,7 +214,7 @@ fn at_peace(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
 }
 
 fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
-    let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, kernel: &KERNELS })?;
+    let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, sms: SMS, kernel: &KERNELS })?;
     let mut control = Control::of(&rig)?;
     let percent = if cases.len() == 1 { 100 } else { 50 };
     let programs = cases.iter().map(|case| Paced::start(&rig, &mut control, *case, percent));
