@@ -14,9 +14,6 @@ const SIGNATURE_US: f64 = 1.0;
 /// `cuEventElapsedTime` resolves about so much.
 const EVENT_US: f64 = 0.5;
 
-/// SMs of the simulated GPU.
-const SMS: f64 = 108.0;
-
 /// A unit as long as this is waited for by nobody: the driver slices it (docs/time.md).
 const SLICED_US: f64 = 20_000.0;
 
@@ -69,8 +66,8 @@ pub fn of_signature(case: &Case, beside: Option<&Case>, mode: &str, kernel: &Ker
     if case.streams == 1 {
         return bar;
     }
-    let widest = |case: &Case| kernels(case).map(|(kernel, _)| part_of_sms(kernel)).fold(0.0, f64::max);
-    let mut weight = part_of_sms(kernel) + (case.streams - 1) as f64 * widest(case);
+    let widest = |case: &Case| kernels(case).map(|(kernel, _)| part_of_sms(case, kernel)).fold(0.0, f64::max);
+    let mut weight = part_of_sms(case, kernel) + (case.streams - 1) as f64 * widest(case);
     weight += beside.filter(|_| mode != "time-slice").map_or(0.0, widest);
     let turns = beside.filter(|other| mode == "time-slice" && longest_us(other) >= SLICED_US);
     let most = weight.max(1.0) * turns.map_or(1.0, |_| case.streams as f64);
@@ -99,18 +96,19 @@ fn longest_us(case: &Case) -> f64 {
 
 /// Part of the SMs that it holds while it runs.
 fn weight(case: &Case) -> f64 {
-    let held = |(kernel, count): (&Kernel, f64)| kernel.mean_us() * count * part_of_sms(kernel);
+    let held = |(kernel, count): (&Kernel, f64)| kernel.mean_us() * count * part_of_sms(case, kernel);
     kernels(case).map(held).sum::<f64>() / time_us(case)
 }
 
-fn part_of_sms(kernel: &Kernel) -> f64 {
-    (f64::from(kernel.blocks) / SMS).min(1.0)
+fn part_of_sms(case: &Case, kernel: &Kernel) -> f64 {
+    (f64::from(kernel.blocks) / f64::from(case.sms)).min(1.0)
 }
 
 /// What a kernel of this case takes by itself: in a green context it has no more SMs than that.
 pub fn alone_us(case: &Case, kernel: &Kernel) -> f64 {
-    let sms = if case.rhythm == Rhythm::Green { f64::from(HALF) } else { SMS };
-    kernel.mean_us() * (part_of_sms(kernel) * SMS / sms).max(1.0)
+    let all = f64::from(case.sms);
+    let sms = if case.rhythm == Rhythm::Green { f64::from(HALF) } else { all };
+    kernel.mean_us() * (part_of_sms(case, kernel) * all / sms).max(1.0)
 }
 
 #[cfg(test)]
