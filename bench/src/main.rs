@@ -15,6 +15,7 @@ mod client;
 mod count;
 mod demo;
 mod gate;
+mod graphs;
 mod host;
 mod instructions;
 mod launch;
@@ -101,7 +102,7 @@ enum Bench {
     /// Added cost of starting a program without CUDA
     Spawn(PreloadOptions),
     /// Achieved share against request, by the simulated GPU's books
-    Share(Options),
+    Share(share::Options),
     /// Charged against true use, by the simulated GPU's books
     Meter(meter::Options),
     /// From a changed budget to the first launch under it

@@ -13,6 +13,7 @@ use weir_nodemgr::control::{Client, Stats};
 use weir_nodemgr::place::Place;
 use weir_protocol::units::Bytes;
 use weir_simgpu_link::books::Books;
+use weir_simgpu_link::config::SMS;
 
 use crate::stage;
 
@@ -56,6 +57,8 @@ pub struct SimulatedGpu<'a, K> {
     pub mode: &'static str,
     /// How many there are.
     pub gpus: u32,
+    /// SMs of each.
+    pub sms: u32,
     /// What kernels take.
     pub kernel: &'a [K],
 }
@@ -76,12 +79,12 @@ pub struct Rig {
 impl Rig {
     /// A node over one simulated GPU on which kernels cost `costs`.
     pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
-        Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: costs }, costs, true)
+        Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs }, costs, true)
     }
 
     /// A node over so many simulated GPUs, on which nothing will run.
     pub fn of_gpus(gpus: u32) -> io::Result<Self> {
-        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus, kernel: &[] }, &[], true)
+        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus, sms: SMS, kernel: &[] }, &[], true)
     }
 
     /// A node over one simulated GPU whose kernels' costs nobody has told it.
@@ -91,7 +94,7 @@ impl Rig {
 
     /// A node over the machine's own GPUs.
     pub fn real() -> io::Result<Self> {
-        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: &[] }, &[], false)
+        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &[] }, &[], false)
     }
 
     fn start<K: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[Cost], simulated: bool) -> io::Result<Self> {

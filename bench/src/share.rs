@@ -7,21 +7,44 @@ use std::time::Duration;
 use serde::Serialize;
 use weir_protocol::units::Bytes;
 use weir_simgpu_link::books::Books;
+use weir_simgpu_link::config::SMS;
 
-use crate::Options;
 use crate::load::{self, Load};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu, true_use};
 use crate::sample::most;
 use crate::stolen::Tries;
 
-/// The sweep: requests of tenants that share the GPU, in percent. Where they sum to the whole, switching takes its part:
-/// then a share is one of what all of them used.
-const CASES: [&[u16]; 6] =
-    [&[90, 10], &[70, 30], &[50, 50], &[20, 20, 20, 20, 20], &[60, 30], &[18, 18, 18, 18, 18]];
+/// Tenants that share the GPU.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Setting {
+    /// Of each tenant. Where they sum to the whole, switching takes its part: then a share is one of what all of them used.
+    requests_percent: &'static [u16],
+    /// What each of them launches.
+    load: Load,
+    /// Whether somebody has told the manager what kernels cost. What a graph costs nobody can tell it.
+    prices_told: bool,
+}
 
-/// The same where nobody has told the manager what kernels cost.
-const UNTOLD: [&[u16]; 2] = [&[90, 10], &[50, 50]];
+const fn setting(requests_percent: &'static [u16], load: Load, prices_told: bool) -> Setting {
+    Setting { requests_percent, load, prices_told }
+}
+
+/// The sweep.
+const SETTINGS: [Setting; 12] = [
+    setting(&[90, 10], Load::Mix, true),
+    setting(&[70, 30], Load::Mix, true),
+    setting(&[50, 50], Load::Mix, true),
+    setting(&[20, 20, 20, 20, 20], Load::Mix, true),
+    setting(&[60, 30], Load::Mix, true),
+    setting(&[18, 18, 18, 18, 18], Load::Mix, true),
+    setting(&[90, 10], Load::Mix, false),
+    setting(&[50, 50], Load::Mix, false),
+    setting(&[90, 10], Load::Graphs, false),
+    setting(&[50, 50], Load::Graphs, false),
+    setting(&[60, 30], Load::Graphs, false),
+    setting(&[70, 30], Load::MixAndGraphs, false),
+];
 
 /// One window over which a share is taken, and how many of them.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -46,8 +69,8 @@ struct Tenant {
 /// One case's outcome.
 #[derive(Debug, Serialize)]
 struct Case {
-    requests_percent: Vec<u16>,
-    prices_told: bool,
+    #[serde(flatten)]
+    setting: Setting,
     tenants: Vec<Tenant>,
     switch_percent: f64,
     idle_percent: f64,
@@ -63,16 +86,29 @@ struct Measured {
     tries: Tries,
 }
 
+/// What the benchmark takes.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Print one JSON document on stdout instead of lines.
+    #[arg(long)]
+    json: bool,
+    /// Only tenants that launch this
+    #[arg(long)]
+    load: Option<Load>,
+}
+
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let mut report = Report::new("share", true);
-    let told = CASES.into_iter().map(|requests| (requests, true));
-    let untold = UNTOLD.into_iter().map(|requests| (requests, false));
-    let cases = told.chain(untold).map(|(requests, told)| {
-        let (case, tries) = Tries::until_peace(|| measure(requests, told))?;
+    let wanted = |setting: &Setting| options.load.is_none_or(|load| setting.load == load);
+    let cases = SETTINGS.into_iter().filter(wanted).map(|setting| {
+        let (case, tries) = Tries::until_peace(|| measure(setting))?;
         Ok(Measured { case, tries })
     });
     let cases = cases.collect::<io::Result<Vec<_>>>()?;
+    if cases.is_empty() {
+        return Err(io::Error::other("no tenant of the sweep launches this"));
+    }
     let errors =
         cases.iter().flat_map(|measured| &measured.case.tenants).map(|tenant| tenant.worst_error_points);
     report.bar(Bar::at_most("share.error_points", most(errors), "points", 1.0));
@@ -82,25 +118,25 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     Ok(report.finish(options.json))
 }
 
-fn measure(requests: &[u16], prices_told: bool) -> io::Result<Case> {
+fn measure(setting: Setting) -> io::Result<Case> {
     let costs = load::costs();
-    let rig = if prices_told {
+    let rig = if setting.prices_told {
         Rig::simulated(&costs)?
     } else {
-        Rig::untold(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: &costs })?
+        Rig::untold(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &costs })?
     };
     let mut control = Control::of(&rig)?;
     let mut loads = Vec::new();
-    for (number, percent) in requests.iter().enumerate() {
+    for (number, percent) in setting.requests_percent.iter().enumerate() {
         let created = control.create(&format!("tenant{number}"), *percent, Bytes::gib(1))?;
-        loads.push(load::start(&rig, &created.dir, Load::Mix)?);
+        loads.push(load::start(&rig, &created.dir, setting.load)?);
     }
     let pids: Vec<i32> = loads.iter().filter_map(|load| i32::try_from(load.id()).ok()).collect();
     rig.wait_for("the tenants", || {
         let books = rig.books()?;
         Ok(pids.iter().all(|pid| true_use(&books, *pid) > 0).then_some(()))
     })?;
-    std::thread::sleep(if prices_told { WARM_UP } else { LEARNING });
+    std::thread::sleep(if setting.prices_told { WARM_UP } else { LEARNING });
     let (mut books, before) = (vec![rig.books()?], charged(&mut control)?);
     for _ in 0..WINDOWS {
         std::thread::sleep(WINDOW);
@@ -112,7 +148,7 @@ fn measure(requests: &[u16], prices_told: bool) -> io::Result<Case> {
         load.kill()?;
         load.wait()?;
     }
-    Ok(judge((requests, prices_told), &pids, &books, &charged))
+    Ok(judge(setting, &pids, &books, &charged))
 }
 
 /// What each tenant was charged so far, in nanoseconds.
@@ -122,7 +158,8 @@ fn charged(control: &mut Control) -> io::Result<Vec<u64>> {
 }
 
 /// Shares of each window, from the books at its two ends.
-fn judge((requests, prices_told): (&[u16], bool), pids: &[i32], books: &[Books], charged_ns: &[u64]) -> Case {
+fn judge(setting: Setting, pids: &[i32], books: &[Books], charged_ns: &[u64]) -> Case {
+    let requests = setting.requests_percent;
     let whole = requests.iter().sum::<u16>() == 100;
     let share = |pid: i32, pair: &[Books]| match pair {
         [start, end] => {
@@ -159,8 +196,7 @@ fn judge((requests, prices_told): (&[u16], bool), pids: &[i32], books: &[Books],
     };
     let (switch_percent, idle_percent) = (part(|gpu| gpu.switch_ns), part(|gpu| gpu.idle_ns));
     Case {
-        requests_percent: requests.to_vec(),
-        prices_told,
+        setting,
         tenants,
         switch_percent,
         idle_percent,

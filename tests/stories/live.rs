@@ -99,6 +99,21 @@ fn a_mark_in_the_legacy_stream_does_not_wait_for_a_parked_blocking_one() {
 }
 
 #[test]
+fn streams_of_two_processes_that_wait_for_each_others_events_go_on() {
+    directed_program_ends(10);
+}
+
+#[test]
+fn a_thread_that_waits_for_the_context_while_another_one_is_held_back_goes_on() {
+    directed_program_ends(11);
+}
+
+#[test]
+fn a_lock_that_is_held_at_the_gate_and_that_host_functions_need_is_given_back() {
+    directed_program_ends(12);
+}
+
+#[test]
 fn random_programs_end() {
     assert!(nothing_hangs(&["--programs", "150", "--seed", "1000"]) >= 150);
 }

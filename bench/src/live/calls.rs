@@ -57,6 +57,8 @@ calls! {
     event_record: cuEventRecord,
     event_query: cuEventQuery,
     event_synchronize: cuEventSynchronize,
+    event_handle: cuIpcGetEventHandle,
+    open_event: cuIpcOpenEventHandle,
     begin_capture: cuStreamBeginCapture_v2,
     end_capture: cuStreamEndCapture,
     instantiate: cuGraphInstantiateWithFlags,
@@ -204,6 +206,22 @@ impl Calls {
     pub fn event(&self) -> Result<CUevent, ClientError> {
         let mut event = null_mut();
         check("cuEventCreate", call!(self.functions, event_create(&raw mut event, 0)))?;
+        Ok(event)
+    }
+
+    /// An event for another process, and the handle by which that opens it.
+    pub fn shared_event(&self) -> Result<(CUevent, CUipcEventHandle), ClientError> {
+        let (mut event, mut handle) = (null_mut(), CUipcEventHandle { reserved: [0; 64] });
+        let flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+        check("cuEventCreate", call!(self.functions, event_create(&raw mut event, flags)))?;
+        check("cuIpcGetEventHandle", call!(self.functions, event_handle(&raw mut handle, event)))?;
+        Ok((event, handle))
+    }
+
+    /// Another process's event.
+    pub fn open_event(&self, handle: CUipcEventHandle) -> Result<CUevent, ClientError> {
+        let mut event = null_mut();
+        check("cuIpcOpenEventHandle", call!(self.functions, open_event(&raw mut event, handle)))?;
         Ok(event)
     }
 

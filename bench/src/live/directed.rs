@@ -1,4 +1,4 @@
-//! One program for each way in which a gate can deadlock (gpu-truths, rule 8), two for what must not wait at all, and two for
+//! Programs for each way in which a gate can deadlock (gpu-truths, rule 8), two for what must not wait at all, and two for
 //! marks that would join streams.
 
 use super::generate::LONG;
@@ -11,7 +11,7 @@ const SHORT: usize = 2;
 const HALF: usize = 3;
 
 /// How many there are; they have the first seeds.
-pub const COUNT: u64 = 10;
+pub const COUNT: u64 = 13;
 
 /// Work that puts the tenant into debt: what follows is held back at the gate.
 const DEBT: [Op; 5] = [
@@ -61,6 +61,15 @@ pub fn program(number: u64) -> Program {
         8 => (parks(0, 3), vec![Op::Await { token: 0 }]),
         // The same the other way round.
         9 => (parks(3, 0), vec![Op::Await { token: 0 }]),
+        // The streams of two processes wait for each other's events.
+        10 => (vec![launch(0)], (0..4).flat_map(|round| exchange(1, round)).collect()),
+        // A thread waits for everything while another one is held back, with more to come.
+        11 => ([[launch(0), Op::SyncContext]; 6].concat(), vec![Op::Launch { stream: 1, kernel: LONG }; 3]),
+        // A lock is held at the gate; host functions need it.
+        12 => (
+            [[launch(0), Op::HostLock { stream: 0 }]; 8].concat(),
+            [vec![Op::Lock], vec![Op::Launch { stream: 1, kernel: LONG }; 4], vec![Op::Unlock]].concat(),
+        ),
         // Two processes spin for each other, again and again.
         _ => (vec![launch(0)], (0..4).flat_map(|round| [launch(1), Op::Meet { stream: 1, round }]).collect()),
     };
@@ -97,6 +106,12 @@ fn parks(parked: usize, waited: usize) -> Vec<Op> {
         Op::Give { token: 0 },
     ];
     [launches.concat(), rest.to_vec()].concat()
+}
+
+/// Work, then the other process's event, then work behind it that is more than the in-flight cap.
+fn exchange(stream: usize, round: usize) -> Vec<Op> {
+    let behind = vec![Op::Launch { stream, kernel: LONG }; 2];
+    [vec![Op::Launch { stream, kernel: SHORT }, Op::Exchange { stream, round }], behind].concat()
 }
 
 /// One if the program is this one.

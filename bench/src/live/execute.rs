@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_abi::types::*;
 
@@ -18,12 +18,20 @@ const THREADS: usize = 3;
 /// Flags of a program, at most.
 pub const FLAGS: usize = 256;
 
+/// Meetings of a program, at most.
+pub const EVENTS: usize = 32;
+
+/// Between two looks whether the other process has come.
+const LOOK: Duration = Duration::from_micros(50);
+
 /// How far each thread has come, for whoever wants to know where a program hangs.
 pub static PLACES: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];
 
 /// Where processes of a tenant meet: one word for each meeting and process.
 #[derive(Clone, Copy)]
 pub struct Meeting {
+    /// Events of this process, and of the other one.
+    pub events: [[usize; EVENTS]; 2],
     /// The words that this process sets.
     pub mine: u64,
     /// The words that it waits for.
@@ -52,6 +60,7 @@ enum Deed {
     Give { tokens: *const Tokens, token: usize },
     Await { tokens: *const Tokens, token: usize },
     Set { word: u64 },
+    Lock { lock: *const Mutex<()> },
     Launch { calls: *const Calls, stream: usize, kernel: usize },
 }
 
@@ -64,6 +73,7 @@ struct Running<'a> {
     events: Vec<usize>,
     graphs: Vec<AtomicUsize>,
     tokens: Tokens,
+    lock: Mutex<()>,
     deeds: Mutex<Vec<usize>>,
     memory: Mutex<Vec<CUdeviceptr>>,
     longest_ns: AtomicU64,
@@ -101,6 +111,7 @@ unsafe extern "C" fn perform(deed: *mut c_void) {
         match &*deed.cast::<Deed>() {
             Deed::Give { tokens, token } => (**tokens).give(*token),
             Deed::Await { tokens, token } => (**tokens).wait(*token),
+            Deed::Lock { lock } => drop(held(&**lock)),
             Deed::Launch { calls, stream, kernel } => drop((**calls).launch(pointer(*stream), *kernel)),
             Deed::Set { word: address } => word(*address).store(1, Ordering::Release),
         }
@@ -112,15 +123,14 @@ pub fn execute(calls: &Calls, program: &Program, places: Places) -> Result<u64, 
     (0..FLAGS as u64).for_each(|flag| word(places.flags + flag * 4).store(0, Ordering::Release));
     PLACES.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     let running = Running::prepare(calls, program, places)?;
-    let lock = Mutex::new(());
     let outcome = std::thread::scope(|scope| {
         let others: Vec<_> = (1..program.counts.threads)
             .map(|thread| {
-                let (running, lock) = (&running, &lock);
-                scope.spawn(move || running.calls.enter().and_then(|()| running.thread(thread, lock)))
+                let running = &running;
+                scope.spawn(move || running.calls.enter().and_then(|()| running.thread(thread)))
             })
             .collect();
-        let first = running.thread(0, &lock);
+        let first = running.thread(0);
         let joined = others.into_iter().map(|thread| thread.join().unwrap_or(Ok(())));
         joined.fold(first, Result::and)
     });
@@ -147,18 +157,19 @@ impl<'a> Running<'a> {
             events: events.collect::<Result<_, _>>()?,
             graphs: (0..program.counts.graphs).map(|_| AtomicUsize::new(0)).collect(),
             tokens: Tokens { given: Mutex::new(vec![false; program.counts.tokens]), more: Condvar::new() },
+            lock: Mutex::default(),
             deeds: Mutex::default(),
             memory: Mutex::default(),
             longest_ns: AtomicU64::new(0),
         })
     }
 
-    fn thread(&self, thread: usize, lock: &Mutex<()>) -> Answer {
+    fn thread(&self, thread: usize) -> Answer {
         let mut guard = None;
         for (number, op) in self.program.of_thread(thread).enumerate() {
             PLACES[thread].store(number, Ordering::Relaxed);
             match op {
-                Op::Lock => guard = Some(held(lock)),
+                Op::Lock => guard = Some(held(&self.lock)),
                 Op::Unlock => drop(guard.take()),
                 op => self.perform(op).unwrap_or_else(|error| fail(self.program.seed, thread, op, &error)),
             }
@@ -222,6 +233,8 @@ impl<'a> Running<'a> {
                 self.graphs[graph].store(exec.expose_provenance(), Ordering::Relaxed);
                 Ok(())
             }
+            Op::HostLock { stream } => self.host(stream, Deed::Lock { lock: &raw const self.lock }),
+            Op::Exchange { stream, round } => self.exchange(stream, round),
             Op::Lock | Op::Unlock => Ok(()),
         }
     }
@@ -247,6 +260,17 @@ impl<'a> Running<'a> {
         let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.longest_ns.fetch_max(took, Ordering::Relaxed);
         done
+    }
+
+    fn exchange(&self, stream: usize, round: usize) -> Answer {
+        let Meeting { events: [mine, theirs], before, .. } = self.places.meeting;
+        let (stream, at) = (self.stream(stream), 4 * (before + round) as u64);
+        self.calls.record(pointer(mine[round % EVENTS]), stream)?;
+        word(self.places.meeting.mine + at).store(1, Ordering::Release);
+        while word(self.places.meeting.theirs + at).load(Ordering::Acquire) == 0 {
+            std::thread::sleep(LOOK); // the other process is a real one
+        }
+        self.calls.wait_event(stream, pointer(theirs[round % EVENTS]))
     }
 
     fn host(&self, stream: usize, deed: Deed) -> Answer {

@@ -6,7 +6,8 @@
 //! it: no thread waits for it, no event of it is waited for, and what sets the flag goes elsewhere. So, in the order of
 //! the steps, everything that is not behind a parked stream completes, and with the setter so does the parked stream. The
 //! legacy default stream and all blocking streams count as one stream if the former is used. A lock is held over work and
-//! waits that hang on nothing of another thread's. Both processes of a pair run the same program.
+//! waits that hang on nothing of another thread's. Both processes of a pair run the same program; a thread that waits for the
+//! other process waits for the same step there, and each such step has an event of its own.
 
 use super::directed;
 use super::program::{Counts, Kind, Op, Program, Reach, Stream};
@@ -343,7 +344,8 @@ impl Draft {
         }
         let round = Self::number(&mut self.counts.meetings);
         self.launch(stream);
-        self.push(stream, Op::Meet { stream, round });
+        let by_event = self.random.one_in(2);
+        self.push(stream, if by_event { Op::Exchange { stream, round } } else { Op::Meet { stream, round } });
         self.foreign[self.domain[stream]] = true;
     }
 }

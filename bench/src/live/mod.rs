@@ -22,6 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use weir_simgpu_link::config::SMS;
 
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu};
@@ -180,7 +181,7 @@ impl Session {
             .map(|(name, time_us, _)| Kernel { name, time_us: *time_us, blocks: 20, spins: false })
             .collect();
         kernels.push(Kernel { name: calls::SPIN, time_us: 10.0, blocks: 1, spins: true });
-        let rig = Rig::untold(&SimulatedGpu { mode: "time-slice", gpus: 1, kernel: &kernels })?;
+        let rig = Rig::untold(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &kernels })?;
         let mut control = if throttled { Some(Control::of(&rig)?) } else { None };
         let (mouth, said) = channel();
         let processes = &TENANTS[..tenants.min(TENANTS.len())];

@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use weir_abi::types::CUipcEventHandle;
 
 use super::calls::Calls;
-use super::execute::{FLAGS, Meeting, PLACES, Places, execute};
+use super::execute::{EVENTS, FLAGS, Meeting, PLACES, Places, execute, word};
 use super::generate;
 use super::program::Op;
 use crate::client::ClientError;
@@ -29,8 +32,18 @@ pub struct Options {
     meet: Option<PathBuf>,
 }
 
+/// Bytes of the words by which a pair meets.
+const WORD_BYTES: u64 = 2 * 4 * MEETINGS as u64;
+
+/// Bytes in which each process of it leaves what its events are opened by, and a word that says that it has.
+const HANDLE_BYTES: u64 = (EVENTS * size_of::<CUipcEventHandle>()) as u64;
+const LEFT_BYTES: u64 = HANDLE_BYTES + 8;
+
 /// Bytes of the file in which a pair meets.
-pub const MEETING_BYTES: u64 = 2 * 4 * MEETINGS as u64;
+pub const MEETING_BYTES: u64 = WORD_BYTES + 2 * LEFT_BYTES;
+
+/// Between two looks whether the other process has left its handles.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Says one line.
 fn say(line: &str) {
@@ -59,10 +72,12 @@ fn play(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let calls = Calls::open()?;
     let words = meeting_words(options.meet.as_deref())?;
     let base = calls.register(words, usize::try_from(MEETING_BYTES)?)?;
-    let half = MEETING_BYTES / 2;
-    let mine = base + half * options.rank as u64;
-    let theirs = if options.meet.is_some() { base + half * (1 - options.rank as u64) } else { mine };
-    let mut places = Places { flags: calls.words(FLAGS)?, meeting: Meeting { mine, theirs, before: 0 } };
+    let (own, half) = (options.rank as u64, WORD_BYTES / 2);
+    let other = if options.meet.is_some() { 1 - own } else { own };
+    let left_by = |rank: u64| base + WORD_BYTES + LEFT_BYTES * rank;
+    let events = events(&calls, left_by(own), left_by(other))?;
+    let meeting = Meeting { events, mine: base + half * own, theirs: base + half * other, before: 0 };
+    let mut places = Places { flags: calls.words(FLAGS)?, meeting };
     let (told, seeds) = channel();
     std::thread::spawn(move || listen(&told));
     say("ready");
@@ -74,6 +89,37 @@ fn play(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         say(&format!("done {seed} {longest}"));
     }
     Ok(())
+}
+
+/// Events of this process, and the other one's, which it opens; alone it has its own only.
+fn events(calls: &Calls, own: u64, other: u64) -> Result<[[usize; EVENTS]; 2], ClientError> {
+    let (mut mine, mut theirs) = ([0; EVENTS], [0; EVENTS]);
+    for (mine, place) in mine.iter_mut().zip(handles(own)) {
+        let (event, handle) = calls.shared_event()?;
+        *mine = event.expose_provenance();
+        // SAFETY: the place is of the mapping that the processes meet in, and its own to write.
+        unsafe { place.write_unaligned(handle) };
+    }
+    if other == own {
+        return Ok([mine, mine]);
+    }
+    word(own + HANDLE_BYTES).store(1, Ordering::Release);
+    while word(other + HANDLE_BYTES).load(Ordering::Acquire) == 0 {
+        std::thread::sleep(LOOK); // the other process is a real one
+    }
+    for (theirs, place) in theirs.iter_mut().zip(handles(other)) {
+        // SAFETY: as above; the other process has written it before it said so.
+        let handle = unsafe { place.read_unaligned() };
+        *theirs = calls.open_event(handle)?.expose_provenance();
+    }
+    Ok([mine, theirs])
+}
+
+/// Where a process leaves its handles.
+fn handles(place: u64) -> impl Iterator<Item = *mut CUipcEventHandle> {
+    let first: *mut CUipcEventHandle =
+        std::ptr::with_exposed_provenance_mut(usize::try_from(place).unwrap_or(0));
+    (0..EVENTS).map(move |number| first.wrapping_add(number))
 }
 
 /// Hears what to do, also while a program runs; ends with the parent.

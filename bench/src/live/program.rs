@@ -67,6 +67,8 @@ pub enum Op {
     SyncContext,
     /// Allocate; freed when the program is over, since that waits for everything.
     Allocate,
+    /// A host function in the stream takes the program's lock, and gives it back.
+    HostLock { stream: usize },
     /// Take the program's lock.
     Lock,
     /// Give it back.
@@ -79,6 +81,9 @@ pub enum Op {
     Graph { stream: usize, graph: usize },
     /// Tell the other process of the tenant that this one is here, and spin until it is, too.
     Meet { stream: usize, round: usize },
+    /// Record this process's event of the round, wait until the other process has recorded its own, and let the stream wait for
+    /// that.
+    Exchange { stream: usize, round: usize },
 }
 
 /// How far a capture reaches.

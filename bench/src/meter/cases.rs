@@ -1,6 +1,8 @@
-//! The sweep: kernels from 2 us to 50 ms, on 1 to all SMs, in 1 to 4 streams, in the rhythms that programs have.
+//! The sweep: kernels from 2 us to 50 ms, on 1 to all SMs, in 1 to 4 streams, in the rhythms that programs have, on GPUs of three
+//! sizes.
 
 use serde::Serialize;
+use weir_simgpu_link::config::SMS;
 
 use crate::rig::Kernel;
 
@@ -17,6 +19,12 @@ pub const KERNELS: [Kernel; 7] = [
 
 /// SMs of half the simulated GPU.
 pub const HALF: u32 = 54;
+
+/// More SMs than any GPU has had that the other cases are like: the widest kernel holds them all.
+const MANY: u32 = 200;
+
+/// As few as the smallest part of a GPU that is handed out has: an A100's `1g.5gb` (NVIDIA, MIG user guide).
+const FEW: u32 = 14;
 
 /// When a program waits for its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +59,20 @@ pub struct Case {
     pub streams: usize,
     /// When it waits.
     pub rhythm: Rhythm,
+    /// Processes of the tenant, each of which runs it.
+    pub processes: usize,
+    /// SMs of the GPU.
+    pub sms: u32,
+}
+
+impl Case {
+    const fn of_processes(self, processes: usize) -> Self {
+        Self { processes, ..self }
+    }
+
+    const fn on(self, sms: u32) -> Self {
+        Self { sms, ..self }
+    }
 }
 
 impl Rhythm {
@@ -71,11 +93,11 @@ const fn case(
     streams: usize,
     rhythm: Rhythm,
 ) -> Case {
-    Case { name, mix, streams, rhythm }
+    Case { name, mix, streams, rhythm, processes: 1, sms: SMS }
 }
 
 /// All programs.
-pub const CASES: [Case; 15] = [
+pub const CASES: [Case; 23] = [
     case("mixed", &[("short", 60), ("medium", 10), ("narrow", 3), ("long", 1)], 1, Rhythm::Backlogged),
     case("tiny", &[("tiny", 100)], 1, Rhythm::Backlogged),
     case("huge", &[("huge", 1)], 1, Rhythm::Backlogged),
@@ -91,7 +113,22 @@ pub const CASES: [Case; 15] = [
     case("updated graph", &[("short", 40), ("medium", 10)], 1, Rhythm::UpdatedGraph),
     case("graph with branches", &[("short", 60), ("narrow", 2), ("medium", 4)], 1, Rhythm::Branches),
     case("green context", &[("medium", 10), ("narrow", 3)], 1, Rhythm::Green),
+    case("two processes", &[("short", 60), ("medium", 10), ("narrow", 3)], 1, Rhythm::Backlogged)
+        .of_processes(2),
+    case("two processes' steps", &[("medium", 20), ("short", 50)], 1, Rhythm::Steps).of_processes(2),
+    case("two processes' graphs", &[("short", 40), ("medium", 10)], 1, Rhythm::Graph).of_processes(2),
+    case("two processes of long", &[("short", 60), ("medium", 10), ("long", 1)], 1, Rhythm::Backlogged)
+        .of_processes(2),
+    case("200 SMs", ALL_WIDTHS, 1, Rhythm::Backlogged).on(MANY),
+    case("200 SMs, narrow", &[("short", 60), ("narrow", 3)], 1, Rhythm::Backlogged).on(MANY),
+    case("14 SMs", ALL_WIDTHS, 1, Rhythm::Backlogged).on(FEW),
+    case("14 SMs, narrow", &[("tiny", 100), ("narrow", 3)], 1, Rhythm::Backlogged).on(FEW),
 ];
 
+/// Kernels of 1, 10, 20, 108 and 200 blocks.
+const ALL_WIDTHS: &[(&str, usize)] =
+    &[("tiny", 100), ("short", 60), ("narrow", 3), ("medium", 10), ("long", 1)];
+
 /// Pairs that run beside each other, by position in [`CASES`].
-pub const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 10), (3, 6), (5, 2), (4, 0), (5, 0)];
+pub const PAIRS: [(usize, usize); 9] =
+    [(0, 1), (0, 10), (3, 6), (5, 2), (4, 0), (5, 0), (15, 10), (19, 20), (21, 22)];

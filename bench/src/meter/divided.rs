@@ -47,7 +47,7 @@ fn one_stream(case: &Case, corner: u32) -> Vec<Held> {
     let held = limits::kernels(case).enumerate().map(|(n, (kernel, count))| {
         let off = limits::signature_bar(kernel.mean_us()) / 100.0;
         let off = if corner & (1 << n) == 0 { -off } else { off };
-        (limits::part_of_sms(kernel), kernel.mean_us() * count * (1.0 + off))
+        (limits::part_of_sms(case, kernel), kernel.mean_us() * count * (1.0 + off))
     });
     let held: Vec<Held> = held.collect();
     let all: f64 = held.iter().map(|(_, time)| time).sum();

@@ -24,9 +24,6 @@ const CLEAR_US: f64 = 40.0;
 /// A turn of each of two programs that request a half each (docs/time.md).
 const TURN_US: f64 = 5_000.0;
 
-/// SMs of the simulated GPU.
-const SMS: f64 = 108.0;
-
 /// A unit as long as this is waited for by nobody: the driver slices it (docs/time.md).
 const SLICED_US: f64 = 20_000.0;
 
@@ -56,7 +53,7 @@ fn in_turns(case: &Case, other: &Case) -> f64 {
         0.0
     } else if longest_us(one) >= SLICED_US {
         between(1.0 / many.streams as f64, 1.0)
-    } else if case.streams > 1 && kernels(case).any(|(kernel, _)| doubt_us(kernel, case.streams) > CLEAR_US) {
+    } else if case.streams > 1 && kernels(case).any(|(kernel, _)| doubt_us(case, kernel) > CLEAR_US) {
         100.0 * SWITCH_US / TURN_US
     } else {
         0.0
@@ -65,8 +62,8 @@ fn in_turns(case: &Case, other: &Case) -> f64 {
 
 /// A turn begins with one launch of each stream, all of which wait for the switch; how much longer than by itself one of them took
 /// beside the others nobody knows, if these may want all of the GPU each.
-fn doubt_us(kernel: &Kernel, streams: usize) -> f64 {
-    kernel.mean_us() * (part_of_sms(kernel) + streams as f64 - 2.0).max(0.0)
+fn doubt_us(case: &Case, kernel: &Kernel) -> f64 {
+    kernel.mean_us() * (part_of_sms(case, kernel) + case.streams as f64 - 2.0).max(0.0)
 }
 
 /// The bar of a signature that takes so long, in percent.
@@ -83,8 +80,8 @@ pub fn of_signature(case: &Case, beside: Option<&Case>, mode: &str, kernel: &Ker
     if case.streams == 1 {
         return bar;
     }
-    let widest = |case: &Case| kernels(case).map(|(kernel, _)| part_of_sms(kernel)).fold(0.0, f64::max);
-    let mut weight = part_of_sms(kernel) + (case.streams - 1) as f64 * widest(case);
+    let widest = |case: &Case| kernels(case).map(|(kernel, _)| part_of_sms(case, kernel)).fold(0.0, f64::max);
+    let mut weight = part_of_sms(case, kernel) + (case.streams - 1) as f64 * widest(case);
     weight += beside.filter(|_| mode != "time-slice").map_or(0.0, widest);
     let turns = beside.filter(|other| mode == "time-slice" && longest_us(other) >= SLICED_US);
     let most = weight.max(1.0) * turns.map_or(1.0, |_| case.streams as f64);
@@ -113,14 +110,15 @@ fn longest_us(case: &Case) -> f64 {
 }
 
 /// Part of the SMs that it wants.
-pub fn part_of_sms(kernel: &Kernel) -> f64 {
-    (f64::from(kernel.blocks) / SMS).min(1.0)
+pub fn part_of_sms(case: &Case, kernel: &Kernel) -> f64 {
+    (f64::from(kernel.blocks) / f64::from(case.sms)).min(1.0)
 }
 
 /// What a kernel of this case takes by itself: in a green context it has no more SMs than that.
 pub fn alone_us(case: &Case, kernel: &Kernel) -> f64 {
-    let sms = if case.rhythm == Rhythm::Green { f64::from(HALF) } else { SMS };
-    kernel.mean_us() * (part_of_sms(kernel) * SMS / sms).max(1.0)
+    let all = f64::from(case.sms);
+    let sms = if case.rhythm == Rhythm::Green { f64::from(HALF) } else { all };
+    kernel.mean_us() * (part_of_sms(case, kernel) * all / sms).max(1.0)
 }
 
 #[cfg(test)]
@@ -179,8 +177,14 @@ mod tests {
     #[test]
     fn the_switch_at_the_beginning_of_a_turn_of_several_streams_may_be_their_work() {
         assert_eq!(limit("four streams", Some("mixed"), "time-slice"), 2.0);
-        assert!(doubt_us(&KERNELS[3], 2) < CLEAR_US, "a narrow one tells it, beside one other");
-        assert!(doubt_us(&KERNELS[2], 2) > CLEAR_US, "one that may have shared the GPU does not");
+        assert!(
+            doubt_us(case("two streams"), &KERNELS[3]) < CLEAR_US,
+            "a narrow one tells it, beside one other"
+        );
+        assert!(
+            doubt_us(case("two streams"), &KERNELS[2]) > CLEAR_US,
+            "one that may have shared the GPU does not"
+        );
     }
 
     #[test]

@@ -3,11 +3,11 @@
 
 mod cases;
 mod divided;
-mod graphs;
 mod limits;
 mod pace;
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
 use serde::Serialize;
@@ -137,28 +137,31 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     Ok(report.finish(options.json))
 }
 
-/// One program as a process of a tenant of its own.
-struct Paced {
+/// One process of a program.
+struct Process {
     child: Child,
     said: BufReader<ChildStdout>,
-    case: usize,
-    tenant: String,
     prices_ns: Vec<u64>,
 }
 
-impl Paced {
-    fn start(rig: &Rig, control: &mut Control, case: usize, percent: u16) -> io::Result<Self> {
-        let tenant = format!("case{case}");
-        let created = control.create(&tenant, percent, Bytes::gib(1))?;
+/// One program as a tenant of its own.
+struct Paced {
+    case: usize,
+    tenant: String,
+    processes: Vec<Process>,
+}
+
+impl Process {
+    fn start(rig: &Rig, place: &Path, case: usize) -> io::Result<Self> {
         let mut command = Command::new(THIS_PROGRAM);
         command.args(["pace", &case.to_string()]);
         rig.environment(&mut command);
-        command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", &created.dir);
+        command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", place);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let said = child.stdout.take().map(BufReader::new).ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut paced = Self { child, said, case, tenant, prices_ns: Vec::new() };
-        paced.hear()?;
-        Ok(paced)
+        let mut process = Self { child, said, prices_ns: Vec::new() };
+        process.hear()?;
+        Ok(process)
     }
 
     fn go(&mut self) -> io::Result<()> {
@@ -168,15 +171,33 @@ impl Paced {
     fn hear(&mut self) -> io::Result<()> {
         let mut line = String::new();
         match self.said.read_line(&mut line)? {
-            0 => Err(io::Error::other(format!("the program `{}` ended", CASES[self.case].name))),
+            0 => Err(io::Error::other("a program ended")),
             _ => {
                 self.prices_ns = line.split_whitespace().filter_map(|price| price.parse().ok()).collect();
                 Ok(())
             }
         }
     }
+}
 
-    /// Beside that one.
+impl Paced {
+    fn start(rig: &Rig, control: &mut Control, case: usize, percent: u16) -> io::Result<Self> {
+        let tenant = format!("case{case}");
+        let created = control.create(&tenant, percent, Bytes::gib(2))?;
+        let process = |_| Process::start(rig, &created.dir, case);
+        let processes = (0..CASES[case].processes).map(process).collect::<io::Result<_>>()?;
+        Ok(Self { case, tenant, processes })
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        self.processes.iter_mut().try_for_each(Process::go)
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        self.processes.iter_mut().try_for_each(Process::hear)
+    }
+
+    /// Of each process, beside that program.
     fn signatures(&self, beside: Option<&Case>, mode: &str) -> Vec<Signature> {
         let case = &CASES[self.case];
         let kernels = case.mix.iter().filter_map(|(name, _)| KERNELS.iter().find(|k| k.name == *name));
@@ -186,7 +207,8 @@ impl Paced {
             alone_ns: 1e3 * limits::alone_us(case, kernel),
             limit_percent: limits::of_signature(case, beside, mode, kernel),
         };
-        kernels.zip(&self.prices_ns).map(signature).filter(|_| case.rhythm.has_kernels()).collect()
+        let prices = self.processes.iter().flat_map(|process| kernels.clone().zip(&process.prices_ns));
+        prices.map(signature).filter(|_| case.rhythm.has_kernels()).collect()
     }
 
     /// Charged and measured by our books, used by the GPU's, and launches.
@@ -195,12 +217,14 @@ impl Paced {
         let tenant = stats.tenants.iter().find(|tenant| tenant.name == self.tenant);
         let total = tenant.and_then(|tenant| tenant.gpus.first()).map(|gpu| &gpu.total);
         let total = total.ok_or_else(|| io::Error::other("the tenant is gone"))?;
-        let used = true_use(&rig.books()?, self.child.id().cast_signed());
+        let books = rig.books()?;
+        let pids = self.processes.iter().map(|process| process.child.id().cast_signed());
+        let used = pids.map(|pid| true_use(&books, pid)).sum();
         Ok([total.charged_ns, total.measured_ns, used, total.launches])
     }
 }
 
-impl Drop for Paced {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -215,7 +239,8 @@ fn at_peace(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
 }
 
 fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
-    let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, kernel: &KERNELS })?;
+    let sms = CASES[cases[0]].sms; // of a pair both have as many
+    let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, sms, kernel: &KERNELS })?;
     let mut control = Control::of(&rig)?;
     let percent = if cases.len() == 1 { 100 } else { 50 };
     let programs = cases.iter().map(|case| Paced::start(&rig, &mut control, *case, percent));

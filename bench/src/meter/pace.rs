@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use weir_abi::types::{CUfunction, CUgraph, CUgraphExec, CUstream};
 
 use super::cases::{CASES, Case, HALF, KERNELS, Rhythm};
-use super::graphs::Graphs;
 use crate::client::{ClientError, Driver, price_ns};
+use crate::graphs::Graphs;
 
 /// GPU time of one window, and at most so much of the clock's.
 const WORK_US: f64 = 1e6;

@@ -40,7 +40,7 @@ fn nothing_but_its_own_work_hangs_on_a_parked_stream() {
                 Op::WaitEvent { event, .. } | Op::SyncEvent { event } => {
                     assert!(free(events[event], &flags, &tokens), "{program}");
                 }
-                Op::SyncStream { stream } | Op::Meet { stream, .. } => {
+                Op::SyncStream { stream } | Op::Meet { stream, .. } | Op::Exchange { stream, .. } => {
                     assert!(free(stream, &flags, &tokens), "{program}");
                 }
                 Op::SyncContext => assert!(flags.is_empty() && tokens.is_empty(), "{program}"),
@@ -48,5 +48,6 @@ fn nothing_but_its_own_work_hangs_on_a_parked_stream() {
             }
         }
         assert!(flags.is_empty() && tokens.is_empty(), "{program}");
+        assert!(program.counts.meetings <= crate::live::execute::EVENTS, "{program}");
     }
 }

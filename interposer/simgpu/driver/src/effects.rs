@@ -1,5 +1,5 @@
-//! What the other side can watch: host functions, callbacks, and words of memory that a stream writes or waits
-//! for, or a kernel spins for. They happen when the stream comes to them.
+//! What the other side can watch: host functions, callbacks, words of memory that a stream writes or waits
+//! for, or a kernel spins for, and events that processes share. They happen when the stream comes to them.
 //!
 //! A stream that has such work gets a thread of its own, once. The stream holds (`Work::Host` in the ring); the
 //! thread waits for what comes before, does it, and lets the stream go on. A blocked host function or a wait
@@ -150,6 +150,8 @@ fn perform(work: &Work, alive: impl Fn() -> bool) {
         // SAFETY: as above.
         Work::Callback { callback, stream, data } => unsafe { callback(*stream, CUDA_SUCCESS, *data) },
         Work::Spin(_, word) => on_word(word, &alive),
+        Work::Reach(shared, number) => shared.reach(*number),
+        Work::Await(shared, number) => shared.sleep_until_reached(*number, alive),
         Work::Memory(operations) => operations.iter().for_each(|operation| on_word(operation, &alive)),
         _ => {}
     }

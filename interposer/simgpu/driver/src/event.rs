@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::*;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use weir_abi::types::*;
 use weir_simgpu_link::page;
@@ -12,6 +12,7 @@ use crate::api::Driver;
 use crate::capture::{self, Mark};
 use crate::context::{self, Context};
 use crate::edge::{Answer, put};
+use crate::ipc_event::Shared;
 use crate::registry::{Handle, Registry};
 use crate::stream::{self, Stream};
 use crate::work::Work;
@@ -40,7 +41,12 @@ struct State {
     captured: Option<Mark>,
     /// The context that it belongs to; the driver's own belong to none.
     context: Option<&'static Context>,
+    /// What it shares with other processes; nothing else is said of such an event here.
+    shared: Option<Arc<Shared>>,
 }
+
+/// Flags of an event that processes share: it has no time.
+pub const FLAGS_OF_SHARED: c_uint = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
 
 /// The event behind a handle.
 ///
@@ -75,24 +81,42 @@ fn fresh_slot() -> Answer<u32> {
 /// Ends an event; it is used again for a later one.
 pub fn destroy(event: &'static Event) -> Answer {
     EVENTS.remove(event.handle.raw())?;
+    locked(&event.state).shared = None;
     locked(&RETIRED).push_back(event);
     Ok(())
 }
 
 impl Event {
     /// Records in a stream of its own context, at the end of what it has.
-    pub fn record(&self, stream: &Stream) -> Answer {
+    pub fn record(&self, stream: &'static Stream) -> Answer {
         let mut state = locked(&self.state);
         if state.context.is_some_and(|own| !std::ptr::eq(own, stream.context.root())) {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        state.recorded = session::current()?.record_event(stream, self.slot)?;
         state.captured = None;
+        if let Some(shared) = state.shared.clone() {
+            drop(state); // where a queue is full, a record waits
+            return shared.record(stream);
+        }
+        state.recorded = session::current()?.record_event(stream, self.slot)?;
         Ok(())
     }
 
+    /// What it shares with other processes, if it may be.
+    pub fn shared(&self) -> Option<Arc<Shared>> {
+        locked(&self.state).shared.clone()
+    }
+
+    /// From now on it is one that processes share.
+    pub fn share(&self, shared: Shared) {
+        locked(&self.state).shared = Some(Arc::new(shared));
+    }
+
     /// Lets a stream wait for the last record; one never recorded holds nobody up.
-    pub fn wait(&self, stream: &Stream) -> Answer {
+    pub fn wait(&self, stream: &'static Stream) -> Answer {
+        if let Some(shared) = self.shared() {
+            return shared.wait(stream);
+        }
         match locked(&self.state).recorded {
             0 => Ok(()),
             recorded => session::current()?.wait_event(stream, self.slot, recorded),
@@ -155,7 +179,14 @@ pub fn wait_in(stream: &'static Stream, event: &'static Event, flags: c_uint) ->
 
 impl Driver {
     pub fn cuEventCreate(out: *mut CUevent, flags: c_uint) -> Answer {
-        put(out, create(flags, Some(context::current()?))?.handle.raw())
+        let crosses = flags & CU_EVENT_INTERPROCESS != 0;
+        if crosses && flags & CU_EVENT_DISABLE_TIMING == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let shared = if crosses { Some(Shared::fresh()?) } else { None };
+        let event = create(flags, Some(context::current()?))?;
+        shared.into_iter().for_each(|shared| event.share(shared));
+        put(out, event.handle.raw())
     }
 
     pub fn cuEventDestroy(event: CUevent) -> Answer {
@@ -178,6 +209,9 @@ impl Driver {
         let event = of(event)?;
         capture::forbid_unsafe()?;
         let recorded = event.recorded()?;
+        if event.shared().is_some_and(|shared| shared.missing().is_some()) {
+            return Err(CUDA_ERROR_NOT_READY);
+        }
         let done = recorded == 0 || session::current()?.event_stamp(event.slot, recorded)?.is_some();
         if done { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
     }
@@ -185,9 +219,11 @@ impl Driver {
     pub fn cuEventSynchronize(event: CUevent) -> Answer {
         let event = of(event)?;
         capture::forbid_unsafe()?;
-        match event.recorded()? {
-            0 => {}
-            recorded => session::current()?.await_event(event.slot, recorded)?,
+        let shared = event.shared();
+        match (event.recorded()?, shared.as_ref().and_then(|shared| Some((shared, shared.missing()?)))) {
+            (_, Some((shared, number))) => shared.sleep_until_reached(number, || true),
+            (0, None) => {}
+            (recorded, None) => session::current()?.await_event(event.slot, recorded)?,
         }
         pool::trim_idle()
     }

@@ -30,6 +30,7 @@ mod graph_memory;
 mod green;
 mod image;
 mod ipc;
+mod ipc_event;
 mod kept_attributes;
 mod launch;
 mod limits;

@@ -6,6 +6,7 @@
 //! done when the stream gets there (`effects.rs`).
 
 use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
 
 use weir_abi::types::*;
 
@@ -16,6 +17,7 @@ use crate::event::Event;
 use crate::fill::Fill;
 use crate::graph::{Conditional, Graph, Setting};
 use crate::graph_memory;
+use crate::ipc_event::Shared;
 use crate::launch::Launch;
 use crate::session;
 use crate::stream::Stream;
@@ -52,6 +54,10 @@ pub enum Work {
     Record(&'static Event),
     /// Wait for an event.
     Wait(&'static Event),
+    /// This record of an event that processes share.
+    Reach(Arc<Shared>, u64),
+    /// Wait for this record of such an event.
+    Await(Arc<Shared>, u64),
     /// A graph within a graph; what runs is its executable form.
     Child(&'static Graph),
     /// Graphs of which a switch says whether they run; as above.
@@ -118,9 +124,12 @@ impl Work {
                 fill.perform();
                 Ok(())
             }
-            Work::Host { .. } | Work::Callback { .. } | Work::Memory(_) | Work::Spin(..) => {
-                effects::submit(stream, self)
-            }
+            Work::Host { .. }
+            | Work::Callback { .. }
+            | Work::Memory(_)
+            | Work::Spin(..)
+            | Work::Reach(..)
+            | Work::Await(..) => effects::submit(stream, self),
             Work::Record(event) => event.record(stream),
             Work::Wait(event) => event.wait(stream),
             Work::Child(_) | Work::Conditional(_) => Err(CUDA_ERROR_INVALID_VALUE), // `Exec` runs them
@@ -138,8 +147,8 @@ impl Work {
             Work::Fill(_) => CU_GRAPH_NODE_TYPE_MEMSET,
             Work::Host { .. } | Work::Callback { .. } => CU_GRAPH_NODE_TYPE_HOST,
             Work::Memory(_) => CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-            Work::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-            Work::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+            Work::Record(_) | Work::Reach(..) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+            Work::Wait(_) | Work::Await(..) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
             Work::Child(_) => CU_GRAPH_NODE_TYPE_GRAPH,
             Work::Conditional(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
             Work::Alloc { .. } => CU_GRAPH_NODE_TYPE_MEM_ALLOC,

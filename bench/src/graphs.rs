@@ -1,4 +1,4 @@
-//! The graphs and green contexts of the sweep, beyond what every client of the benchmarks does.
+//! Graphs and green contexts, beyond what every client of the benchmarks does.
 
 use std::ptr::null_mut;
 
