@@ -62,6 +62,7 @@ impl Class {
                 | Self::Context
                 | Self::Copy
                 | Self::Lookup
+                | Self::Share
         )
     }
 }

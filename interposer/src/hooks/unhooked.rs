@@ -77,6 +77,92 @@ const UNHOOKED: &[(&str, &[&str])] = &[
             "cuModuleEnumerateFunctions",
         ],
     ),
+    (
+        "passes frames on that were allocated elsewhere, and charged there if CUDA did it; what the driver needs to move a frame to \
+         another device is not seen",
+        &[
+            "cuEGLStreamConsumerAcquireFrame",
+            "cuEGLStreamConsumerConnect",
+            "cuEGLStreamConsumerConnectWithFlags",
+            "cuEGLStreamConsumerDisconnect",
+            "cuEGLStreamConsumerReleaseFrame",
+            "cuEGLStreamProducerConnect",
+            "cuEGLStreamProducerDisconnect",
+            "cuEGLStreamProducerPresentFrame",
+            "cuEGLStreamProducerReturnFrame",
+        ],
+    ),
+    (
+        "memory of OpenGL, EGL or VDPAU: allocated by calls of theirs, which are not the driver's, and only registered and mapped \
+         here",
+        &[
+            "cuGLMapBufferObject",
+            "cuGLMapBufferObjectAsync",
+            "cuGLMapBufferObjectAsync_v2",
+            "cuGLMapBufferObjectAsync_v2_ptsz",
+            "cuGLMapBufferObject_v2",
+            "cuGLMapBufferObject_v2_ptds",
+            "cuGLRegisterBufferObject",
+            "cuGLSetBufferObjectMapFlags",
+            "cuGLUnmapBufferObject",
+            "cuGLUnmapBufferObjectAsync",
+            "cuGLUnregisterBufferObject",
+            "cuGraphicsEGLRegisterImage",
+            "cuGraphicsGLRegisterBuffer",
+            "cuGraphicsGLRegisterImage",
+            "cuGraphicsMapResources",
+            "cuGraphicsMapResources_ptsz",
+            "cuGraphicsResourceGetMappedEglFrame",
+            "cuGraphicsResourceGetMappedMipmappedArray",
+            "cuGraphicsResourceGetMappedPointer",
+            "cuGraphicsResourceGetMappedPointer_v2",
+            "cuGraphicsResourceSetMapFlags",
+            "cuGraphicsResourceSetMapFlags_v2",
+            "cuGraphicsSubResourceGetMappedArray",
+            "cuGraphicsUnmapResources",
+            "cuGraphicsUnmapResources_ptsz",
+            "cuGraphicsUnregisterResource",
+            "cuGraphicsVDPAURegisterOutputSurface",
+            "cuGraphicsVDPAURegisterVideoSurface",
+        ],
+    ),
+    (
+        "a view of memory that is shown as shared from its import on",
+        &["cuExternalMemoryGetMappedBuffer", "cuExternalMemoryGetMappedMipmappedArray"],
+    ),
+    (
+        "an imported pool gives out no memory of its own: each of its pieces is noted where it is exported and imported",
+        &["cuMemPoolExportToShareableHandle", "cuMemPoolImportFromShareableHandle"],
+    ),
+    (
+        "memory that is charged until it is freed; what a descriptor of it keeps alive after that is not documented, and not \
+         counted",
+        &["cuMemGetHandleForAddressRange"],
+    ),
+    (
+        "tells a figure, or numbers what is to be made: holds no memory",
+        &[
+            "cuLogicalEndpointGetLimits",
+            "cuLogicalEndpointIdRelease",
+            "cuLogicalEndpointIdReserve",
+            "cuLogicalEndpointQuery",
+            "cuMulticastGetGranularity",
+        ],
+    ),
+    (
+        "binds memory that was charged when it was allocated, until it is released; what an endpoint itself takes of a device, or \
+         keeps alive after that, is not documented, and not counted",
+        &[
+            "cuLogicalEndpointAddDevice",
+            "cuLogicalEndpointBindAddr",
+            "cuLogicalEndpointBindMem",
+            "cuLogicalEndpointCreate",
+            "cuLogicalEndpointDestroy",
+            "cuLogicalEndpointExport",
+            "cuLogicalEndpointImport",
+            "cuLogicalEndpointUnbind",
+        ],
+    ),
 ];
 
 use std::collections::BTreeMap;
