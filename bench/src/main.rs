@@ -63,6 +63,23 @@ pub struct Options {
     json: bool,
 }
 
+/// What those take that have a short form.
+#[derive(Args, Clone)]
+pub struct QuickOptions {
+    #[command(flatten)]
+    common: Options,
+    /// As little as shows that all of it works; its figures are compared with nothing
+    #[arg(long)]
+    quick: bool,
+}
+
+impl QuickOptions {
+    /// How much is to be done: all, or in the short form this.
+    const fn of(&self, all: usize, quick: usize) -> usize {
+        if self.quick { quick } else { all }
+    }
+}
+
 /// What those take that can draw.
 #[derive(Args, Clone)]
 pub struct PlotOptions {
@@ -106,21 +123,21 @@ enum Bench {
     /// Charged against true use, by the simulated GPU's books
     Meter(meter::Options),
     /// From a changed budget to the first launch under it
-    Resize(Options),
+    Resize(QuickOptions),
     /// How soon a filler gives way to a latency tenant that wakes
     Gate(Options),
     /// Whether the simulator and real processes come to the same
     Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
-    Policy(PlotOptions),
+    Policy(policy::Options),
     /// Published comparisons, beside the same rivals simulated
     Shapes(PlotOptions),
     /// A thousand processes register at once
-    Register(Options),
+    Register(QuickOptions),
     /// The node manager is killed under busy clients and starts again
-    Restart(Options),
+    Restart(QuickOptions),
     /// What the node manager itself takes of a processor
-    Manager(Options),
+    Manager(QuickOptions),
     /// Random programs under throttling: none may hang
     Live(live::Options),
     /// What only a GPU can answer, in stories

@@ -16,7 +16,7 @@ use serde_json::json;
 use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::Bytes;
 
-use crate::Options;
+use crate::QuickOptions;
 use crate::registrant::{self, Life};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig};
@@ -43,6 +43,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// Over which the manager's time is taken, and how many of them.
 const WINDOW: Duration = Duration::from_secs(5);
 const WINDOWS: usize = 5;
+const QUICK_WINDOWS: usize = 1;
 
 /// What it may take, in percent of a processor.
 const LIMIT: f64 = 2.0;
@@ -51,10 +52,12 @@ const LIMIT: f64 = 2.0;
 const REQUEST: u16 = 1;
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
-    let fillers = taken(|_| ClassName::Filler)?;
-    let primaries = taken(|_| ClassName::Primary)?;
-    let mixed = taken(|tenant| if tenant % 2 == 0 { ClassName::Primary } else { ClassName::Filler })?;
+pub fn run(options: &QuickOptions) -> Result<ExitCode, io::Error> {
+    let windows = options.of(WINDOWS, QUICK_WINDOWS);
+    let fillers = taken(windows, |_| ClassName::Filler)?;
+    let primaries = taken(windows, |_| ClassName::Primary)?;
+    let mixed =
+        taken(windows, |tenant| if tenant % 2 == 0 { ClassName::Primary } else { ClassName::Filler })?;
     let bare = bare_ticks()?;
     let mut report = Report::new("manager", true);
     let rests = fillers.percent.max.max(primaries.percent.max);
@@ -63,12 +66,12 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let shape = json!({"tenants": TENANTS, "gpus": GPUS, "awake": AWAKE, "window_s": WINDOW.as_secs()});
     report.figure(
         "core_percent",
-        json!({"shape": shape, "windows": WINDOWS, "ticks": fillers.ticks, "spread": fillers.percent}),
+        json!({"shape": shape, "windows": windows, "ticks": fillers.ticks, "spread": fillers.percent}),
     );
     report.figure("core_percent_of_primaries", primaries.percent);
     report.figure("core_percent_of_both", json!({"ticks": mixed.ticks, "spread": mixed.percent})); // whose policy is asked in each tick
     report.figure("bare_ticks_percent", json!(bare));
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.common.json))
 }
 
 /// What the manager takes.
@@ -78,7 +81,7 @@ struct Taken {
 }
 
 /// With tenants of these classes.
-fn taken(class: impl Fn(usize) -> ClassName) -> io::Result<Taken> {
+fn taken(windows: usize, class: impl Fn(usize) -> ClassName) -> io::Result<Taken> {
     let rig = Rig::of_gpus(GPUS)?;
     let mut control = Control::of(&rig)?;
     let gpus: Vec<String> = (0..GPUS).map(|gpu| gpu.to_string()).collect();
@@ -98,7 +101,7 @@ fn taken(class: impl Fn(usize) -> ClassName) -> io::Result<Taken> {
     heard.read_exact(&mut [0; 2 * TENANTS])?; // that they are there, and that they are registered
     std::thread::sleep(SETTLING); // real processes fall asleep in real time
     let mut percent = Vec::new();
-    for _ in 0..WINDOWS {
+    for _ in 0..windows {
         percent.push(window(&rig)?);
     }
     let ticks = control.stats()?.node.epoch;

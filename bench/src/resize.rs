@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use weir_protocol::units::Bytes;
 
-use crate::Options;
+use crate::QuickOptions;
 use crate::gate::Cores;
 use crate::load::{self, Load};
 use crate::report::{Bar, Report};
@@ -19,23 +19,25 @@ use crate::sample::Spread;
 
 /// Swaps of the two tenants' shares.
 const SWAPS: usize = 200;
+const QUICK_SWAPS: usize = 5;
 
 /// The two shares, in percent.
 const SHARES: [u16; 2] = [60, 30];
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
-    let idle = Changes::make()?;
+pub fn run(options: &QuickOptions) -> Result<ExitCode, io::Error> {
+    let swaps = options.of(SWAPS, QUICK_SWAPS);
+    let idle = Changes::make(swaps)?;
     let saturated = {
         let _busy = Cores::Saturated.share_out()?;
-        Changes::make()?
+        Changes::make(swaps)?
     };
     let mut report = Report::new("resize", true);
     report.bar(Bar::at_most("resize.first_launch_p99_us", Spread::of(&idle.took_us).p99, "us", 1_000.0));
     report.bar(Bar::at_most("resize.unacknowledged", f64::from(idle.missing), "swaps", 0.0));
     report.figure("first_launch_us", idle.figures());
     report.figure("saturated", saturated.figures());
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.common.json))
 }
 
 /// What came of all changes.
@@ -45,7 +47,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn make() -> io::Result<Self> {
+    fn make(swaps: usize) -> io::Result<Self> {
         let rig = Rig::simulated(&load::costs())?;
         let mut control = Control::of(&rig)?;
         let names = ["one", "two"];
@@ -60,7 +62,7 @@ impl Changes {
             Ok(busy.then_some(()))
         })?;
         let (mut took_us, mut missing) = (Vec::new(), 0);
-        for swap in 0..SWAPS {
+        for swap in 0..swaps {
             for took in swap_shares(&mut control, names, swap)? {
                 took.map_or_else(|| missing += 1, |us| took_us.push(us));
             }

@@ -2,6 +2,7 @@
 //!
 //! Every story has its own simulated GPU, its own node manager and its own processes. `scripts/build` comes first.
 
+mod bench;
 mod clients;
 mod clocks;
 mod container;

@@ -33,11 +33,25 @@ const LLM: (&str, &str) = ("llm-filler.toml", include_str!("../../scenarios/llm-
 const BUBBLES: (&str, &str) =
     ("data-parallel-fillers.toml", include_str!("../../scenarios/data-parallel-fillers.toml"));
 
+/// Simulated seconds of a run in the short form, at most.
+const QUICK_SECONDS: f64 = 6.0;
+
+/// Flags of the benchmark.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    plots: PlotOptions,
+    /// Some seconds of each run, so that all of it is seen to work; its figures are compared with nothing
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Measures and prints.
-pub fn run(options: &PlotOptions) -> io::Result<ExitCode> {
+pub fn run(Options { plots: options, quick }: &Options) -> io::Result<ExitCode> {
     let began = Instant::now();
     let mut report = Report::new("policy", true);
-    let mut runs = Runs { plot: options.plot.clone(), simulated_seconds: 0.0 };
+    let longest = if *quick { QUICK_SECONDS } else { f64::INFINITY };
+    let mut runs = Runs { plot: options.plot.clone(), longest, simulated_seconds: 0.0 };
     let mut frontier = Frontier::default();
     latency::measure(&mut report, &mut runs, &mut frontier)?;
     bubbles::measure(&mut report, &mut runs, &mut frontier)?;
@@ -56,6 +70,7 @@ pub fn run(options: &PlotOptions) -> io::Result<ExitCode> {
 /// Runs scenarios, and counts how much was simulated.
 struct Runs {
     plot: Option<PathBuf>,
+    longest: f64, // in simulated seconds
     simulated_seconds: f64,
 }
 
@@ -64,7 +79,8 @@ impl Runs {
     fn compare(&mut self, scenario: &Scenario, rules: &[&str]) -> io::Result<Comparison> {
         let rulers: Vec<Ruler> =
             rules.iter().map(|name| sim::ruler(name)).collect::<Result<_, _>>().map_err(other)?;
-        let comparison = sim::compare(scenario, &rulers).map_err(other)?;
+        let scenario = Scenario { seconds: scenario.seconds.min(self.longest), ..scenario.clone() };
+        let comparison = sim::compare(&scenario, &rulers).map_err(other)?;
         self.simulated_seconds += comparison.simulated_seconds;
         Ok(comparison)
     }

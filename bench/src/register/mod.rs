@@ -12,7 +12,7 @@ use serde_json::json;
 use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::Bytes;
 
-use crate::Options;
+use crate::QuickOptions;
 use crate::load;
 use crate::registrant::{self, Life};
 use crate::report::{Bar, Report};
@@ -36,9 +36,10 @@ const ROUNDS: usize = 5;
 const LOOKS: usize = 5;
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+pub fn run(options: &QuickOptions) -> Result<ExitCode, io::Error> {
     let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
+    let count = options.of(ROUNDS, 1);
+    for _ in 0..count {
         rounds.push(round()?);
     }
     let spread =
@@ -49,13 +50,13 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     report.bar(Bar::at_most("register.wall_ms", wall.max, "ms", 100.0));
     report.bar(Bar::at_most("register.rss_mib", memory.max, "MiB", 16.0));
     report.bar(Bar::at_most("register.ps_ms", ps.max, "ms", 20.0));
-    let shape = json!({"processes": PROCESSES, "tenants": TENANTS, "rounds": ROUNDS, "looks": LOOKS});
+    let shape = json!({"processes": PROCESSES, "tenants": TENANTS, "rounds": count, "looks": LOOKS});
     let figures = json!({"shape": shape, "wall_ms": wall, "rss_mib": memory, "ps_ms": ps});
     report.figure("register", figures);
     report.figure("bare_wall_ms", bare);
     report.figure("node_cpu_ms", own);
     report.figure("gone_ms", gone);
-    Ok(report.finish(options.json))
+    Ok(report.finish(options.common.json))
 }
 
 /// What was measured in one round.

@@ -14,7 +14,7 @@ use weir_nodemgr::control::{Stats, TenantStats};
 use weir_nodemgr::failpoint::PLACES;
 use weir_protocol::units::Bytes;
 
-use crate::Options;
+use crate::QuickOptions;
 use crate::load::{self, Load};
 use crate::report::{Bar, Report};
 use crate::rig::{Control, DEADLINE, Rig, true_use};
@@ -40,12 +40,13 @@ const NO_STEP: &str = "none";
 const LOOK: Duration = Duration::from_micros(200);
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
+pub fn run(options: &QuickOptions) -> Result<ExitCode, io::Error> {
     let mut rig = Rig::simulated(&load::costs())?;
     let loads = clients(&rig)?;
     let mut took_ms: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut failed = 0;
-    for _ in 0..ROUNDS {
+    let rounds = options.of(ROUNDS, 1);
+    for _ in 0..rounds {
         for place in PLACES {
             let deaths = die_at(&mut rig, place)?;
             took_ms.entry(NO_STEP).or_default().push(deaths.before.as_secs_f64() * 1e3);
@@ -64,8 +65,8 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     report.bar(Bar::at_most("restart.recover_ms", spread.max, "ms", 50.0));
     report.bar(Bar::at_most("restart.failed_calls", f64::from(failed), "clients", 0.0));
     report.figure("recover_ms", json!({"clients": CLIENTS, "deaths": all.len(), "spread": spread}));
-    report.figure("recover_ms_by_step", json!({"deaths_at_each": ROUNDS, "spread": steps}));
-    Ok(report.finish(options.json))
+    report.figure("recover_ms_by_step", json!({"deaths_at_each": rounds, "spread": steps}));
+    Ok(report.finish(options.common.json))
 }
 
 /// Clients that always have work.

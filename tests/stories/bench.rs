@@ -1,0 +1,159 @@
+//! The benchmarks of the node manager and the simulator in their short forms: that all of it works, that what may never happen does
+//! not, and that the documents have what is promised of them. Never how long anything takes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use weir_tests::dist::Dist;
+
+/// What a benchmark prints. A bar of time that fails is none of this file's business.
+fn document(arguments: &[&str], bars: &[&str]) -> Value {
+    let dist = Dist::find();
+    let mut command = Command::new(dist.bench());
+    command.args(arguments).arg("--json").env("WEIR_DIST", dist.root()).stdin(Stdio::null());
+    let output = command.output().expect("weir-bench starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let document: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    assert_eq!((&document["bench"], &document["simulated"]), (&arguments[0].into(), &true.into()));
+    let named: Vec<_> =
+        list(&document["bars"]).iter().map(|bar| bar["name"].as_str().expect("a name")).collect();
+    assert_eq!(named, bars, "{said}");
+    assert!(list(&document["bars"]).iter().all(|bar| bar["value"].is_number() && bar["limit"].is_number()));
+    document
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("no list: {value}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn bar(document: &Value, name: &str) -> f64 {
+    let bar = list(&document["bars"]).iter().find(|bar| bar["name"] == name);
+    number(&bar.expect("it was looked for")["value"])
+}
+
+#[test]
+fn after_each_change_of_a_budget_a_launch_follows_under_it() {
+    let bars = ["resize.first_launch_p99_us", "resize.unacknowledged"];
+    let document = document(&["resize", "--quick"], &bars);
+    assert!(bar(&document, bars[1]) == 0.0, "{document}");
+    assert!(number(&document["figures"]["first_launch_us"]["changes"]) >= 10.0, "{document}");
+}
+
+#[test]
+fn a_thousand_processes_register_and_weir_ps_shows_them() {
+    let bars = ["register.wall_ms", "register.rss_mib", "register.ps_ms"];
+    let document = document(&["register", "--quick"], &bars);
+    assert!(number(&document["figures"]["register"]["shape"]["processes"]) >= 1_000.0, "{document}");
+    assert!(bar(&document, bars[1]) <= 16.0, "memory is no matter of time: {document}");
+}
+
+#[test]
+fn wherever_the_manager_is_killed_no_call_of_sixteen_busy_clients_fails() {
+    let bars = ["restart.recover_ms", "restart.failed_calls"];
+    let document = document(&["restart", "--quick"], &bars);
+    assert!(bar(&document, bars[1]) == 0.0, "{document}");
+    let steps = document["figures"]["recover_ms_by_step"]["spread"].as_object().expect("one for each step");
+    let places: BTreeSet<_> = weir_nodemgr::failpoint::PLACES.iter().copied().chain(["none"]).collect();
+    assert_eq!(steps.keys().map(String::as_str).collect::<BTreeSet<_>>(), places);
+}
+
+#[test]
+fn the_managers_own_part_of_a_processor_is_measured_for_fillers_primaries_and_both() {
+    let document = document(&["manager", "--quick"], &["manager.core_percent", "manager.core_percent_asked"]);
+    let figures = &document["figures"];
+    assert!(number(&figures["core_percent"]["ticks"]) > 0.0, "{document}");
+    for what in [&figures["core_percent"]["spread"], &figures["core_percent_of_primaries"]] {
+        assert!((0.0..100.0).contains(&number(&what["median"])), "{document}");
+    }
+}
+
+#[test]
+fn the_simulator_and_real_processes_are_compared_tenant_by_tenant() {
+    let dist = Dist::find();
+    let mut command = Command::new(dist.bench());
+    command.args(["agree", "--seconds", "3", "--json"]).env("WEIR_DIST", dist.root()).stdin(Stdio::null());
+    let output = command.output().expect("weir-bench starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let document: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let tenants = list(&document["figures"]["tenants"]);
+    assert!((2..=3).contains(&tenants.len()), "{document}");
+    for side in ["simulated", "real"] {
+        let share = |tenant: &Value| number(&tenant[side]["share_percent"]);
+        assert!(tenants.iter().all(|tenant| share(tenant) > 0.0), "{side}: {document}");
+        assert!(tenants.iter().map(share).sum::<f64>() <= 101.0, "{side}: {document}");
+    }
+}
+
+#[test]
+fn every_policy_has_its_row_in_each_case_of_the_bars() {
+    let out = tempfile::tempdir().expect("a temporary directory");
+    let plot = out.path().to_str().expect("a name in letters");
+    let bars = [
+        "policy.latency_ratio",
+        "policy.primary_loss_percent",
+        "policy.idle_filled_percent",
+        "policy.slo_goodput_percent",
+        "policy.frontier_points",
+    ];
+    let document = document(&["policy", "--quick", "--plot", plot], &bars);
+    let frontier = list(&document["figures"]["frontier"]);
+    assert!(frontier.len() > 10, "{document}");
+    for case in list(&document["figures"]["latency"]) {
+        let named: BTreeSet<_> =
+            list(&case["rows"]).iter().filter_map(|row| row["policy"].as_str()).collect();
+        for policy in weir_nodemgr::sim::policies().chain(["slicing", "mps"]) {
+            assert!(named.contains(policy), "{policy}: {case}");
+        }
+        let work = |row: &Value| (0.0..=100.1).contains(&number(&row["filler_work_percent"]));
+        assert!(list(&case["rows"]).iter().all(work), "{case}");
+    }
+    drawn(&out.path().join("policy.svg"));
+}
+
+fn drawn(path: &Path) {
+    let picture = std::fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{}", path.display());
+}
+
+/// `weir sim` of a scenario that comes with Weir.
+fn sim(scenario: &str, arguments: &[&str]) -> (String, String) {
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios").join(scenario);
+    let mut command = Command::new(Dist::find().weir());
+    let output = command.arg("sim").arg(scenario).args(arguments).output().expect("weir starts");
+    let [out, err] = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(output.status.success(), "{err}");
+    (out, err)
+}
+
+#[test]
+fn the_table_of_a_simulation_has_a_row_for_each_tenant_under_each_rule_and_is_the_same_again() {
+    let (table, said) = sim("inference-training.toml", &["--seconds", "3"]);
+    assert!(table.contains("simulated") && said.contains("times real speed"), "{table}{said}");
+    let rules = weir_nodemgr::sim::RULES.iter().map(|(name, _)| *name);
+    for rule in rules.chain(weir_nodemgr::sim::policies()) {
+        let rows = table.lines().filter(|line| line.split_whitespace().next() == Some(rule)).count();
+        assert!(rows >= 1, "{rule}: {table}");
+    }
+    assert_eq!(sim("inference-training.toml", &["--seconds", "3"]).0, table);
+}
+
+#[test]
+fn a_simulation_draws_what_it_says_that_it_has_drawn() {
+    let out = tempfile::tempdir().expect("a temporary directory");
+    let plot = out.path().to_str().expect("a name in letters");
+    let (_, said) = sim("inference-filler.toml", &["--seconds", "3", "--plot", plot]);
+    let named: BTreeSet<_> = said.lines().filter_map(|line| line.split_once("drawn: ")).collect();
+    let named: BTreeSet<PathBuf> = named.into_iter().map(|(_, path)| path.into()).collect();
+    let found = std::fs::read_dir(out.path()).expect("it was made").flatten().map(|entry| entry.path());
+    assert_eq!(named, found.collect());
+    assert!(named.contains(&out.path().join("frontier.svg")), "{named:?}");
+    named.iter().for_each(|path| drawn(path));
+}
