@@ -20,6 +20,19 @@ pub struct Best {
     pub best_other: Option<&'static str>,
     /// ... and how much that is.
     pub best_other_filler_work_percent: f64,
+    /// The whole frontier: every rule, `weir` too.
+    pub all: Vec<Point>,
+}
+
+/// A rule in a case.
+#[derive(Debug, Serialize)]
+pub struct Point {
+    /// Which it is: plain slicing and MPS, which are no policies, are among them.
+    pub policy: &'static str,
+    /// Fillers' work under it.
+    pub filler_work_percent: f64,
+    /// Whether it keeps what is to be kept.
+    pub keeps: bool,
 }
 
 /// One row for each case.
@@ -30,9 +43,10 @@ impl Frontier {
     /// A case with its rules, and for each whether it kept the promise, the latency, or the primary's speed. Plain slicing
     /// and MPS are no policies, and do not count.
     pub fn note<'a>(&mut self, case: String, rows: impl Iterator<Item = (&'a Row, bool)>) {
-        let (mut ours, mut best) = (0.0, (None, 0.0));
+        let (mut ours, mut best, mut all) = (0.0, (None, 0.0), Vec::new());
         for (row, keeps) in rows {
             let work = row.filler_work_percent;
+            all.push(Point { policy: row.policy, filler_work_percent: work, keeps });
             if row.policy == OURS {
                 ours = work;
             } else if keeps && work > best.1 && weir_nodemgr::sim::policies().any(|name| name == row.policy) {
@@ -40,7 +54,13 @@ impl Frontier {
             }
         }
         let (best_other, best_other_filler_work_percent) = best;
-        self.0.push(Best { case, filler_work_percent: ours, best_other, best_other_filler_work_percent });
+        self.0.push(Best {
+            case,
+            filler_work_percent: ours,
+            best_other,
+            best_other_filler_work_percent,
+            all,
+        });
     }
 
     /// Draws all cases into `dir`.
