@@ -399,3 +399,25 @@ fn what_a_dead_process_holds_by_nvmls_account_is_promised_to_nobody_and_shown() 
     assert!(events(&node).contains("other on GPU 0: draining: process"), "{}", events(&node));
     assert!(!metric(&node.stats(), "weir_memory_draining_bytes{").ends_with(" 0.0"));
 }
+
+#[test]
+fn a_dead_process_that_nvml_lists_for_half_a_minute_is_told_of_as_wedged_in_ps_a_metric_and_an_event() {
+    // F02. It waits for as long as the manager does: half a minute, in which it takes no processor.
+    let gpu =
+        gpu_with_fault("call = \"nvmlDeviceGetComputeRunningProcesses*\"\nevery = 1\naction = \"linger\"");
+    let node = Node::start(&gpu, STATIC);
+    let victim = Looping::start(Program::under_weir(&gpu, Some(&node), BUDGET, LOOP));
+    let pid = victim.pid;
+    program::kill(pid);
+    victim.finish();
+    let line = format!("DRAINING on GPU 0: process {pid} of tenant train has died and holds ");
+    wait::until("the sight of it", || node.says(&["ps"]).contains(&line).then_some(()));
+    assert!(metric(&node.stats(), "weir_gpu_wedged{").ends_with(" 0.0"));
+    let wedged = || node.says(&["ps"]).lines().any(|l| l.starts_with(&line) && l.contains("; WEDGED: "));
+    wait::until("patience to end", || wedged().then_some(()));
+    assert!(metric(&node.stats(), "weir_gpu_wedged{").ends_with(" 1.0"));
+    let told = format!("train on GPU 0: WEDGED: process {pid} died ");
+    let told = events(&node).lines().filter(|line| line.contains(&told)).count();
+    assert_eq!(told, 1, "{}", events(&node));
+    assert!(node.log().contains("WEDGED"), "{}", node.log());
+}

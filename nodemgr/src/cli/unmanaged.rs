@@ -22,10 +22,11 @@ pub(super) fn notes(stats: &Stats) -> Vec<String> {
 
 /// One line for each process whose memory is not free although it has died.
 pub(super) fn draining(stats: &Stats) -> impl Iterator<Item = String> {
-    stats.draining.iter().map(|DrainingStats { gpu, pid, tenant, memory_bytes, .. }| {
+    stats.draining.iter().map(|DrainingStats { gpu, pid, tenant, memory_bytes, wedged, .. }| {
         let who = pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
+        let stuck = if *wedged { "; WEDGED: the GPU may need a reset" } else { "" };
         format!(
-            "DRAINING on GPU {gpu}: {who} of tenant {tenant} has died and holds {} still",
+            "DRAINING on GPU {gpu}: {who} of tenant {tenant} has died and holds {} still{stuck}",
             Bytes(*memory_bytes)
         )
     })

@@ -55,6 +55,9 @@ pub struct DrainingStats {
     pub tenant: String,
     /// What it holds, in bytes.
     pub memory_bytes: u64,
+    /// Whether it has held it for so long after its death that the GPU or its driver is taken for stuck.
+    #[serde(default)]
+    pub wedged: bool,
 }
 
 impl DrainingStats {
@@ -75,6 +78,7 @@ pub(super) fn draining(registry: &Registry) -> Vec<DrainingStats> {
         uid: departed.owner,
         tenant: departed.tenant.clone(),
         memory_bytes: departed.bytes.0,
+        wedged: departed.wedged,
     };
     registry.draining().map(of).collect()
 }

@@ -36,7 +36,8 @@ pub struct Departed {
     tenant_id: u64,
     since: Nanos,
     drains: bool, // NVML has listed it since
-    wedged: bool,
+    /// Whether it has not become free for so long that the GPU is taken for stuck.
+    pub wedged: bool,
 }
 
 /// Those who have died and may be on a GPU still.

@@ -105,8 +105,14 @@ fn with_all_that_there_can_be(mut stats: Stats) -> Stats {
         keeps_limits: true,
         outcome: Some(String::new()),
     }];
-    stats.draining =
-        vec![DrainingStats { gpu: 0, pid: Some(1), uid: 1, tenant: String::new(), memory_bytes: 1 }];
+    stats.draining = vec![DrainingStats {
+        gpu: 0,
+        pid: Some(1),
+        uid: 1,
+        tenant: String::new(),
+        memory_bytes: 1,
+        wedged: true,
+    }];
     let tenant = stats.tenants.iter_mut().find(|tenant| tenant.name == "train").unwrap();
     let source = Source { url: HINT.into(), metric: "request".into() };
     let health = Health::Failing(String::new());

@@ -28,6 +28,12 @@ pub(super) fn guard(page: &mut Page, stats: &Stats) {
     });
     let help = "Memory that processes hold beyond their death";
     page.gauge("weir_memory_draining", Some(Unit::Bytes), help, draining.collect());
+    let wedged = stats.gpus.iter().map(|gpu| {
+        let stuck = stats.draining.iter().any(|process| process.gpu == gpu.index && process.wedged);
+        (of_gpu(gpu), f64::from(u8::from(stuck)))
+    });
+    let help = "1 while a process holds memory so long after its death that the GPU is taken for stuck";
+    page.gauge("weir_gpu_wedged", None, help, wedged.collect());
     let drift =
         pairs(stats, |_, gpu| gpu.memory_drift_bytes.map_or_else(Vec::new, |bytes| one(bytes as f64)));
     let help = "Memory held by NVML's account beyond the ledger's";
