@@ -3,7 +3,9 @@
 use weir_tests::memory::Memory;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
+use weir_tests::shown;
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+use weir_tests::wait;
 
 use crate::MEMORY;
 use crate::small::{self, SMALL, client};
@@ -59,12 +61,12 @@ fn a_first_context_is_admitted_and_the_tenant_shown_as_overcommitted() {
     let node = Node::start(&gpu, "policy = \"static\"\n");
     let tiny = Budget { memory: "100MiB", ..SMALL };
     let mut small = Memory::start(Program::under_weir(&gpu, Some(&node), tiny, MEMORY));
-    let shown = || node.tenant("small").expect("the tenant lives").gpus[0].overcommitted;
-    assert_eq!((charged(&node), shown()), (CONTEXT, true));
+    let is_over = || node.tenant("small").expect("the tenant lives").gpus[0].overcommitted;
+    assert_eq!((charged(&node), is_over()), (CONTEXT, true));
     assert_eq!(small.free_bytes(), 0);
     assert_eq!(small.tell("allocate 1").result, "CUDA_ERROR_OUT_OF_MEMORY");
     node.set("small", &["--memory", "1GiB"]);
-    assert!(!shown(), "within a larger limit it is not");
+    assert!(!is_over(), "within a larger limit it is not");
     small.does("allocate 1");
 }
 
@@ -90,10 +92,18 @@ fn contexts_that_grow_are_charged_for_it_and_beyond_the_limit_the_tenant_is_over
     small.does(&format!("module_unload {module}"));
     assert_eq!(charged(&node), CONTEXT + 256 * MIB);
     agree(&gpu, &node, &small);
-    let shown = || node.tenant("small").expect("the tenant lives").gpus[0].overcommitted;
-    assert!(!shown());
+    let is_over = || node.tenant("small").expect("the tenant lives").gpus[0].overcommitted;
+    assert!(!is_over());
     small.does(&format!("heap {}", 4096 * MIB));
-    assert!(shown());
+    assert!(is_over());
     assert_eq!(small.tell("allocate 1").result, "CUDA_ERROR_OUT_OF_MEMORY");
     agree(&gpu, &node, &small);
+    assert!(node.says(&["ps"]).contains(" overcommitted"), "{}", node.says(&["ps"]));
+    let uuid = node.stats().gpus[0].uuid.clone();
+    let row = format!("weir_overcommitted{{gpu=\"0\",UUID=\"{uuid}\",tenant=\"small\"}} 1.0");
+    assert!(shown::metric(&node, &row));
+    let told = || node.says(&["events"]).contains("small on GPU 0: overcommitted: ");
+    wait::until("the event", || told().then_some(()));
+    let stderr = small.finish().well().stderr;
+    assert_eq!(stderr.matches("put the tenant over its limit").count(), 1, "{stderr}");
 }

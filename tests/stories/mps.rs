@@ -10,6 +10,7 @@ use weir_tests::copies::Run;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
+use weir_tests::shown;
 use weir_tests::simgpu::SimGpu;
 use weir_tests::wait;
 
@@ -142,7 +143,7 @@ fn a_program_that_leaves_mps_by_itself_says_so_and_is_held_by_its_gate() {
     let left = Looping::start(left.args(["-c", &script]));
     let held = |share: &f64| (15.0..33.0).contains(share);
     wait::until("what the gate leaves", || Some(machine.progress([left.pid])[0]).filter(held));
-    assert_eq!(node.tenant("train").map(|tenant| tenant.state), Some("beside_mps".to_owned()));
+    shown::everywhere(&node, "train", "beside_mps");
     let stderr = left.finish().well().stderr;
     assert_eq!(stderr.matches("this process is no client of MPS").count(), 1, "{stderr}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
+use weir_tests::shown;
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
@@ -31,8 +32,10 @@ fn off_lets_a_limited_program_run_free_and_says_so_and_on_holds_it_again() {
     node.weir(&["off"]);
     // No bar: other programs run on the machine's processors. Three times its limit is no accident.
     wait::until("a program that nothing holds", || measured().filter(|share| *share > 60.0));
-    assert_eq!(node.tenant("train").map(|tenant| tenant.state), Some("off".to_owned()));
+    assert!(shown::in_ps_and_metrics(&node, "train", "off") && shown::metric(&node, "weir_off 1"));
+    assert!(node.says(&["events"]).contains("switched OFF by user"));
     node.weir(&["on"]);
+    assert!(shown::metric(&node, "weir_off 0"));
     wait::until("the limit of 20 % again", || measured().filter(under(30.0)));
     let stderr = looping.finish().well().stderr;
     assert_eq!(stderr.matches("weir: the operator has switched Weir off").count(), 1, "{stderr}");

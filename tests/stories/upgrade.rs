@@ -9,6 +9,7 @@ use weir_protocol::message::PAGES;
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
+use weir_tests::shown;
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
@@ -94,6 +95,7 @@ fn a_manager_of_another_protocol_misreads_nothing_says_both_versions_and_the_one
     node.restart();
     let tenants = node.stats().tenants;
     assert!(tenants.iter().all(|tenant| tenant.state == "unreached"), "{tenants:?}");
+    tenants.iter().for_each(|tenant| shown::everywhere(&node, &tenant.name, "unreached"));
     let unreached: Vec<_> = tenants.iter().flat_map(|tenant| tenant.unreached_pids.clone()).collect();
     assert_eq!(unreached, programs.iter().map(|program| program.pid).collect::<Vec<_>>());
     let said = format!("the page speaks protocol {other}, this build speaks {PROTOCOL_VERSION}");

@@ -74,7 +74,7 @@ pub enum What {
     },
     /// Not all of a tenant's budget is enforced.
     NotEnforced {
-        /// How it stands instead: `stale`, `degraded`.
+        /// How it stands instead: `stale`, `degraded`, `beside_mps`, `unreached`.
         state: String,
     },
     /// All of a tenant's budget is enforced again.

@@ -58,7 +58,7 @@ use stirs::Stirs;
 pub use store::Store;
 pub use tenant::{Holder, Process, Tenant};
 pub use unmanaged::Guarded;
-pub use watch::Moment;
+pub use watch::{Moment, UNREACHED};
 use weir_policy::Signals;
 use weir_protocol::units::{Bytes, Nanos};
 

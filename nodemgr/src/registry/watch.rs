@@ -18,6 +18,9 @@ const MOMENT: Nanos = Nanos::from_secs(1);
 /// Moments kept of a tenant on a GPU: two minutes of its work. Moments in which nothing moved are not kept.
 const MOMENTS: usize = 120;
 
+/// State of a tenant of which a process could not be taken over from an earlier manager.
+pub const UNREACHED: &str = "unreached";
+
 /// What a tenant's time on a GPU went to, for one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
@@ -67,7 +70,7 @@ pub struct History {
     told_state: &'static str,
     told_over: bool,
     told_uncovered: bool,
-    told_unsound: Option<ProcessState>,
+    told_unsound: Option<&'static str>,
 }
 
 impl History {
@@ -120,15 +123,17 @@ pub(super) fn look(tenants: &mut [Tenant], rulers: &[Ruler], events: &mut Ring, 
     let over = |cell: &Cell| now.since(cell.history.begun) >= MOMENT;
     let due = tenants.iter().flat_map(|tenant| &tenant.cells).any(over);
     let charged = if due { charged_now(tenants) } else { Vec::new() };
-    for Tenant { id, name, owner, cells, slots, .. } in tenants {
+    for Tenant { id, name, owner, cells, slots, unreached, .. } in tenants {
+        let out_of_reach = !unreached.is_empty();
         for cell in cells {
             let about = About::tenant(name, *owner).on(cell.gpu);
             // A sleeper's pages are left alone: each costs misses, and nothing has moved there.
             let totals = if cell.is_asleep() { cell.history.last } else { Totals::of(cell, slots) };
             tell_counts(cell, &totals, about, events);
             if !cell.is_asleep() {
-                tell_standing(cell, slots, about, events);
+                tell_standing(cell, about, events);
             }
+            tell_soundness(cell, slots, out_of_reach, about, events);
             if now.since(cell.history.begun) >= MOMENT {
                 let policy = rulers.get(cell.gpu).map_or("", |ruler| ruler.row.name);
                 let rivals = charged.iter().filter(|(gpu, tenant, ..)| *gpu == cell.gpu && tenant != id);
@@ -163,8 +168,8 @@ fn tell_counts(cell: &mut Cell, totals: &Totals, about: About<'_>, events: &mut 
     cell.history.told_state = state;
 }
 
-/// How it stands to its budget.
-fn tell_standing(cell: &mut Cell, slots: &[usize], about: About<'_>, events: &mut Ring) {
+/// How it stands to its memory limit.
+fn tell_standing(cell: &mut Cell, about: About<'_>, events: &mut Ring) {
     let uncovered = cell.uncovered();
     if uncovered > Bytes(0) && !cell.history.told_uncovered {
         events.push(about, What::GrowthUncovered { lacks_bytes: uncovered.0 });
@@ -175,13 +180,21 @@ fn tell_standing(cell: &mut Cell, slots: &[usize], about: About<'_>, events: &mu
         events.push(about, What::Overcommitted { over_bytes: cell.excess().0 });
     }
     cell.history.told_over = over;
-    let unsound = unsound(cell, slots);
-    if unsound != cell.history.told_unsound {
-        let what = match unsound {
-            Some(state) => What::NotEnforced { state: state.name().to_owned() },
-            None => What::EnforcedAgain,
-        };
-        events.push(about, what);
+}
+
+/// Whether all of its budget is enforced.
+fn tell_soundness(cell: &mut Cell, slots: &[usize], out_of_reach: bool, about: About<'_>, events: &mut Ring) {
+    let told = cell.history.told_unsound;
+    let unsound = match () {
+        () if out_of_reach => Some(UNREACHED),
+        () if cell.is_asleep() && told != Some(UNREACHED) => return, // see `look`
+        () => unsound(cell, slots).map(ProcessState::name),
+    };
+    if unsound != told {
+        events.push(
+            about,
+            unsound.map_or(What::EnforcedAgain, |state| What::NotEnforced { state: state.to_owned() }),
+        );
     }
     cell.history.told_unsound = unsound;
 }

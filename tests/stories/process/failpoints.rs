@@ -8,8 +8,8 @@ use weir_tests::life::Workshop;
 use weir_tests::memory::Memory;
 use weir_tests::node::Node;
 use weir_tests::program::{Finished, Program};
+use weir_tests::shown;
 use weir_tests::simgpu::SimGpu;
-use weir_tests::wait;
 
 use super::{BUDGET, gpu, managed, node, null_driver};
 use crate::{GRAPHS, MEMORY};
@@ -118,8 +118,7 @@ fn touch_everything(gpu: &SimGpu, node: &Node<'_>, code_of: fn(&str) -> usize, p
     }
     let state = node.tenant("life").map_or_else(String::new, |tenant| tenant.state);
     if state == "degraded" {
-        let told = || String::from_utf8_lossy(&node.weir(&["events"])).contains(r#""state":"degraded""#);
-        wait::until("the event", || told().then_some(()));
+        shown::everywhere(node, "life", &state);
     }
     let ended = running.finish().well();
     let at_each = ended.stderr.lines().filter_map(|line| line.strip_prefix("failpoint in "));

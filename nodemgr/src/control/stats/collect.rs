@@ -9,7 +9,7 @@ use super::{
 use crate::control::schema::SCHEMA;
 use crate::control::unmanaged;
 use crate::histogram::Histogram;
-use crate::registry::{Cell, Counters, PERSISTENT, Process, Registry, Stand, Tenant};
+use crate::registry::{Cell, Counters, PERSISTENT, Process, Registry, Stand, Tenant, UNREACHED};
 use crate::shared::now;
 
 /// Everything in `registry`, but for whether processes are stopped; `overview`: without what each process did.
@@ -96,7 +96,7 @@ fn state(registry: &Registry, tenant: &Tenant, states: &[ProcessState]) -> &'sta
     use ProcessState::{BesideMps, Degraded, Enforced, Stale, Starting};
     match () {
         () if registry.guarded().has_escaped(tenant.id) => UNMANAGED,
-        () if !tenant.unreached.is_empty() => "unreached",
+        () if !tenant.unreached.is_empty() => UNREACHED,
         () => {
             let worst =
                 [Degraded, BesideMps, Stale, Enforced].into_iter().find(|state| states.contains(state));
