@@ -19,6 +19,7 @@ pub mod peers;
 pub mod podman;
 pub mod program;
 pub mod said;
+pub mod shown;
 pub mod simgpu;
 pub mod supervisor;
 pub mod wait;
