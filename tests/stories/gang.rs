@@ -99,6 +99,23 @@ fn counted(ended: &[Finished], counter: &str) -> u64 {
     ended.iter().map(of).max().unwrap_or(0)
 }
 
+/// What the time of these processes on each GPU went to, in ns, as the last one to end saw it: words of `weir ps --stalls`.
+fn stalls(ended: &[Finished]) -> [serde_json::Value; 2] {
+    let of = |ended: &Finished| {
+        let lines = ended.stderr.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let parts: Vec<_> = lines.map(|summary: serde_json::Value| summary["stalls_ns"].clone()).collect();
+        <[serde_json::Value; 2]>::try_from(parts).expect("two GPUs")
+    };
+    let sum = |parts: &[serde_json::Value; 2]| parts.iter().map(all_of).sum::<u64>();
+    ended.iter().map(of).max_by_key(sum).expect("a process")
+}
+
+/// All of the time on a GPU.
+fn all_of(stalls: &serde_json::Value) -> u64 {
+    let parts = stalls.as_object().into_iter().flat_map(|parts| parts.values());
+    parts.filter_map(serde_json::Value::as_u64).sum()
+}
+
 /// Runs programs beside each other until all have ended well.
 fn together(programs: Vec<Program>) -> Vec<Finished> {
     let running: Vec<_> = programs.into_iter().map(Program::start).collect();
@@ -163,6 +180,39 @@ fn two_gangs_on_the_same_gpus_both_end_about_when_they_should() {
         let forced = counted(&ended, "forced");
         assert!(forced <= 10 && ms < 8_000, "{name}: {ms} ms, spun {spun:.0} %, {forced} forced");
     }
+}
+
+#[test]
+fn a_gang_of_which_one_gpu_is_contended_keeps_pace_and_its_waits_have_their_names() {
+    let gpu = SimGpu::new(TWO_GPUS);
+    let node = Node::start(&gpu, PRICED);
+    let budget = Budget { name: "other", request: "50%", limit: "100%", memory: "2GiB" };
+    let flags = ["--gpu", "0"];
+    let other = Program::under_weir_with(&gpu, Some(&node), budget, &flags, LOOP).args(["--kernel", "work"]);
+    let other = Looping::start(other);
+    let mut tries = 0;
+    let ended = wait::in_time(|| {
+        tries += 1;
+        let name = format!("gang-{tries}");
+        let gang = Gang::new(&gpu, &node, &name);
+        let programs = ["0", "1"].map(|rank| gang.ranks(&[rank], STEPS));
+        together(programs.into())
+    });
+    other.finish().well();
+    let (spun, ms) = (spun_percent(&gpu, &ended, STEPS), elapsed_ns(&ended) / 1_000_000);
+    let [contended, free] = stalls(&ended);
+    let forced = counted(&ended, "forced");
+    let told = format!("{ms} ms, spun {spun:.0} %, {forced} forced; contended {contended}, free {free}");
+    eprintln!("{told}");
+    let part = |stalls: &serde_json::Value, word: &str| {
+        stalls[word].as_u64().unwrap_or(0) as f64 * 100.0 / all_of(stalls) as f64
+    };
+    assert_eq!(counted(&ended, "collectives"), 2 * STEPS, "{told}");
+    assert!(ms < 8_000 && forced <= 20 && spun < 200.0, "{told}");
+    // Nobody else is on the other GPU: there a rank waits at its gate, and spins for the first one.
+    assert!(part(&free, "neighbour") < 2.0, "{told}");
+    assert!(part(&free, "gate") > 2.0 * part(&free, "communication"), "{told}");
+    assert!(part(&contended, "gate") + part(&contended, "neighbour") > 50.0, "{told}");
 }
 
 #[test]

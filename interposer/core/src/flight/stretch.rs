@@ -213,7 +213,10 @@ impl Stretch {
                 bill.measured = whole;
             }
             Company::Comes | Company::InTurns | Company::Before => {
-                return self.by_price(to, (surely, most), copied, (sms, prices));
+                // How much of the wait was the switch and how much the rest of a neighbour's work, events do not say.
+                let switch = self.ours_until((from, to)).map_or(0.0, |_| sms.usual_switch());
+                let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
+                return (Bill { switch, ..bill }, spent);
             }
             Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
             Company::None => {
