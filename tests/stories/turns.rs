@@ -65,10 +65,12 @@ fn booked_switches(steps: &[&str]) -> f64 {
         let own = ["one", "other"].map(|name| node.tenant(name).expect("it runs").gpus.remove(0).total);
         (own.map(|total| total.switch_ns).iter().sum::<u64>(), gpu.books().gpus[0].switch_ns)
     };
-    let before = look();
-    wait::pass(2 * WINDOW);
-    let after = look();
-    let (own, true_ns) = (after.0 - before.0, after.1 - before.1);
+    let (own, true_ns) = wait::in_time(|| {
+        let before = look();
+        wait::pass(2 * WINDOW);
+        let after = look();
+        (after.0 - before.0, after.1 - before.1)
+    });
     let percent = own as f64 * 100.0 / true_ns as f64;
     eprintln!("{steps:?}: {own} of {true_ns} ns, {percent:.1} %");
     percent
