@@ -17,7 +17,6 @@ use weir_protocol::{PROTOCOL_VERSION, transport};
 use weir_tests::looping::Looping;
 use weir_tests::node::Node;
 use weir_tests::program::{self, Budget, Finished, Program};
-use weir_tests::shown;
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
@@ -201,26 +200,6 @@ fn a_manager_that_falls_silent_is_told_of_on_stderr_and_when_it_speaks_again_in_
             ended.stderr
         );
     }
-}
-
-#[test]
-fn who_has_been_left_alone_is_shown_as_stale_in_ps_metrics_and_events_until_his_next_launch() {
-    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
-    let node = Node::start(&gpu, "policy = \"static\"\n");
-    // Between two steps it looks at nothing: what its page says is what the manager finds.
-    let resting = Program::under_weir(&gpu, Some(&node), BUDGET, LOOP).args(["--rest-ms", "2500"]);
-    let mut resting = Looping::start(resting);
-    wait::until("its first step", || shown::in_ps_and_metrics(&node, "train", "enforced").then_some(()));
-    program::signal(node.pid(), libc::SIGSTOP);
-    resting.goes_on(2 * 16);
-    program::signal(node.pid(), libc::SIGCONT);
-    shown::everywhere(&node, "train", "stale");
-    resting.goes_on(16);
-    wait::until("limits again", || shown::in_ps_and_metrics(&node, "train", "enforced").then_some(()));
-    let again = || node.says(&["events"]).contains("train on GPU 0: enforced again");
-    wait::until("the event", || again().then_some(()));
-    let stderr = resting.finish().well().stderr;
-    assert_eq!(stderr.matches("the node manager has been silent for 1 s").count(), 1, "{stderr}");
 }
 
 #[test]

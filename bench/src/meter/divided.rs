@@ -31,15 +31,17 @@ pub fn of(case: &Case, other: &Case) -> f64 {
     limits::between(least, most)
 }
 
-/// The program with each of its prices too low or too high by as much as it may be, and with its streams in each order.
+/// The program with each of its prices too low or too high by as much as it may be, and with the streams of all its processes in each
+/// order.
 fn ways(case: &Case) -> Vec<Vec<Held>> {
-    let orders: &[Streams] = match case.streams {
+    let streams = case.streams * case.processes;
+    let orders: &[Streams] = match streams {
         1 => &[Streams::InStep],
         _ => &[Streams::InStep, Streams::AsTheyCome, Streams::Apart],
     };
     let corners = 0..1_u32 << case.mix.len();
     let ways = corners.flat_map(|corner| orders.iter().map(move |order| (corner, order)));
-    ways.map(|(corner, order)| together(&one_stream(case, corner), case.streams, *order)).collect()
+    ways.map(|(corner, order)| together(&one_stream(case, corner), streams, *order)).collect()
 }
 
 /// What one stream holds; a bit of `corner` says of each kernel whether its price is too high.
