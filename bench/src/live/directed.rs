@@ -24,9 +24,31 @@ const DEBT: [Op; 5] = [
 
 /// The program with this number, of [`COUNT`].
 pub fn program(number: u64) -> Program {
+    let (first, second) = deeds(number);
+    // The debt first: it is the first thread's work that must be waiting when the second one comes to the gate. Where marks
+    // join streams it comes last, since nothing that is held back goes without one.
+    let joins = matches!(number, 8 | 9);
+    let second = if joins { [second, DEBT.to_vec()].concat() } else { [DEBT.to_vec(), second].concat() };
+    let owned = |thread: usize| move |op: Op| (thread, op);
+    let steps = first.into_iter().map(owned(0)).chain(second.into_iter().map(owned(1))).collect();
+    let stream = |owner| Stream { kind: Kind::NonBlocking, owner };
+    let (mut first_stream, blocking) = (stream(0), Stream { kind: Kind::Blocking, owner: 0 });
+    if joins {
+        first_stream.kind = Kind::Legacy;
+    }
+    Program {
+        seed: number,
+        streams: vec![first_stream, stream(1), stream(1), blocking],
+        reach: Reach::ThreadLocal,
+        steps,
+        counts: Counts { threads: 2, flags: 1, tokens: 1, graphs: u64_is(number, 5), meetings: 4, events: 0 },
+    }
+}
+
+/// What thread 0 does, which owns stream 0, and thread 1, which owns stream 1.
+fn deeds(number: u64) -> (Vec<Op>, Vec<Op>) {
     let launch = |stream| Op::Launch { stream, kernel: SHORT };
-    // By thread 0, which owns stream 0, and by thread 1, which owns stream 1.
-    let (first, second): (Vec<Op>, Vec<Op>) = match number {
+    match number {
         // A kernel spins for a flag that is set behind a gated kernel.
         0 => (vec![Op::Spin { stream: 0, flag: 0 }], vec![launch(1), Op::WriteValue { stream: 1, flag: 0 }]),
         // A stream waits for a flag, with more work behind it than the in-flight cap.
@@ -72,24 +94,6 @@ pub fn program(number: u64) -> Program {
         ),
         // Two processes spin for each other, again and again.
         _ => (vec![launch(0)], (0..4).flat_map(|round| [launch(1), Op::Meet { stream: 1, round }]).collect()),
-    };
-    // The debt first: it is the first thread's work that must be waiting when the second one comes to the gate. Where marks
-    // join streams it comes last, since nothing that is held back goes without one.
-    let joins = matches!(number, 8 | 9);
-    let second = if joins { [second, DEBT.to_vec()].concat() } else { [DEBT.to_vec(), second].concat() };
-    let owned = |thread: usize| move |op: Op| (thread, op);
-    let steps = first.into_iter().map(owned(0)).chain(second.into_iter().map(owned(1))).collect();
-    let stream = |owner| Stream { kind: Kind::NonBlocking, owner };
-    let (mut first_stream, blocking) = (stream(0), Stream { kind: Kind::Blocking, owner: 0 });
-    if joins {
-        first_stream.kind = Kind::Legacy;
-    }
-    Program {
-        seed: number,
-        streams: vec![first_stream, stream(1), stream(1), blocking],
-        reach: Reach::ThreadLocal,
-        steps,
-        counts: Counts { threads: 2, flags: 1, tokens: 1, graphs: u64_is(number, 5), meetings: 4, events: 0 },
     }
 }
 
