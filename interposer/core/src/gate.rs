@@ -51,9 +51,9 @@ impl Pages<'_> {
         self.slot.put_off.store((before | 1).wrapping_add(2), Ordering::Relaxed);
     }
 
-    /// Whether a launch of the process waits.
+    /// Whether a launch of any of the tenant's processes waits.
     pub fn waits(&self) -> bool {
-        self.slot.put_off.load(Ordering::Relaxed) % 2 == 1
+        self.usage.slots.iter().any(|slot| slot.put_off.load(Ordering::Relaxed) % 2 == 1)
     }
 
     /// Shows that whoever waited has gone.

@@ -241,7 +241,7 @@ mod tests {
     fn was_drained(turn: &Turn) {
         turn.want(std::iter::empty());
         turn.hold(Nanos(0));
-        turn.drain(false);
+        turn.drain(|| false);
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(0), ms(5)), Answer::Mine);
         latency.spend(1);
         assert_eq!(ask(&latency, &mut of_latency, TERMS, ms(0), ms(5)), Answer::Over, "used up");
-        latency.drain(false);
+        latency.drain(|| false);
         ask(&primary, &mut of_primary, TERMS, ms(5), ms(5));
         ask(&latency, &mut of_latency, SAVED, ms(5), ms(5));
         primary.spend(SHORTEST);

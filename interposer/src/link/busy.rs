@@ -89,7 +89,7 @@ impl Gpu {
                 return self.begin();
             }
             if self.activity.quiet(None).is_some() {
-                if self.activity.turn.drain(self.pages().waits()) {
+                if self.activity.turn.drain(|| self.pages().waits()) {
                     self.turn_passed(); // drained: whoever waits may go
                 }
                 self.wake_others();

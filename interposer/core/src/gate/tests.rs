@@ -286,3 +286,17 @@ fn the_first_launch_under_a_new_grant_has_no_patience_and_a_newcomer_s_first_one
     assert_eq!(Patience::under(7, 8), Patience::None);
     assert_eq!((Patience::under(8, 8), Patience::under(0, 8)), (Patience::Fresh, Patience::Fresh));
 }
+
+#[test]
+fn a_launch_of_any_process_of_the_tenant_waits_until_it_is_let_in() {
+    let tenant = Tenant::new(&grant(50));
+    let sibling = Pages { slot: &tenant.usage.slots[1], ..tenant.pages() };
+    assert!(!tenant.pages().waits());
+    sibling.put_off();
+    sibling.put_off();
+    assert!(tenant.pages().waits() && sibling.waits());
+    tenant.pages().let_in();
+    assert!(tenant.pages().waits(), "it is the other one's");
+    sibling.let_in();
+    assert!(!tenant.pages().waits());
+}

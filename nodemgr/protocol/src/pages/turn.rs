@@ -242,13 +242,13 @@ impl Turn {
     /// cut short by does, since a step that is longer than a turn ends in the middle of one. If it stands in the queue although none of
     /// its launches `waits`, it leaves that: the one for which it queued up went out of turn. Says whether it moved; whoever waits has to
     /// be woken.
-    pub fn drain(&self, waits: bool) -> bool {
+    pub fn drain(&self, waits: impl Fn() -> bool) -> bool {
         match self.look() {
             (Stand::Holds, _) => {
                 self.drained.store(1, Ordering::Relaxed); // a hint, as `left`
                 self.end()
             }
-            (Stand::Wants | Stand::WantsSoon, word) if !waits => {
+            (Stand::Wants | Stand::WantsSoon, word) if !waits() => {
                 self.becomes(word, Stand::Away, number(word))
             }
             _ => false,

@@ -61,12 +61,12 @@ fn who_passes_its_turn_on_and_has_more_to_launch_waits_behind_all_at_once() {
 fn who_has_launched_out_of_turn_and_wants_nothing_more_is_not_waited_for() {
     let turns = tenants();
     [0, 1].into_iter().for_each(|who| want(&turns, who));
-    assert!(!turns[0].drain(true) && !goes(&turns, 1), "another launch of its waits");
-    assert!(turns[0].drain(false) && goes(&turns, 1));
-    assert!(!turns[0].drain(false), "it is away");
+    assert!(!turns[0].drain(|| true) && !goes(&turns, 1), "another launch of its waits");
+    assert!(turns[0].drain(|| false) && goes(&turns, 1));
+    assert!(!turns[0].drain(|| false), "it is away");
     turns[1].hold(Nanos(100));
     assert!(
-        turns[1].drain(true) && turns[1].was_drained(),
+        turns[1].drain(|| true) && turns[1].was_drained(),
         "whoever holds the turn passes it on, come what may"
     );
 }
@@ -120,7 +120,7 @@ fn what_is_launched_comes_out_of_what_is_left() {
     want(&turns, 0);
     turns[0].hold(Nanos(100));
     assert_eq!(turns[0].left(), 170, "and what it was cut short by is added");
-    assert!(turns[0].drain(false));
+    assert!(turns[0].drain(|| false));
     assert_eq!((turns[0].left(), turns[0].was_drained()), (170, true), "so is what it was drained before");
     want(&turns, 0);
     turns[0].forfeit();
