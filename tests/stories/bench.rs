@@ -8,15 +8,20 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use weir_tests::dist::Dist;
 
-/// What a benchmark prints. A bar of time that fails is none of this file's business.
-fn document(arguments: &[&str], bars: &[&str]) -> Value {
+/// What a benchmark prints.
+fn printed(arguments: &[&str]) -> (Value, String) {
     let dist = Dist::find();
     let mut command = Command::new(dist.bench());
     command.args(arguments).arg("--json").env("WEIR_DIST", dist.root()).stdin(Stdio::null());
     let output = command.output().expect("weir-bench starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let document: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    (document, said)
+}
+
+/// The same, of one that has these bars. One of time that fails is none of this file's business.
+fn document(arguments: &[&str], bars: &[&str]) -> Value {
+    let (document, said) = printed(arguments);
     assert_eq!((&document["bench"], &document["simulated"]), (&arguments[0].into(), &true.into()));
     let named: Vec<_> =
         list(&document["bars"]).iter().map(|bar| bar["name"].as_str().expect("a name")).collect();
@@ -76,13 +81,7 @@ fn the_managers_own_part_of_a_processor_is_measured_for_fillers_primaries_and_bo
 
 #[test]
 fn the_simulator_and_real_processes_are_compared_tenant_by_tenant() {
-    let dist = Dist::find();
-    let mut command = Command::new(dist.bench());
-    command.args(["agree", "--seconds", "3", "--json"]).env("WEIR_DIST", dist.root()).stdin(Stdio::null());
-    let output = command.output().expect("weir-bench starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let document: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let (document, _) = printed(&["agree", "--seconds", "3"]);
     let tenants = list(&document["figures"]["tenants"]);
     assert!((2..=3).contains(&tenants.len()), "{document}");
     for side in ["simulated", "real"] {
