@@ -97,7 +97,7 @@ const fn case(
 }
 
 /// All programs.
-pub const CASES: [Case; 23] = [
+pub const CASES: [Case; 24] = [
     case("mixed", &[("short", 60), ("medium", 10), ("narrow", 3), ("long", 1)], 1, Rhythm::Backlogged),
     case("tiny", &[("tiny", 100)], 1, Rhythm::Backlogged),
     case("huge", &[("huge", 1)], 1, Rhythm::Backlogged),
@@ -123,6 +123,7 @@ pub const CASES: [Case; 23] = [
     case("200 SMs, narrow", &[("short", 60), ("narrow", 3)], 1, Rhythm::Backlogged).on(MANY),
     case("14 SMs", ALL_WIDTHS, 1, Rhythm::Backlogged).on(FEW),
     case("14 SMs, narrow", &[("tiny", 100), ("narrow", 3)], 1, Rhythm::Backlogged).on(FEW),
+    case("two processes of varied", &[("varied", 10), ("short", 10)], 1, Rhythm::Backlogged).of_processes(2),
 ];
 
 /// Kernels of 1, 10, 20, 108 and 200 blocks.

@@ -21,9 +21,6 @@ const SWITCH_US: f64 = 100.0;
 /// When a burst began is known if no more doubt is left than the shortest switch takes (docs/time.md).
 const CLEAR_US: f64 = 40.0;
 
-/// Half of a time slice of the driver's (gpu-truths 3).
-const HALF_SLICE_US: f64 = 1_000.0;
-
 /// A turn of each of two programs that request a half each (docs/time.md).
 const TURN_US: f64 = 5_000.0;
 
@@ -36,7 +33,7 @@ pub fn of(case: &Case, beside: Option<&Case>, mode: &str) -> f64 {
         "time-slice" => in_turns(case, other),
         _ => divided::of(case, other),
     });
-    events(case).max(siblings(case, mode)).max(beside).max(BAR)
+    events(case).max(beside).max(BAR)
 }
 
 /// A program that waits for its work is measured from an idle stream to an idle stream, each time by two events.
@@ -44,16 +41,6 @@ fn events(case: &Case) -> f64 {
     match case.rhythm {
         Rhythm::Steps | Rhythm::Sparse => 100.0 * EVENT_US / time_us(case),
         _ => 0.0,
-    }
-}
-
-/// Processes of one tenant share its turns, and the driver slices between them. A kernel longer than half a slice meets a sibling's
-/// slices as often as not, and nothing that one process sees tells them from its own work.
-fn siblings(case: &Case, mode: &str) -> f64 {
-    if mode == "time-slice" && case.processes > 1 && longest_us(case) > HALF_SLICE_US {
-        between(1.0 / case.processes as f64, 1.0)
-    } else {
-        0.0
     }
 }
 
@@ -188,9 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn what_siblings_slices_are_in_a_long_kernel_nobody_sees() {
-        assert!((limit("two processes of long", None, "time-slice") - 100.0 / 3.0).abs() < 1e-9);
-        assert_eq!(limit("two processes", None, "time-slice"), BAR, "most of a short one's times are clean");
+    fn nothing_is_hidden_of_processes_of_one_tenant_which_can_be_measured_in_turns() {
+        assert_eq!(limit("two processes of long", None, "time-slice"), BAR);
     }
 
     #[test]

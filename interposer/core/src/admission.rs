@@ -5,18 +5,24 @@
 //!   to be put off  --> wait: the burst begins later, its promise leaves time to spare
 //!   a better works --> the rate of the request, whoever's turn it is; the own turn is left
 //!   else the turn  --> held by somebody: wait; over: pass it on when the work is done
+//!   its own turn   --> among the tenant's processes, while one of them asks for that: the same
 //!   then the gate  --> in-flight cap, bucket: wait, or tokens
 //! ```
 //!
 //! `libweir.so` and the simulator ask in this same order; where the answers lie, and how to sleep, is their own
 //! ([`Launching`]).
 
-use weir_protocol::pages::{Stand, Turn};
+mod turns;
+
+use weir_protocol::pages::Turn;
 use weir_protocol::units::{Nanos, Tokens};
 
+pub use self::turns::has_turn;
+use self::turns::{ask_turns, holds, leave_turn, left, moves, turn_ceiling};
+
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
-use crate::progress::{Left, Progress, Work};
-use crate::turn::{self, Answer, LEAD, Neighbour, Terms};
+use crate::progress::{Progress, Work};
+use crate::turn::{LEAD, Neighbour};
 
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
 const TURN_STEP: Nanos = Nanos::from_millis(1);
@@ -33,6 +39,8 @@ pub trait Launching {
     type Word;
     /// A neighbour with whom turns are taken.
     type Neighbour: Neighbour;
+    /// Another process of the tenant.
+    type Sibling: Neighbour;
 
     /// The process's gate.
     fn gate(&self) -> &Gate;
@@ -61,6 +69,18 @@ pub trait Launching {
     fn work(&self) -> Work;
     /// The turn has been passed on: wakes whoever waits for it.
     fn turn_passed(&mut self);
+    /// How much a turn may take beyond its length, so that what is launched now can be measured.
+    fn room(&self) -> Nanos;
+    /// Whether the tenant's processes take turns of their own ([`crate::solo`]).
+    fn is_solo(&self) -> bool;
+    /// Asks about this process's own turn and its siblings, if they take turns.
+    fn solo<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Self::Sibling]) -> R) -> Option<R>;
+    /// How long they are.
+    fn solo_turn(&self) -> Nanos;
+    /// A sibling's word, and what it shows.
+    fn sibling_word(sibling: &Self::Sibling, shows: u32) -> Self::Word;
+    /// The process's own turn has been passed on: wakes whoever waits for it.
+    fn solo_passed(&mut self);
 
     /// Ends the turn, if the tenant holds it.
     fn end_turn(&mut self) {
@@ -144,22 +164,26 @@ fn decide<L: Launching>(
     }
     // A new grant lets one launch through at once, whoever's turn it is.
     if patience != Patience::None
-        && let Some((at_most, neighbour)) = ask_turn(launching, arrived, now)
+        && let Some((at_most, neighbour)) = ask_turns(launching, arrived, now)
     {
         let at_most = at_most.clamp(SHORTEST, TURN_STEP);
         return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
     }
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let out_of_turn = patience == Patience::None && !launching.is_alone() && !holds(launching.turn());
-    let ceiling = if out_of_turn { price.0 } else { turn_ceiling(launching.turn()).max(price.0) };
+    let ceiling = if out_of_turn { price.0 } else { turn_ceiling(launching).max(price.0) };
     let tokens = Tokens(tokens.0.min(ceiling));
     let request = Request { price, tokens, patience, closed: false, drains: false };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
+            launching.solo(|own, _| own.spend(tokens.0));
             Asked::Goes(generation, tokens)
         }
         Verdict::Wait(Wait { generation, at_most, cause }) => {
+            if cause == Cause::Tokens {
+                moves(launching);
+            }
             let left = if cause == Cause::Tokens { out_of_tokens(launching, now) } else { None };
             let at_most = left.map_or(at_most, |left| at_most.min(left)).max(SHORTEST);
             Asked::Waits(Held { generation, at_most, cause, neighbour: None })
@@ -206,108 +230,6 @@ fn ask_closed<L: Launching>(
             Asked::Waits(Held { generation, at_most, cause, neighbour: Some(better) })
         }
     }
-}
-
-/// How long to wait for the turn, and for whom; `None`: it is the tenant's, or there are no turns.
-fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<(Nanos, Option<L::Word>)> {
-    let held_before = holds(launching.turn());
-    let used_up = launching.turn().left() <= 0;
-    if launching.is_alone() {
-        if !launching.is_busy() {
-            launching.with_progress(|progress| progress.begin(now));
-        }
-        return None;
-    }
-    let (gate, pages) = (launching.gate(), launching.pages());
-    let grant = pages.grant.read();
-    let saved = gate.has_saved(pages, &grant, now);
-    let terms = Terms { length: grant.turn.max(Nanos(grant.resume_at.0.unsigned_abs())), saved };
-    let asked = launching.queue(|own, neighbours| {
-        let answer = turn::ask(own, neighbours, terms, arrived, now);
-        let word = match answer {
-            Answer::Behind(at, shows) => neighbours.get(at).map(|other| L::word(other, shows)),
-            _ => None,
-        };
-        (answer, word)
-    });
-    match asked? {
-        (Answer::Mine, _) => {
-            if !held_before {
-                launching.with_progress(|progress| progress.begin_turn(now));
-            } else if used_up && launching.work().queued <= turn::patience(launching.turn()).0 {
-                // Another one, as nobody waits. Who was given up once is not waited for until it moves; what takes longer than
-                // anybody's patience does not.
-                launching.turn().draw_again();
-            }
-            None
-        }
-        (Answer::Over, _) => match outlasts(launching, now) {
-            Some(left) => Some((left.min(LOOK), None)),
-            None => {
-                requeue(launching);
-                Some((SHORTEST, None))
-            }
-        },
-        (Answer::Queueing, _) => Some((SHORTEST, None)),
-        // Until the tenant's last work is done nobody measures anything.
-        (Answer::Behind(..), word) => Some((if launching.is_busy() { LOOK } else { TURN_STEP }, word)),
-    }
-}
-
-/// Whether launches go without asking: no burst is put off, no better has work, and the tenant holds the turn, or has nobody
-/// to take turns with.
-pub fn has_turn<L: Launching>(launching: &L) -> bool {
-    let own = launching.turn();
-    launching.pages().grant.read().hold == Nanos(0)
-        && launching.gives_way_to().is_none()
-        && ((holds(own) && own.left() > 0) || launching.is_alone())
-}
-
-/// The tenant has nothing to launch, or no tokens to launch it with: the turn is passed on when its work is done, in so
-/// long.
-fn leave_turn(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
-    launching.turn().forfeit();
-    pass_on(launching, now)
-}
-
-/// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
-fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
-    let left = outlasts(launching, now);
-    if left.is_none() {
-        launching.end_turn();
-    }
-    left
-}
-
-/// In how long the next tenant is to be let in; `None`: at once.
-fn outlasts(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
-    let left = left(launching, now).predicted;
-    (left > LEAD).then(|| Nanos(left.0 - LEAD.0))
-}
-
-/// Passes the turn on to whoever waits, and waits behind him. Between an end and a new number he would find that nobody waits, and
-/// launch for another turn.
-fn requeue(launching: &mut impl Launching) {
-    match launching.queue(|own, neighbours| own.requeue(neighbours.iter().map(Neighbour::turn))) {
-        Some(true) => launching.turn_passed(),
-        Some(false) => {}
-        None => launching.end_turn(), // the neighbours are not known
-    }
-}
-
-/// In how long the tenant's work will be done.
-fn left(launching: &mut impl Launching, now: Nanos) -> Left {
-    let work = launching.work();
-    launching.with_progress(|progress| progress.left(work, now))
-}
-
-fn holds(turn: &Turn) -> bool {
-    turn.look().0 == Stand::Holds
-}
-
-/// Tokens that may be drawn at once in what is left of the turn.
-fn turn_ceiling(own: &Turn) -> i64 {
-    if holds(own) { own.left().max(1) } else { i64::MAX }
 }
 
 #[cfg(test)]

@@ -27,5 +27,6 @@ pub mod price;
 pub mod progress;
 pub mod purse;
 mod skyline;
+pub mod solo;
 pub mod stall;
 pub mod turn;

@@ -9,11 +9,8 @@
 //! (`WantsSoon`), or programs that wait for each of their steps would lose to those that never wait. Whoever takes precedence is not cut short by those it goes before: under policy
 //! `weir` its turns are as long as its bursts, and its bucket says how many may follow each other.
 
-use weir_protocol::pages::{Precedence, Stand, Turn};
+use weir_protocol::pages::{Precedence, SHORTEST, Stand, Turn, kept_by};
 use weir_protocol::units::Nanos;
-
-/// A turn is not cut short before this: each costs the driver a switch, about a tenth of a millisecond.
-const SHORTEST: i64 = 1_000_000;
 
 /// A neighbour that does not move is waited for so long, at least and at most; in between twice its turn.
 const PATIENCE: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_millis(200));
@@ -21,6 +18,10 @@ const PATIENCE: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_millis(200
 /// Who launches something of which nothing is known asks to be waited for so long: only alone can it be measured, and once
 /// its price is known, turns fit it.
 pub const MEASURING: Nanos = PATIENCE.1;
+
+/// How much longer than its length a turn may be in which something is launched that was never measured: the first unit in a turn has the
+/// rest of the neighbour's work and a switch in it, the one behind it has not. Later turns are so much shorter.
+pub const ROOM: Nanos = Nanos::from_millis(12);
 
 /// No launch waits longer for its turn than this, whatever the neighbours say.
 const LONGEST: Nanos = Nanos::from_millis(250);
@@ -57,6 +58,9 @@ pub struct Terms {
     pub length: Nanos,
     /// It has saved up more than a turn: it has had less than it may.
     pub saved: bool,
+    /// So much more than its length a turn may take, which later ones lack: what is launched was never measured, and behind other work
+    /// of its tenant it can be.
+    pub beyond: Nanos,
 }
 
 /// Whether a launch may go, as far as turns are concerned.
@@ -79,11 +83,12 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
         if is_over(own, others, terms) {
             return Answer::Over;
         }
-        if own.left() <= 0 {
+        if is_used_up(own, terms) {
             own.renew(terms.length);
         }
         return Answer::Mine;
     }
+    own.hear(others.iter().map(Neighbour::turn), terms.length);
     own.want(others.iter().map(Neighbour::turn));
     let waited = watch(own, others, arrived, now);
     if waited.is_none_or(|waited| waited > LONGEST) {
@@ -108,8 +113,7 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
         return Answer::Queueing;
     }
     // It owes most of a turn, as a unit is longer than that: what is left is not worth a switch yet.
-    let worth = SHORTEST.min(i64::try_from(terms.length.0 / 2).unwrap_or(i64::MAX));
-    if own.left() < worth && others.iter().any(|other| other.turn().waits()) {
+    if own.left() < Turn::worth(terms.length) && others.iter().any(|other| other.turn().waits()) {
         Answer::Over
     } else {
         Answer::Mine
@@ -124,12 +128,16 @@ fn is_behind(own: &Turn, others: &mut [impl Neighbour]) -> Option<Answer> {
     })
 }
 
+fn is_used_up(own: &Turn, terms: Terms) -> bool {
+    own.left().saturating_add_unsigned(terms.beyond.0) <= 0
+}
+
 /// Whether a turn that the tenant holds is over: it is used up and somebody waits, somebody waits who has had less than it
 /// may and over whom the tenant does not take precedence, or somebody who found that we do not move has taken the turn for
 /// himself.
 fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
     let used = i64::try_from(own.length().0).unwrap_or(i64::MAX).saturating_sub(own.left());
-    let used_up = own.left() <= 0;
+    let used_up = is_used_up(own, terms);
     let gives = used >= SHORTEST && !terms.saved;
     others.iter_mut().any(|other| {
         let ends = match other.turn().look().0 {
@@ -140,6 +148,24 @@ fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
         };
         ends && !other.seen().given_up
     })
+}
+
+/// Goes on with a turn that is used up, if all who wait owe a turn: they would pass it on at once, and the GPU would idle while two of
+/// them are woken. Says whether it does.
+pub fn keep(own: &Turn, others: &mut [impl Neighbour], length: Nanos) -> bool {
+    let kept = kept_by(others.iter().map(Neighbour::turn).chain([own]));
+    let keeps = own.left() <= 0
+        && own.look().0 == Stand::Holds
+        && others.iter_mut().all(|other| match other.turn().look().0 {
+            Stand::Away => true,
+            Stand::Wants | Stand::WantsSoon => other.turn().owes(kept),
+            Stand::Arrives | Stand::StepsUp | Stand::Holds => other.seen().given_up,
+        });
+    if keeps {
+        own.keep(length);
+        own.draw_again();
+    }
+    keeps
 }
 
 /// Notes which neighbours move, and gives those up that should and do not. Only time counts since the launch `arrived`, and
@@ -198,7 +224,7 @@ mod tests {
         }
     }
 
-    const TERMS: Terms = Terms { length: Nanos::from_millis(5), saved: false };
+    const TERMS: Terms = Terms { length: Nanos::from_millis(5), saved: false, beyond: Nanos(0) };
     const SAVED: Terms = Terms { saved: true, ..TERMS };
 
     fn turns() -> [Box<Turn>; 2] {
@@ -237,6 +263,21 @@ mod tests {
         assert_eq!(ask(&two, &mut of_two, TERMS, ms(9), ms(13)), Answer::Mine, "a nanosecond is left");
     }
 
+    #[test]
+    fn what_was_never_measured_may_take_a_turn_beyond_its_length_and_later_ones_lack_it() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        let measuring = Terms { beyond: Nanos::from_millis(10), ..TERMS };
+        assert_eq!(ask(&one, &mut of_one, measuring, ms(0), ms(0)), Answer::Mine);
+        assert!(matches!(ask(&two, &mut of_two, TERMS, ms(0), ms(0)), Answer::Behind(0, _)));
+        one.spend(14_000_000);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(14)), Answer::Over);
+        assert_eq!(ask(&one, &mut of_one, measuring, ms(0), ms(14)), Answer::Mine);
+        one.spend(1_000_000);
+        assert_eq!(ask(&one, &mut of_one, measuring, ms(0), ms(15)), Answer::Over);
+        assert_eq!(one.left(), -10_000_000);
+    }
+
     /// Its last turn ended as it had nothing to launch.
     fn was_drained(turn: &Turn) {
         turn.want(std::iter::empty());
@@ -269,6 +310,36 @@ mod tests {
         two.end();
         one.end();
         assert_eq!(ask(&one, &mut of_one, TERMS, ms(5), ms(5)), Answer::Mine, "nobody waits");
+    }
+
+    #[test]
+    fn a_turn_is_kept_while_all_who_wait_would_pass_it_on_and_counts_as_theirs() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        one.spend(18_000_000);
+        assert!(matches!(ask(&two, &mut of_two, TERMS, ms(0), ms(0)), Answer::Behind(0, _)));
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(13)), Answer::Over);
+        one.end();
+        assert!(matches!(ask(&two, &mut of_two, TERMS, ms(0), ms(13)), Answer::Mine));
+        let mut at = 13;
+        let mut waits = |at| {
+            assert!(matches!(ask(&one, &mut of_one, TERMS, ms(13), ms(at)), Answer::Behind(0, _)));
+            one.left() / 1_000_000
+        };
+        assert_eq!(waits(at), -13);
+        for owed in [-8, -3] {
+            two.spend(6_000_000);
+            at += 6;
+            assert_eq!(ask(&two, &mut of_two, TERMS, ms(13), ms(at)), Answer::Over);
+            assert!(keep(&two, &mut of_two, TERMS.length), "it owes: {owed}");
+            assert_eq!(ask(&two, &mut of_two, TERMS, ms(13), ms(at)), Answer::Mine);
+            assert_eq!((waits(at), waits(at)), (owed, owed), "one turn it has had");
+        }
+        assert_eq!(two.left(), 3_000_000, "what it took too much counts");
+        two.spend(3_000_000);
+        assert_eq!(ask(&two, &mut of_two, TERMS, ms(13), ms(at)), Answer::Over);
+        assert!(!keep(&two, &mut of_two, TERMS.length), "it would go");
     }
 
     #[test]

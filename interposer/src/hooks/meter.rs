@@ -151,6 +151,7 @@ impl<'a> Hands<'a> {
                 gpu.progress.lock().reached(gpu.done(), settled.until);
             }
             charge(gpu, settled.correction_ns);
+            gpu.has_measured(settled.taught, settled.missing);
             for (way, ns) in CopyWay::ALL.into_iter().zip(settled.copies_ns).filter(|(_, ns)| *ns != 0) {
                 gpu.slot().copies.of(way).add_time(ns);
             }
@@ -223,6 +224,7 @@ fn charge(gpu: &Gpu, correction_ns: i64) {
     if gpu.grant.read().rate != Rate::FULL {
         gpu.bucket.charge(Tokens(correction_ns));
         gpu.activity.turn.spend(correction_ns);
+        gpu.slot().turn.spend(correction_ns);
     }
 }
 

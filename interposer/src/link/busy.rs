@@ -88,6 +88,9 @@ impl Gpu {
             if !self.is_idle() {
                 return self.begin();
             }
+            if self.slot().turn.is_there() && self.slot().turn.drain(|| self.pages().waits_itself()) {
+                self.solo_passed();
+            }
             if self.activity.quiet(None).is_some() {
                 if self.activity.turn.drain(|| self.pages().waits()) {
                     self.turn_passed(); // drained: whoever waits may go

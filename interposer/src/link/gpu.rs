@@ -26,6 +26,7 @@ use super::local::Former;
 use super::overlap::Overlap;
 use super::page::Page;
 use super::run::Run;
+use super::solo::Solos;
 use super::stale::Ceiling;
 use crate::hooks::{ContextMemory, Utilization};
 
@@ -64,6 +65,10 @@ pub struct Gpu {
     pub gate: Gate,
     /// When its bursts begin.
     pub holder: Holder,
+    /// How much a turn may take beyond its length.
+    pub(super) room: AtomicU64,
+    /// Turns with the tenant's other processes.
+    pub(super) solos: Solos,
     /// The primary context, while it has users; 0 otherwise.
     pub primary: AtomicU64,
     /// Where this process's time goes here.
@@ -117,6 +122,8 @@ impl Gpu {
             runs: Default::default(),
             gate: Gate::default(),
             holder: Holder::default(),
+            room: AtomicU64::new(0),
+            solos: Solos::default(),
             primary: AtomicU64::new(0),
             stalls: Lock::default(),
             utilization,
@@ -257,8 +264,10 @@ impl Gpu {
     pub fn neighbours(&self) -> Neighbours {
         let (own, board) = (Some(self.slot_index()), self.grant.board());
         let both = |siblings: u64, others: u64| siblings.wrapping_add(others);
+        let siblings = self.activity.quiet(own);
         Neighbours {
-            quiet: self.activity.quiet(own).zip(self.board.quiet(board)).map(|(a, b)| both(a, b)),
+            siblings,
+            quiet: siblings.zip(self.board.quiet(board)).map(|(a, b)| both(a, b)),
             ended: self.board.ended(board).map(|others| both(self.activity.ended(own), others)),
         }
     }

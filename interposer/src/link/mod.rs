@@ -12,6 +12,7 @@ mod local;
 mod overlap;
 mod page;
 mod run;
+mod solo;
 mod stale;
 mod turns;
 mod words;

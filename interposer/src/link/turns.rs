@@ -7,12 +7,15 @@ use rustix::thread::futex;
 use weir_core::admission::{self, Launching};
 use weir_core::gate::{self, in_flight};
 use weir_core::hold::Terms;
+use weir_core::price::Estimate;
 use weir_core::progress::{Progress, Work};
+use weir_core::turn::ROOM;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{ActivityPage, Gate, Turn};
 use weir_protocol::units::Nanos;
 
 use super::board::Neighbour;
+use super::solo::Sibling;
 use super::{Client, Gpu};
 use crate::clock;
 
@@ -22,6 +25,8 @@ pub enum Watched {
     Turn(Arc<Mapped<ActivityPage>>, u32),
     /// It has work to which this tenant gives way.
     Edges(Arc<Mapped<ActivityPage>>, u32),
+    /// It is its turn: another process of the tenant.
+    Sibling(&'static Turn, u32),
 }
 
 impl Watched {
@@ -30,6 +35,7 @@ impl Watched {
         match self {
             Self::Turn(page, shows) => (page.turn.futex_word(), *shows),
             Self::Edges(page, shows) => (page.futex_word(), *shows),
+            Self::Sibling(turn, shows) => (turn.futex_word(), *shows),
         }
     }
 }
@@ -44,6 +50,14 @@ impl Gpu {
     pub fn gives_way_to(&self) -> Option<Watched> {
         let (better, edges) = self.betters.look().err()?;
         (self.grant.read().gate != Gate::Lent).then_some(Watched::Edges(better, edges))
+    }
+
+    /// The launch at hand is to be measured, or is not: its turn goes by that.
+    pub fn room_for(&self, estimate: &Estimate) {
+        let room = if estimate.wants_room() { ROOM } else { Nanos(0) };
+        if self.room.load(Ordering::Relaxed) != room.0 {
+            self.room.store(room.0, Ordering::Relaxed); // of several threads the last one that says it is right
+        }
     }
 
     /// Nothing of this process is on the GPU any more.
@@ -77,6 +91,7 @@ const WAITERS: u32 = i32::MAX.unsigned_abs();
 impl Launching for &Gpu {
     type Word = Watched;
     type Neighbour = Neighbour;
+    type Sibling = Sibling;
 
     fn gate(&self) -> &gate::Gate {
         &self.gate
@@ -139,5 +154,29 @@ impl Launching for &Gpu {
 
     fn turn_passed(&mut self) {
         Gpu::turn_passed(self);
+    }
+
+    fn room(&self) -> Nanos {
+        Nanos(self.room.load(Ordering::Relaxed))
+    }
+
+    fn is_solo(&self) -> bool {
+        Gpu::is_solo(self)
+    }
+
+    fn solo<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Sibling]) -> R) -> Option<R> {
+        Gpu::solo(self, ask)
+    }
+
+    fn solo_turn(&self) -> Nanos {
+        Gpu::solo_turn(self)
+    }
+
+    fn sibling_word(sibling: &Sibling, shows: u32) -> Watched {
+        Watched::Sibling(sibling.turn, shows)
+    }
+
+    fn solo_passed(&mut self) {
+        Gpu::solo_passed(self);
     }
 }

@@ -269,6 +269,7 @@ impl Launcher {
 impl Launching for Launcher {
     type Word = usize; // the neighbour's seat
     type Neighbour = Neighbour;
+    type Sibling = Neighbour; // a tenant is one process here
 
     fn gate(&self) -> &Gate {
         &self.gate
@@ -330,4 +331,26 @@ impl Launching for Launcher {
         self.flows = false;
         self.turn_passed = true;
     }
+
+    fn room(&self) -> Nanos {
+        Nanos(0) // it knows its prices
+    }
+
+    fn is_solo(&self) -> bool {
+        false
+    }
+
+    fn solo<R>(&mut self, _: impl FnOnce(&Turn, &mut [Neighbour]) -> R) -> Option<R> {
+        None
+    }
+
+    fn solo_turn(&self) -> Nanos {
+        Nanos(0)
+    }
+
+    fn sibling_word(sibling: &Neighbour, _: u32) -> usize {
+        sibling.seat
+    }
+
+    fn solo_passed(&mut self) {}
 }

@@ -2,11 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, UsagePage};
+use weir_protocol::pages::{BucketPage, Grant, GrantPage, Rate, Stand, UsagePage};
 use zerocopy::FromZeros;
 
 use super::*;
 use crate::turn::Seen;
+
+/// How long a process's own turn is.
+const SOLO: Nanos = Nanos::from_millis(5);
 
 struct Process {
     grant: Box<GrantPage>,
@@ -17,6 +20,8 @@ struct Process {
     better: Option<&'static str>,
     hold: Nanos,
     others: Vec<Other>,
+    own_solo: Box<Turn>,
+    siblings: Vec<Other>,
     progress: Progress,
     work: Work,
 }
@@ -35,6 +40,7 @@ impl Neighbour for Other {
 impl Launching for Process {
     type Word = &'static str;
     type Neighbour = Other;
+    type Sibling = Other;
 
     fn gate(&self) -> &Gate {
         &self.gate
@@ -74,6 +80,22 @@ impl Launching for Process {
         self.work
     }
     fn turn_passed(&mut self) {}
+    fn room(&self) -> Nanos {
+        Nanos(0)
+    }
+    fn is_solo(&self) -> bool {
+        !self.siblings.is_empty()
+    }
+    fn solo<R>(&mut self, ask: impl FnOnce(&Turn, &mut [Other]) -> R) -> Option<R> {
+        (!self.siblings.is_empty()).then(|| ask(&self.own_solo, &mut self.siblings))
+    }
+    fn solo_turn(&self) -> Nanos {
+        SOLO
+    }
+    fn sibling_word(_: &Other, _: u32) -> &'static str {
+        "the sibling's turn"
+    }
+    fn solo_passed(&mut self) {}
 }
 
 fn zeroed<T: FromZeros>() -> Box<T> {
@@ -97,6 +119,8 @@ fn process() -> Process {
         better: None,
         hold: Nanos(0),
         others: vec![Other(turn_of(2), Seen::default())],
+        own_solo: turn_of(0),
+        siblings: Vec::new(),
         progress: Progress::default(),
         work: Work { queued: 0, done: 0, beside: false },
     };
@@ -254,4 +278,69 @@ fn behind_a_kernel_longer_than_the_cap_a_launch_goes_as_that_is_about_to_end() {
         Some((Cause::InFlight, 550)),
         "it lasts: no third one goes"
     );
+}
+
+/// A tenant of two processes without neighbours, which take turns: this one, and one that holds a turn of its own.
+fn process_beside_a_sibling() -> Process {
+    let sibling = turn_of(1);
+    sibling.want(std::iter::empty());
+    sibling.hold(SOLO);
+    let mut process = process();
+    process.others.clear();
+    process.siblings = vec![Other(sibling, Seen::default())];
+    process
+}
+
+#[test]
+fn while_a_process_asks_for_it_the_tenants_processes_launch_in_turns() {
+    let mut process = process_beside_a_sibling();
+    assert!(!has_turn(&process));
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 1) else { panic!("it goes beside its sibling") };
+    assert_eq!((held.cause, held.neighbour), (Cause::Turn, Some("the sibling's turn")));
+    process.siblings[0].0.end();
+    assert!(matches!(asks(&mut process, Some(one()), 2), Asked::Goes(..)));
+    assert_eq!(process.own_solo.left(), SOLO.0.cast_signed() - 100_000, "what it drew");
+    process.siblings[0].0.want([&*process.own_solo].into_iter());
+    process.own_solo.spend(SOLO.0.cast_signed());
+    process.work.queued = 1_000_000;
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 2) else { panic!("its turn is over") };
+    assert_eq!((held.cause, held.neighbour), (Cause::Turn, None), "until its work is done");
+    assert!(holds(&process.own_solo));
+    process.work = Work { queued: 0, done: 1_000_000, beside: false };
+    assert!(matches!(asks(&mut process, Some(one()), 3), Asked::Waits(_)));
+    assert_eq!(process.own_solo.look().0, Stand::Wants);
+    process.siblings.clear();
+    assert!(matches!(asks(&mut process, Some(one()), 4), Asked::Goes(..)) && has_turn(&process));
+}
+
+#[test]
+fn whoever_waits_for_tokens_or_for_the_tenants_turn_in_its_own_turn_shows_its_siblings_that_it_moves() {
+    let mut process = process_beside_a_sibling();
+    process.siblings[0].0.end();
+    let number = |process: &Process| process.own_solo.number();
+    assert!(matches!(asks(&mut process, Some(one()), 1), Asked::Goes(..)));
+    process.bucket.charge(Tokens(1_000_000_000));
+    let before = number(&process);
+    assert!(matches!(asks(&mut process, Some(one()), 2), Asked::Waits(Held { cause: Cause::Tokens, .. })));
+    assert!(number(&process) > before);
+    process.others.push(Other(turn_of(2), Seen::default()));
+    process.others[0].0.want(std::iter::empty());
+    process.others[0].0.hold(Nanos::from_millis(5));
+    let before = number(&process);
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 3) else {
+        panic!("it is another tenant's turn")
+    };
+    assert_eq!(held.neighbour, Some("the neighbour's turn"));
+    assert!(number(&process) > before);
+}
+
+#[test]
+fn a_sibling_that_does_not_move_is_waited_for_no_longer_than_a_neighbour() {
+    let mut process = process_beside_a_sibling();
+    let arrived = Nanos(1);
+    let goes = |at: &u64| {
+        let asked = ask(&mut process, Some(one()), Patience::Fresh, (arrived, Nanos(1 + at * 1_000_000)));
+        matches!(asked, Asked::Goes(..))
+    };
+    assert_eq!((0..100).find(goes), Some(21));
 }

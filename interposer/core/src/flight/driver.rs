@@ -42,12 +42,19 @@ pub struct Neighbours {
     pub quiet: Option<u64>,
     /// The same number twice means that none of them has come to an end in between. `None`: nobody can tell.
     pub ended: Option<u64>,
+    /// As `quiet`, of the tenant's other processes alone.
+    pub siblings: Option<u64>,
 }
 
 impl Neighbours {
     /// Whether none of them had work there since.
     pub fn were_quiet_since(&self, before: &Self) -> bool {
         self.quiet.is_some() && self.quiet == before.quiet
+    }
+
+    /// The same of the tenant's other processes.
+    pub fn siblings_were_quiet_since(&self, before: &Self) -> bool {
+        self.siblings.is_some() && self.siblings == before.siblings
     }
 
     /// Whether none of them has come to an end since: who has come is still there.

@@ -158,6 +158,11 @@ impl Marks {
         self.spare_parts.extend(std::iter::repeat_with(Parts::with_room).take(count));
     }
 
+    /// One event, at hand or under way.
+    pub fn any_event(&self) -> Option<u64> {
+        self.spare.last().copied().or_else(|| self.under_way.front().map(|mark| mark.event))
+    }
+
     /// Events at hand.
     pub fn spare(&self) -> usize {
         self.spare.len()
@@ -359,6 +364,7 @@ impl Marks {
                     false if chain.ours_until.is_some_and(|until| to <= until) && stretch.follows() => {
                         Company::None
                     }
+                    false if !now.siblings_were_quiet_since(&since) => Company::Siblings,
                     false if now.have_stayed_since(&since) => Company::Comes,
                     false => Company::InTurns,
                 };

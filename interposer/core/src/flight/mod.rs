@@ -29,6 +29,7 @@ use self::stretch::Bill;
 pub use self::words::Words;
 use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::{Guard, Lock};
+use crate::solo::Missing;
 
 /// Streams told apart; more streams than that share books, which makes the count a little too small.
 const BOOKS: usize = 64;
@@ -74,6 +75,10 @@ pub struct Settled {
     pub is_last: bool,
     /// To be added to the time of copies, by way, on top of what was predicted for them.
     pub copies_ns: [i64; ENGINES],
+    /// What siblings that were there kept from being measured.
+    pub missing: Option<Missing>,
+    /// Whether prices were learnt from work that ran alone.
+    pub taught: bool,
 }
 
 /// The work of one process on one GPU, in one context.
@@ -113,6 +118,11 @@ impl Flight {
         self.words.store(std::ptr::null_mut(), Ordering::Relaxed); // leaked: another thread may be reading them
         self.marks.lock().reset();
         self.in_use().for_each(|book| self.complete(book, self.books[book].both(), slot));
+    }
+
+    /// One of its events, if it has any: what the driver says of it, it says of the context.
+    pub fn any_event(&self) -> Option<u64> {
+        self.marks.lock().any_event()
     }
 
     /// A run of launches `by` a thread begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive
@@ -401,7 +411,9 @@ impl Settled {
         reason = "a float beyond the range saturates"
     )]
     fn add(&mut self, bill: Option<&Bill>) {
-        let Some(Bill { charged, took, measured, switch, copies }) = bill else { return };
+        let Some(Bill { charged, took, measured, switch, copies, missing, taught }) = bill else { return };
+        self.missing = self.missing.max(*missing);
+        self.taught |= taught;
         self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
         self.measured_ns = self.measured_ns.saturating_add(if *measured { *took as u64 } else { 0 });
         self.switch_ns = self.switch_ns.saturating_add(*switch as u64);

@@ -13,6 +13,7 @@ use crate::copy::{CopyPrices, ENGINES, Tally};
 use crate::meter::{Meter, Price};
 use crate::overlap::{Load, Moments};
 use crate::price::{Bound, Parts, Took};
+use crate::solo::Missing;
 use crate::stall::Span;
 
 /// So soon after a launch onto an idle stream the mark behind it says when it ended, however short it was, in
@@ -62,6 +63,10 @@ pub(super) struct Bill {
     pub switch: f64,
     /// What copies took beyond what was predicted, by way.
     pub copies: [f64; ENGINES],
+    /// What siblings that were there kept from being measured.
+    pub missing: Option<Missing>,
+    /// Whether prices were learnt from it, which ran alone.
+    pub taught: bool,
 }
 
 /// Who else was on the GPU during a stretch.
@@ -75,6 +80,8 @@ pub(super) enum Company {
     Comes,
     /// Somebody may have been, in time slices.
     InTurns,
+    /// A sibling may have been, in time slices: no turns keep it whole or away, so there may be parts of slices.
+    Siblings,
     /// Somebody may have been, at the same time.
     AtOnce,
 }
@@ -212,11 +219,12 @@ impl Stretch {
                 bill.took = took + self.teach_in_turn(most, whole && company == Company::Comes, sms);
                 bill.measured = whole;
             }
-            Company::Comes | Company::InTurns | Company::Before => {
+            Company::Comes | Company::InTurns | Company::Siblings | Company::Before => {
                 // How much of the wait was the switch and how much the rest of a neighbour's work, events do not say.
                 let switch = self.ours_until((from, to)).map_or(0.0, |_| sms.usual_switch());
+                let missing = self.missing().filter(|_| company == Company::Siblings);
                 let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
-                return (Bill { switch, ..bill }, spent);
+                return (Bill { switch, missing, ..bill }, spent);
             }
             Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
             Company::None => {
@@ -227,6 +235,8 @@ impl Stretch {
                     if measure.is_some() {
                         sms.has_certainty();
                     }
+                    bill.taught =
+                        measure.is_some() && self.by_itself && !self.stood && !self.parts.is_empty();
                     bill.took += self.teach(measure, sms.beside_one(), prices);
                 }
             }
@@ -303,6 +313,15 @@ impl Stretch {
         // By what others slow its launches down, they wait for them.
         let alone = on_sms * (self.parts.slowed(sms.beside_one()) / self.parts.slowed(beside)).min(1.0);
         (bill, Spent { busy: alone + busy - on_sms, on_sms: alone, waited: busy })
+    }
+
+    /// What cannot be measured of it where the driver slices. A collective waits for others by itself.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time; it saturates")]
+    fn missing(&self) -> Option<Missing> {
+        let measurable = !self.stood && !self.parts.is_empty() && self.communicated == 0.0;
+        let longest = Nanos(self.parts.longest() as u64);
+        let at_once = !self.parts.are_measured() || self.parts.vary();
+        measurable.then_some(Missing { at_once, longest })
     }
 
     /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, and it
@@ -392,7 +411,15 @@ impl Stretch {
     fn bill(&self, prices: &CopyPrices) -> Bill {
         let mut copies = prices.times(&self.copies);
         copies.iter_mut().zip(self.copies.predicted_ns).for_each(|(ns, predicted)| *ns -= predicted as f64);
-        Bill { charged: self.charged, took: self.charged, measured: false, switch: 0.0, copies }
+        Bill {
+            charged: self.charged,
+            took: self.charged,
+            measured: false,
+            switch: 0.0,
+            copies,
+            missing: None,
+            taught: false,
+        }
     }
 
     /// Says what the time went to, up to `end` on the processor's clock: copies, then what communicates, then the rest.

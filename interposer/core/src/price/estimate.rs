@@ -44,6 +44,12 @@ const DRIFT: f64 = 0.005;
 /// Launches are taken to vary by this part of what they take until it is seen how they do.
 const SPREAD: f64 = 0.3;
 
+/// What was bounded so often and never measured will not be.
+const TRIES: u32 = 64;
+
+/// Who varies more than this is charged what was measured, wherever that can be.
+const VARIES: f64 = 0.1;
+
 /// Errors count for so many measurements; and so much of what they have in common is taken for a change of the price.
 const ERRORS: f64 = 16.0;
 const CHANGE: f64 = 0.3;
@@ -234,6 +240,12 @@ impl Estimate {
         self.measured.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether nothing was measured yet, but may be if it has room: launches of a stream among others never are, and a collective runs
+    /// for as long as the others let it.
+    pub fn wants_room(&self) -> bool {
+        !self.is_measured() && !self.is_collective() && self.bounds().map_or(0, Bounds::count) < TRIES
+    }
+
     /// Whether the price can be relied upon for more than one launch at a time.
     pub fn is_learnt(&self) -> bool {
         self.known() != Known::Nothing
@@ -324,6 +336,11 @@ impl Estimate {
             self.owed.fetch_add(count, Ordering::Relaxed);
             self.owed_ns.fetch_add(whole(charged.unwrap_or_else(guess)), Ordering::Relaxed);
         }
+    }
+
+    /// Whether its launches vary so much by themselves, as far as was measured, that many together take something else than their price.
+    pub(super) fn varies(&self) -> bool {
+        self.measured.load(Ordering::Relaxed) > LEARNT && self.spread() > VARIES * VARIES
     }
 
     /// How much its launches vary by themselves: relative variance.

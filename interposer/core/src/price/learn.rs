@@ -191,6 +191,16 @@ impl Parts {
         self.known().iter().all(|part| part.estimate.is_measured())
     }
 
+    /// Whether any of the launches varies by itself.
+    pub fn vary(&self) -> bool {
+        self.known().iter().any(|part| part.estimate.varies())
+    }
+
+    /// The longest of the launches, by its price, ns.
+    pub fn longest(&self) -> f64 {
+        self.known().iter().map(|part| part.estimate.mean()).fold(0.0, f64::max)
+    }
+
     /// Whether every launch was measured, or bounded.
     pub fn are_known(&self) -> bool {
         self.known().iter().all(|part| part.estimate.is_learnt())

@@ -17,7 +17,7 @@ use super::super::excuse;
 use super::super::meter::{BRACKET, Hands, STRETCH, unseen, wants_bracket, wants_first_apart};
 use super::{Work, take_back};
 use crate::driver::Stream;
-use crate::guard::caught;
+use crate::guard::{caught, refused};
 use crate::link::{CAPTURES, Client};
 use crate::thread::{self, Current, Inside, Pair, Thread};
 use crate::{clock, gang, joins, wait};
@@ -47,6 +47,9 @@ impl Entered {
     pub(super) fn settle(self, stream: Stream, result: CUresult) {
         if let Some(admission) = self.admission {
             caught(self.client, || thread::with(|thread| admission.settle(thread, stream, result)));
+        }
+        if result != CUDA_SUCCESS {
+            refused(self.client, result);
         }
     }
 }
@@ -108,7 +111,10 @@ fn begin(
     current.gpu.begin();
     if !known.estimate.is_learnt() {
         thread.note_guess();
+    }
+    if !known.estimate.is_learnt() || known.estimate.wants_room() {
         current.gpu.activity.turn.ask_for(MEASURING);
+        current.gpu.slot().turn.ask_for(MEASURING);
     }
     // Of what is new a few are measured by themselves all the same: what is not known goes the long way each time.
     let spared = paired && known.estimate.spares();
@@ -247,6 +253,7 @@ fn draw(
     // A price that is still a guess buys one launch at a time.
     let slice = || Gate::slice_ceiling(&grant, gpu.threads(), price, !Launching::has_neighbours(&gpu));
     let ceiling = if estimate.is_learnt() { slice() } else { price };
+    gpu.room_for(estimate);
     let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
     purse.fill(drawn.0, price, generation);

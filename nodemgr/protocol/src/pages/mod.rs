@@ -38,6 +38,6 @@ pub use share::{SHARES, Share, ShareState, Shared};
 pub use slot::{LANES, Lane, Moved, ProcessSlot};
 pub use stall::{Stall, Stalls};
 pub use told::{TOLD_BUCKETS, Told};
-pub use turn::{Precedence, Stand, Turn};
+pub use turn::{Precedence, SHORTEST, Stand, Turn, kept_by};
 pub use usage::{PROCESS_SLOTS, UsagePage};
 pub use words::{ContextSource, MemoryKind, ProcessState};

@@ -9,6 +9,7 @@ use super::copy::Copies;
 use super::graphs::Graphs;
 use super::share::{SHARES, Share};
 use super::stall::Stalls;
+use super::turn::Turn;
 use super::words::MemoryKind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::units::Bytes;
@@ -108,6 +109,8 @@ pub struct ProcessSlot {
     pub copies: Copies,
     /// Where its time went.
     pub stalls: Stalls,
+    /// How the process stands to its turn among the tenant's, while they take turns ([`UsagePage::solo_until`](super::UsagePage::solo_until)).
+    pub turn: Turn,
     /// Memory that crosses processes.
     pub shares: [Share; SHARES],
     /// Launch counters.
@@ -227,6 +230,7 @@ impl ProcessSlot {
         for word in halves {
             word.store(0, Ordering::Relaxed);
         }
+        self.turn.clear();
         self.shares.iter().for_each(Share::clear);
     }
 }

@@ -55,6 +55,9 @@ pub enum Precedence {
 /// waits is passed until so many have drawn a number after it, and no longer.
 const HEAD_START: u32 = 8;
 
+/// A turn is not cut short before this, ns: each costs the driver a switch, about a tenth of a millisecond.
+pub const SHORTEST: i64 = 1_000_000;
+
 /// Bits of the word below the number.
 const STAND_BITS: u32 = 3;
 
@@ -72,7 +75,9 @@ pub struct Turn {
     left_ns: AtomicI64,
     length_ns: AtomicU64,
     asks_ns: AtomicU64,
-    _reserved: [u64; 3],
+    kept: AtomicU32, // turns that it went on with, since all who waited would have passed them on
+    heard: AtomicU32, // sum of the neighbours' `kept` for which it was given turns
+    _reserved: [u64; 2],
 }
 
 impl Turn {
@@ -132,6 +137,11 @@ impl Turn {
     /// Whether the tenant waits for a turn.
     pub fn waits(&self) -> bool {
         matches!(self.look().0, Stand::Wants | Stand::WantsSoon)
+    }
+
+    /// Whether the tenant waits for a turn, holds one, or is about to.
+    pub fn is_there(&self) -> bool {
+        self.look().0 != Stand::Away
     }
 
     /// Queues up behind everybody who is there, unless the tenant has done so. Of several threads one does.
@@ -201,7 +211,7 @@ impl Turn {
         let word = self.word.load(Ordering::SeqCst);
         if matches!(stand(word), Stand::Wants | Stand::WantsSoon | Stand::StepsUp) {
             // Of the turn before: a unit longer than what was left, or what it was cut short by, or drained before.
-            let rest = self.left().min(i64::try_from(length.0).unwrap_or(i64::MAX));
+            let rest = self.left().min(times(length, 1));
             self.renew(length);
             self.ask_for(Nanos(0));
             self.drained.store(0, Ordering::Relaxed);
@@ -212,8 +222,41 @@ impl Turn {
 
     /// Another `length` of predicted work for the tenant that holds the turn: nobody waits for it.
     pub fn renew(&self, length: Nanos) {
-        self.left_ns.store(i64::try_from(length.0).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.left_ns.store(times(length, 1), Ordering::Relaxed);
         self.length_ns.store(length.0, Ordering::Relaxed);
+    }
+
+    /// Another `length` for the tenant that holds the turn, whatever it took too much of the last one: all who wait owe a turn, and
+    /// would pass it on at once. Each of them counts one for itself ([`Self::hear`]).
+    pub fn keep(&self, length: Nanos) {
+        self.left_ns.fetch_add(times(length, 1), Ordering::Relaxed);
+        self.length_ns.store(length.0, Ordering::Relaxed);
+        // Release: whoever counts it finds that the turn is longer.
+        self.kept.fetch_add(1, Ordering::Release);
+    }
+
+    /// The tenant waits while others keep turns that were its own: each counts as one that it has had, of `length`. Of the
+    /// tenant's processes one counts it.
+    pub fn hear<'a>(&self, others: impl Iterator<Item = &'a Self>, length: Nanos) {
+        let before = self.heard.load(Ordering::Relaxed);
+        let kept = kept_by(others);
+        let heard = self.heard.compare_exchange(before, kept, Ordering::Relaxed, Ordering::Relaxed);
+        if heard.is_ok() && self.waits() {
+            self.left_ns.fetch_add(times(length, unheard(kept, before)), Ordering::Relaxed);
+        }
+    }
+
+    /// What is worth a switch, of a turn of that length, ns: with less left a tenant passes it on at once.
+    pub fn worth(length: Nanos) -> i64 {
+        SHORTEST.min(i64::try_from(length.0 / 2).unwrap_or(i64::MAX))
+    }
+
+    /// Whether a tenant that waits would pass the turn on at once, if it were let in. So many turns were kept by all.
+    pub fn owes(&self, kept_by_all: u32) -> bool {
+        let length = self.length();
+        let kept = kept_by_all.wrapping_sub(self.kept.load(Ordering::Relaxed));
+        let has_had = times(length, unheard(kept, self.heard.load(Ordering::Relaxed)) + 1);
+        self.left().saturating_add(has_had) < Self::worth(length)
     }
 
     /// Moves, for whoever waits: the tenant that holds the turn draws another number. It stands for nothing until the next time.
@@ -260,6 +303,16 @@ impl Turn {
         self.drained.load(Ordering::Relaxed) != 0
     }
 
+    /// As it was before anybody wrote it, but for whose word it is.
+    pub fn clear(&self) {
+        self.reset();
+        [&self.length_ns, &self.asks_ns].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        [&self.drained, &self.kept, &self.heard]
+            .into_iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        self.left_ns.store(0, Ordering::Relaxed);
+    }
+
     /// Whatever a dead process was about to do, the tenant is away now.
     pub fn reset(&self) {
         let word = self.word.load(Ordering::SeqCst);
@@ -289,6 +342,24 @@ fn stand(word: u32) -> Stand {
 
 fn number(word: u32) -> u32 {
     word >> STAND_BITS
+}
+
+/// How many turns these have kept.
+pub fn kept_by<'a>(turns: impl Iterator<Item = &'a Turn>) -> u32 {
+    // Acquire: with each of them its turn has become longer.
+    turns.fold(0, |sum, turn| sum.wrapping_add(turn.kept.load(Ordering::Acquire)))
+}
+
+/// How many of the turns that others have kept somebody has not counted as its own.
+fn unheard(kept: u32, heard: u32) -> u32 {
+    const MOST: u32 = 16; // beyond that somebody has come or gone, or lies
+    let unheard = kept.wrapping_sub(heard);
+    if unheard <= MOST { unheard } else { 0 }
+}
+
+/// So many turns, ns.
+fn times(length: Nanos, turns: u32) -> i64 {
+    i64::try_from(length.0.saturating_mul(turns.into())).unwrap_or(i64::MAX)
 }
 
 /// A number above all of these.

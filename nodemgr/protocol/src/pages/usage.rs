@@ -11,7 +11,7 @@ use super::header::{Header, PageKind};
 use super::slot::ProcessSlot;
 use super::told::Told;
 use crate::sync::{AtomicU64, Ordering, fence, relax};
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 
 /// Processes of one tenant that may use one GPU at the same time.
 pub const PROCESS_SLOTS: usize = if cfg!(loom) { 2 } else { 32 };
@@ -25,7 +25,8 @@ pub struct UsagePage {
     /// Grows with each [`Share`](super::Share) that a living process leaves to whoever else has the memory open.
     pub left: AtomicU64,
     stirs: AtomicU64,
-    _reserved: [u64; 4],
+    solo_until_ns: AtomicU64,
+    _reserved: [u64; 3],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
     /// Latencies that the processes have told, on the page of the tenant's first GPU. All of them add to it, and it stays when
@@ -46,6 +47,7 @@ const RESERVE_TRIES: usize = if cfg!(loom) { 2 } else { 1_000 };
 impl UsagePage {
     /// Marks a zeroed page as ready.
     pub fn init(&self) {
+        (0..).zip(&self.slots).for_each(|(number, slot)| slot.turn.init(number));
         self.header.publish(PageKind::Usage, size_of::<Self>());
     }
 
@@ -72,6 +74,22 @@ impl UsagePage {
     /// How often one has.
     pub fn stirs(&self) -> u64 {
         self.stirs.load(Ordering::Acquire)
+    }
+
+    /// A process asks that the tenant's processes take turns until then, so that each of them can be measured alone.
+    pub fn ask_for_solo(&self, until: Nanos) {
+        // Relaxed, here and below: whoever sees it late goes out of turn once more.
+        self.solo_until_ns.fetch_max(until.0, Ordering::Relaxed);
+    }
+
+    /// Until when one has asked for that; 0: nobody has, or it is over.
+    pub fn solo_until(&self) -> Nanos {
+        Nanos(self.solo_until_ns.load(Ordering::Relaxed))
+    }
+
+    /// It is over.
+    pub fn end_solo(&self, until: Nanos) {
+        let _ = self.solo_until_ns.compare_exchange(until.0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn held_or_wanted(&self) -> Bytes {

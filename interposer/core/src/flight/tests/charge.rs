@@ -296,6 +296,34 @@ fn a_slice_that_may_be_older_than_the_burst_teaches_nothing_beside_a_neighbour()
     assert!((kernel.mean() / 20_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
 }
 
+/// A sibling that waits for its steps has less than a slice in it, and says that it has ended when we have looked.
+#[test]
+fn beside_a_sibling_work_is_charged_what_was_learnt_alone_and_what_was_never_measured_is_missed() {
+    let mut process = process();
+    let (kernel, new) = (guess(5_000), guess(5_000));
+    process.mark(STREAM);
+    // Ten launches behind the ten before, which are looked at: by how much those are charged more, what was missing, what they taught.
+    let mut tens = |estimate: &'static Estimate, siblings: Option<u64>, took: u64| {
+        (0..10).for_each(|_| process.launch(STREAM, estimate, took / 10));
+        process.mark(STREAM);
+        process.gpu.now = process.gpu.ends[&STREAM] - 10_000;
+        let settled = process.harvest();
+        (process.gpu.neighbour, process.gpu.ended, process.gpu.siblings) = (siblings, Some(0), siblings);
+        (settled.correction_ns, settled.missing, settled.taught)
+    };
+    (0..2).for_each(|_| assert_eq!(tens(kernel, Some(0), 1_000_000).1, None));
+    (0..60).for_each(|_| assert!(matches!(tens(kernel, Some(0), 1_000_000), (_, None, true))));
+    tens(kernel, None, 1_450_000);
+    for _ in 0..8 {
+        let (charged, missing, taught) = tens(kernel, None, 1_450_000);
+        assert_eq!((charged, taught), (0, false), "0.25 ms and two switches lie in it");
+        assert!(missing.is_some_and(|missing| !missing.at_once && missing.longest.0.abs_diff(100_000) < 10));
+    }
+    tens(new, None, 1_000_000);
+    let (_, missing, _) = tens(new, None, 1_000_000);
+    assert!(missing.is_some_and(|missing| missing.at_once));
+}
+
 #[test]
 fn a_price_that_was_measured_once_with_a_slice_in_it_is_corrected_beside_the_neighbour() {
     let mut process = process();

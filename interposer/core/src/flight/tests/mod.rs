@@ -45,6 +45,7 @@ struct Gpu {
     tells_late: u64, // that an event was reached
     neighbour: Option<u64>,
     ended: Option<u64>,
+    siblings: Option<u64>,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
     launches: u64,
     part: Option<f64>,           // beside others under MPS
@@ -101,7 +102,7 @@ impl Driver for Gpu {
     }
 
     fn neighbours(&mut self) -> Neighbours {
-        Neighbours { quiet: self.neighbour, ended: self.ended }
+        Neighbours { quiet: self.neighbour, ended: self.ended, siblings: self.siblings }
     }
 
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {
@@ -125,7 +126,7 @@ impl Driver for Gpu {
 
 fn process() -> Process {
     let slot = Box::new(zerocopy::FromZeros::new_zeroed());
-    let gpu = Gpu { now: 1, neighbour: Some(0), ..Gpu::default() };
+    let gpu = Gpu { now: 1, neighbour: Some(0), siblings: Some(0), ..Gpu::default() };
     let process = Process { flight: Flight::default(), slot, gpu, charged: 0, copied: 0 };
     process.flight.add_events(1..=8);
     process.flight.opens(STREAM, Place(STREAM), THREAD, || 0);
