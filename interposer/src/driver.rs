@@ -192,10 +192,17 @@ pub fn devices() -> usize {
     if told { usize::try_from(count).unwrap_or(0) } else { 0 }
 }
 
-/// Whether there is a context behind the handle.
+/// Whether there is a context behind the handle, be it one that an error has broken.
 pub fn context_exists(context: CUcontext) -> bool {
     let mut version = 0;
-    context_version(context, &raw mut version) == CUDA_SUCCESS
+    let result = context_version(context, &raw mut version);
+    result == CUDA_SUCCESS || result.is_sticky()
+}
+
+/// Whether an error has broken the context of this event.
+pub fn is_broken(event: CUevent) -> bool {
+    let _relaxed = Relaxed::enter();
+    event_query(event).is_sticky()
 }
 
 /// What a stream was made with; not for default streams.

@@ -6,7 +6,7 @@ use weir_abi::CUresult;
 use weir_abi::types::CUDA_SUCCESS;
 
 use crate::failpoint;
-use crate::link::Client;
+use crate::link::{Client, Gpu};
 use crate::thread;
 
 /// Runs one hooked call: `admit` decides, `call` is the driver, `settle` books the outcome.
@@ -29,7 +29,18 @@ pub fn guard<R>(
     };
     let result = call();
     caught(client, || settle(client, receipt, result));
+    if result != CUDA_SUCCESS {
+        refused(client, result);
+    }
     result
+}
+
+/// The driver has refused a call. Its reason may be that an error has broken the context.
+#[cold]
+pub fn refused(client: &Client, result: CUresult) {
+    if result.is_sticky() {
+        caught(client, || client.gpus.iter().for_each(Gpu::give_up_broken));
+    }
 }
 
 /// A call of which we only need to know that it succeeded: `then` books what it did.

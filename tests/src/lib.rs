@@ -8,6 +8,7 @@ pub mod container;
 pub mod copies;
 pub mod dist;
 pub mod driver;
+pub mod exports;
 pub mod graphs;
 pub mod life;
 pub mod looping;

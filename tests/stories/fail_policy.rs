@@ -15,12 +15,14 @@ use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, ProcessSt
 use weir_protocol::units::Bytes;
 use weir_protocol::{PROTOCOL_VERSION, transport};
 use weir_tests::looping::Looping;
+use weir_tests::memory::Memory;
 use weir_tests::node::Node;
 use weir_tests::program::{self, Budget, Finished, Program};
+use weir_tests::shown;
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
-use crate::LOOP;
+use crate::{GRAPHS, LOOP};
 
 const BUDGET: Budget<'_> = Budget { name: "train", request: "40%", limit: "100%", memory: "2GiB" };
 
@@ -200,6 +202,28 @@ fn a_manager_that_falls_silent_is_told_of_on_stderr_and_when_it_speaks_again_in_
             ended.stderr
         );
     }
+}
+
+#[test]
+fn that_its_manager_was_silent_shows_everywhere_until_the_program_launches_again() {
+    let gpu = SimGpu::new(weir_tests::graphs::COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut client = Memory::start(Program::under_weir(&gpu, Some(&node), BUDGET, GRAPHS));
+    // More than the second after which a manager counts as silent, in kernels of 5 ms that are waited for. The program then
+    // does nothing, so what it said last is what the manager finds, however late it ticks.
+    program::signal(node.pid(), libc::SIGSTOP);
+    (0..30).for_each(|_| {
+        client.does("kernels 0 3 10");
+        client.does("wait");
+    });
+    program::signal(node.pid(), libc::SIGCONT);
+    shown::everywhere(&node, BUDGET.name, "stale");
+    wait::until("limits again", || {
+        client.does("kernels 0 3 1");
+        client.does("wait");
+        shown::in_ps_and_metrics(&node, BUDGET.name, "enforced").then_some(())
+    });
+    client.finish().well();
 }
 
 #[test]

@@ -56,6 +56,7 @@ mod small;
 mod sparse;
 mod stalls;
 mod standalone;
+mod sticky;
 mod stopped;
 mod stream_words;
 mod switch;

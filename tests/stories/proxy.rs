@@ -1,9 +1,11 @@
 //! Our library in the driver's place, and in `/etc/ld.so.preload`: the other two ways into a program.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
 use weir_tests::compile;
+use weir_tests::exports;
 use weir_tests::life::Workshop;
 use weir_tests::mounts;
 use weir_tests::node::Node;
@@ -68,6 +70,19 @@ fn probe() -> &'static Path {
 fn in_the_drivers_place_every_route_but_another_file_is_caught() {
     let (gpu, _) = scene();
     assert_as_promised(Program::bare(&gpu, probe()).env("LD_LIBRARY_PATH", search(&gpu)), "proxy", 14);
+}
+
+#[test]
+fn in_the_drivers_place_exactly_the_names_of_the_drivers_table_are_exported() {
+    let exported = exports::of(&SimGpu::new(EVERY_KERNEL_20_US).dist().proxy().join("libcuda.so.1"));
+    let mut exported = exported.expect("it is a library");
+    exported.retain(|name| exports::is_driver_function(name));
+    let listed: BTreeSet<_> = weir_abi::SYMBOLS.iter().map(|symbol| symbol.name.to_owned()).collect();
+    let names = |of: &BTreeSet<String>, without: &BTreeSet<String>| -> Vec<String> {
+        of.difference(without).cloned().collect()
+    };
+    assert_eq!(names(&listed, &exported), [""; 0], "a program that wants one of these finds no driver");
+    assert_eq!(names(&exported, &listed), [""; 0], "of these we know nothing");
 }
 
 /// Mounts our library over the driver's own name and NVML's, and these where ours looks for them then.

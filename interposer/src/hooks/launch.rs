@@ -21,8 +21,9 @@ use super::copy_pieces::list;
 use super::graph::copies;
 use super::{graph_memory, graph_split, names};
 use crate::driver::Stream;
+use crate::guard;
 use crate::link::{CAPTURES, Client};
-use crate::thread::{self, Current, Pair, Thread};
+use crate::thread::{self, Current, Inside, Pair, Thread};
 
 /// What a kernel launch costs by.
 #[inline]
@@ -145,7 +146,7 @@ fn launch(
     let result = call();
     match (paid, entered) {
         (_, Some(entered)) => entered.settle(stream, result),
-        (Some(price), None) if result != CUDA_SUCCESS => refused(price),
+        (Some(price), None) if result != CUDA_SUCCESS => refused(price, result),
         _ => {}
     }
     result
@@ -203,8 +204,11 @@ fn pay(
 /// The driver refused a launch that was paid from the purse.
 #[cold]
 #[inline(never)]
-fn refused(price: i64) {
+fn refused(price: i64, result: CUresult) {
     thread::with(|thread| thread.current().inspect(|current| take_back(thread, current, price)));
+    if let (Some(_inside), Some(client)) = (Inside::enter(), Client::get()) {
+        guard::refused(client, result);
+    }
 }
 
 /// The driver refused the launch: nothing ran, nothing is charged.

@@ -98,14 +98,28 @@ impl Gpu {
         self.contexts.known.lock().iter().for_each(visit);
     }
 
+    /// Gives up what is in flight in contexts that an error has broken. Nobody will see its end: the process would count as being at
+    /// work for ever, and nothing of its neighbours' would be measured.
+    pub fn give_up_broken(&self) {
+        let contexts: Vec<_> = self.contexts.known.lock().clone();
+        for context in contexts {
+            if context.flight.any_event().is_some_and(|event| driver::is_broken(driver::handle(event))) {
+                self.book_runs();
+                context.close(self.slot());
+            }
+        }
+        self.end_if_idle();
+    }
+
     /// Forgets a context that is gone: nothing of it is in flight any more, whichever thread had launched it.
     pub fn forget_context(&self, handle: u64) {
         self.book_runs();
         let mut contexts = self.contexts.known.lock();
-        if let Some(at) = contexts.iter().position(|context| context.handle == handle) {
-            let context = contexts.swap_remove(at);
-            context.close(self.slot());
-        }
+        let Some(at) = contexts.iter().position(|context| context.handle == handle) else { return };
+        let context = contexts.swap_remove(at);
+        drop(contexts);
+        context.close(self.slot());
+        self.end_if_idle(); // it may have been all that the process had here
     }
 }
 
@@ -157,8 +171,25 @@ fn wants_words(cap: Nanos) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weir_core::flight::Place;
+
     use super::*;
     use crate::link::a_gpu;
+
+    #[test]
+    fn who_destroys_its_only_context_with_work_in_flight_has_none_any_more() {
+        let gpu = a_gpu();
+        let context = Box::leak(Box::new(Context::new(7, 7)));
+        gpu.contexts.known.lock().push(context);
+        gpu.begin();
+        context.flight.opens(1, Place(1), 0, || 0);
+        context.submitted(1, 1_000, gpu.slot());
+        gpu.has_begun();
+        gpu.end_if_idle();
+        assert!(gpu.activity.quiet(None).is_none(), "it is under way");
+        gpu.forget_context(7);
+        assert!(gpu.activity.quiet(None).is_some() && !gpu.is_busy());
+    }
 
     #[test]
     fn while_the_driver_equips_a_context_nobody_waits_for_it() {

@@ -137,6 +137,25 @@ results! {
     CUDA_ERROR_UNKNOWN = 999, "an unknown error";
 }
 
+/// See [`CUresult::is_sticky`].
+const STICKY: [CUresult; 15] = [
+    CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUDA_ERROR_CONTAINED,
+    CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUDA_ERROR_ASSERT,
+    CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUDA_ERROR_INVALID_PC,
+    CUDA_ERROR_LAUNCH_FAILED,
+    CUDA_ERROR_TENSOR_MEMORY_LEAK,
+    CUDA_ERROR_MPS_CLIENT_TERMINATED,
+    CUDA_ERROR_EXTERNAL_DEVICE,
+];
+
 impl CUresult {
     /// The name in `cuda.h`, or `None` for a code that this list lacks.
     pub fn name(self) -> Option<&'static CStr> {
@@ -159,6 +178,13 @@ impl CUresult {
     /// Every code but `CUDA_SUCCESS`.
     pub const fn ok(self) -> Result<(), CUresult> {
         if self.is_success() { Ok(()) } else { Err(self) }
+    }
+
+    /// Whether `cuda.h` says of this code that it leaves a context, or the whole process, unusable: every call that needs the
+    /// context answers it from then on. Of the errors that could not be corrected it does not say so; they are taken for such,
+    /// too. A driver may answer such a code once: only another call tells.
+    pub fn is_sticky(self) -> bool {
+        STICKY.contains(&self)
     }
 
     fn known(self) -> Option<&'static (u32, &'static CStr, &'static CStr)> {

@@ -1,7 +1,7 @@
 //! Every exported symbol, made from the table of the driver API, and what each call passes on its way in.
 //!
-//! A call is counted, may be struck by an injected fault, is refused before `cuInit` and in a forked child,
-//! and then reaches `Driver::symbol`. Functions that are implemented stand as `impl Driver` in the file of
+//! A call is counted, is refused before `cuInit`, in a forked child and in a broken context, may be struck by an injected
+//! fault, and then reaches `Driver::symbol`. Functions that are implemented stand as `impl Driver` in the file of
 //! their subject; Rust prefers those to the trait below, which answers `CUDA_ERROR_NOT_SUPPORTED` for every
 //! symbol. So the table is the list of exports, and writing one method is all it takes to implement a row.
 //!
@@ -15,7 +15,7 @@ use weir_abi::for_each_symbol;
 use weir_abi::types::*;
 
 use crate::edge::Answer;
-use crate::{counters, fault, session};
+use crate::{broken, counters, fault, session};
 
 /// The simulated driver: one method per implemented function.
 pub struct Driver;
@@ -64,7 +64,7 @@ fn enter(index: usize, entry: Entry, call: impl FnOnce() -> Answer) -> CUresult 
         Entry::Free => (Ok(()), None),
         Entry::Initialized => (session::check_initialized(), None),
         Entry::Unlocked => match session::Call::begin() {
-            Ok(under_way) => (Ok(()), Some(under_way)),
+            Ok(under_way) => (broken::check(index), Some(under_way)),
             Err(refusal) => (Err(refusal), None),
         },
     };

@@ -9,6 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use weir_abi::types::*;
 
 use crate::api::Driver;
+use crate::broken::Health;
 use crate::edge::{Answer, put, put_optional};
 use crate::limits::Limits;
 use crate::registry::{Handle, Registry};
@@ -44,6 +45,8 @@ pub struct Context {
     pub flags: AtomicU32,
     /// Its limits and preferences.
     pub limits: Limits,
+    /// Whether an error has broken it.
+    pub health: Health,
     legacy: OnceLock<&'static Stream>,
     per_thread: Mutex<HashMap<u64, &'static Stream>>,
     /// Streams that run the branches of graphs, made as graphs need them.
@@ -75,6 +78,7 @@ impl Context {
             users: AtomicU32::new(1),
             flags: AtomicU32::new(flags),
             limits: Limits::default(),
+            health: Health::default(),
             legacy: OnceLock::new(),
             per_thread: Mutex::default(),
             lanes: Mutex::default(),
@@ -97,6 +101,7 @@ impl Context {
             users: AtomicU32::new(1),
             flags: AtomicU32::new(parent.flags.load(Ordering::Relaxed)),
             limits: Limits::default(),
+            health: Health::default(),
             legacy: OnceLock::new(),
             per_thread: Mutex::default(),
             lanes: Mutex::default(),
@@ -123,9 +128,20 @@ impl Context {
         CONTEXTS.get(self.root().handle.raw()).map(drop)
     }
 
+    /// Refuses a context that an error has broken, itself or the one of which it is a part.
+    pub fn check_whole(&'static self) -> Answer {
+        self.root().health.check()
+    }
+
+    /// Whether work that was given to it is still done.
+    pub fn is_working(&'static self) -> bool {
+        self.check_alive().and_then(|()| self.check_whole()).is_ok()
+    }
+
     /// Ends it with all that belongs to it.
     pub fn destroy(&'static self) -> Answer {
         CONTEXTS.remove(self.handle.raw())?;
+        self.health.heal(); // what outlives it, a pool's memory say, is well
         stream::forget_context(self)?;
         crate::memory::forget_context(self);
         crate::array::sparse::forget_context(self)?;
@@ -133,9 +149,10 @@ impl Context {
         session::current()?.destroy_context(self)
     }
 
-    /// The context behind a handle; null means the current one.
+    /// The context behind a handle, for use; null means the current one.
     pub fn of(handle: CUcontext) -> Answer<&'static Context> {
-        if handle.is_null() { current() } else { CONTEXTS.get(handle) }
+        let context = if handle.is_null() { current() } else { CONTEXTS.get(handle) }?;
+        context.check_whole().map(|()| context)
     }
 
     /// Its legacy default stream.

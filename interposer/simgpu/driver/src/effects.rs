@@ -91,7 +91,7 @@ pub fn catch_up(session: &Session) {
     let mut writes = locked(&WRITES);
     writes.retain(|write| {
         // With its context everything that a stream was to do is gone.
-        let gone = write.stream.context.check_alive().is_err();
+        let gone = !write.stream.context.is_working();
         let due = gone || session.has_come_to(write.stream.slot, write.place);
         if due && !gone {
             on_word(&write.operation, &|| true);
@@ -128,12 +128,12 @@ fn restore_signals(before: &libc::sigset_t) {
 
 /// A stream's thread: until the stream is destroyed and empty, its context is, or the broker is gone.
 fn serve(stream: &Stream, effects: &Receiver<Effect>) {
-    let alive = || stream.context.check_alive().is_ok();
+    let alive = || stream.context.is_working();
     for Effect { place, work } in effects {
         let done = session::current().and_then(|session| {
             let Some(work) = work else { return session.wait(stream.slot, place) };
             session.wait(stream.slot, place - 1)?;
-            stream.context.check_alive()?;
+            stream.context.check_alive().and_then(|()| stream.context.check_whole())?;
             perform(&work, alive);
             session.resume(stream.slot, place)
         });

@@ -16,7 +16,7 @@ use crate::ipc_event::Shared;
 use crate::registry::{Handle, Registry};
 use crate::stream::{self, Stream};
 use crate::work::Work;
-use crate::{locked, pool, session};
+use crate::{broken, locked, pool, session};
 
 static EVENTS: Registry<Event> = Registry::new(3, CUDA_ERROR_INVALID_HANDLE);
 /// Destroyed events, oldest first, each with its slot on the page.
@@ -51,9 +51,14 @@ pub const FLAGS_OF_SHARED: c_uint = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIM
 /// The event behind a handle.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_HANDLE`.
+/// `CUDA_ERROR_INVALID_HANDLE`, or what broke its context.
 pub fn of(handle: CUevent) -> Answer<&'static Event> {
-    EVENTS.get(handle)
+    let event = EVENTS.get(handle)?;
+    if broken::any() {
+        let context = locked(&event.state).context;
+        context.map_or(Ok(()), Context::check_whole)?;
+    }
+    Ok(event)
 }
 
 /// An event of a context: one that was destroyed before, else a new one.

@@ -5,6 +5,7 @@ use weir_abi::types::CUresult;
 use weir_simgpu_link::config::Config;
 use weir_simgpu_link::fault::{Faults, Struck, die};
 
+use crate::broken;
 use crate::edge::Answer;
 
 static FAULTS: Faults = Faults::new();
@@ -22,6 +23,7 @@ pub fn strike(index: usize) -> Answer<bool> {
         Struck::Not | Struck::Lie(_) => Ok(false),
         Struck::Last => Ok(true),
         Struck::Error(code) => Err(CUresult(code)),
+        Struck::Sticky(code) => Err(broken::strike(CUresult(code))),
     }
 }
 

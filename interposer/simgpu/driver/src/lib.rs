@@ -12,6 +12,7 @@ mod api;
 mod array;
 mod attributes;
 mod backing;
+mod broken;
 mod capture;
 mod checkpoint;
 mod context;

@@ -12,7 +12,7 @@ use crate::api::Driver;
 use crate::context::{self, Context};
 use crate::edge::{Answer, put, put_optional};
 use crate::pool::Pool;
-use crate::{backing, capture, checkpoint, ipc, locked, session, stream};
+use crate::{backing, broken, capture, checkpoint, ipc, locked, session, stream};
 
 /// Device memory is handed out in multiples of this, bytes: the alignment that the driver promises is 256,
 /// and observed addresses are multiples of 512.
@@ -172,6 +172,9 @@ pub fn free(address: CUdeviceptr) -> Answer {
         let own = matches!(kind, Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph);
         own || matches!(kind, Kind::External | Kind::Piece)
     };
+    if broken::any() {
+        find(address).map_or(Ok(()), |allocation| allocation.context.check_whole())?;
+    }
     let allocation = remove(address, freeable)?;
     stream::all_of(allocation.context).try_for_each(|stream| stream.synchronize())?;
     release(&allocation)

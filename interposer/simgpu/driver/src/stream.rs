@@ -95,7 +95,7 @@ pub fn of(handle: CUstream) -> Answer<&'static Stream> {
         0 | 1 => context::current()?.legacy(),
         2 => context::current()?.per_thread(),
         _ => STREAMS.get(handle).and_then(|stream| match stream.detached.load(Ordering::Relaxed) {
-            false => Ok(stream),
+            false => stream.context.check_whole().map(|()| stream),
             true => Err(CUDA_ERROR_STREAM_DETACHED),
         }),
     }

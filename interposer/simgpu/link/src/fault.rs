@@ -27,6 +27,8 @@ pub enum Struck {
     Not,
     /// It answers this code.
     Error(u32),
+    /// It answers this code, and the thread's context is broken.
+    Sticky(u32),
     /// It goes on, and lies.
     Lie(Lie),
     /// It goes on, and if it succeeds the process dies of [`die`] before anybody hears of it.
@@ -67,6 +69,7 @@ impl Faults {
         match self.rows.get().into_iter().flatten().find(due).map(|armed| armed.fault.action) {
             None => Struck::Not,
             Some(FaultAction::Error(code)) => Struck::Error(code),
+            Some(FaultAction::Sticky(code)) => Struck::Sticky(code),
             Some(FaultAction::Lie(lie)) => Struck::Lie(lie),
             Some(FaultAction::SigkillAfter) => Struck::Last,
             Some(FaultAction::Delay(time)) => {

@@ -25,7 +25,8 @@ pub fn strike(symbol: &str) -> Answer {
     LIE.set(if let Struck::Lie(lie) = struck { Some(lie) } else { None });
     match struck {
         Struck::Error(code) => Err(code),
-        Struck::Not | Struck::Lie(_) | Struck::Last => Ok(()), // the last is a matter of the driver's calls
+        // The last and the sticky are matters of the driver's calls.
+        Struck::Not | Struck::Lie(_) | Struck::Last | Struck::Sticky(_) => Ok(()),
     }
 }
 

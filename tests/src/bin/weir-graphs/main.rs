@@ -9,6 +9,7 @@ mod copy;
 mod nodes;
 mod orders;
 mod places;
+mod ways;
 
 use std::ffi::c_void;
 use std::process::ExitCode;
@@ -40,18 +41,8 @@ unsafe impl Sync for Client {}
 impl Obeys for Client {
     fn start() -> Result<(Self, CUresult), libloading::Error> {
         let mut client = Self { library: driver::open()?, context: null_mut(), functions: Vec::new() };
-        let mut module = null_mut();
         call!(client, cuInit(0));
-        let result = call!(client, cuDevicePrimaryCtxRetain(&raw mut client.context, 0));
-        if result == CUDA_SUCCESS {
-            call!(client, cuCtxSetCurrent(client.context));
-            call!(client, cuModuleLoadData(&raw mut module, driver::image(KERNELS).as_ptr().cast()));
-            for name in KERNELS {
-                let (mut function, name) = (null_mut(), std::ffi::CString::new(name).unwrap_or_default());
-                call!(client, cuModuleGetFunction(&raw mut function, module, name.as_ptr()));
-                client.functions.push(function);
-            }
-        }
+        let result = client.begin();
         Ok((client, result))
     }
 
@@ -62,10 +53,28 @@ impl Obeys for Client {
             .or_else(|| nodes::obey(self, command, numbers))
             .or_else(|| orders::obey(self, command, numbers))
             .or_else(|| places::obey(self, command, numbers))
+            .or_else(|| ways::obey(self, command, numbers))
     }
 }
 
 impl Client {
+    /// Makes the primary context current, with the module in it.
+    fn begin(&mut self) -> CUresult {
+        let mut module = null_mut();
+        let result = call!(self, cuDevicePrimaryCtxRetain(&raw mut self.context, 0));
+        if result == CUDA_SUCCESS {
+            call!(self, cuCtxSetCurrent(self.context));
+            call!(self, cuModuleLoadData(&raw mut module, driver::image(KERNELS).as_ptr().cast()));
+            self.functions.clear();
+            for name in KERNELS {
+                let (mut function, name) = (null_mut(), std::ffi::CString::new(name).unwrap_or_default());
+                call!(self, cuModuleGetFunction(&raw mut function, module, name.as_ptr()));
+                self.functions.push(function);
+            }
+        }
+        result
+    }
+
     /// A kernel by its place in [`KERNELS`].
     fn function(&self, kernel: u64) -> CUfunction {
         self.functions.get(size(kernel)).copied().unwrap_or(null_mut())

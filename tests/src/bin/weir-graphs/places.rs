@@ -31,6 +31,8 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
         }
         "current" => (call!(client, cuCtxSetCurrent(handle(n(0)))), Vec::new()),
         "primary" => (CUDA_SUCCESS, vec![number(client.context)]),
+        "primary_reset" => (call!(client, cuDevicePrimaryCtxReset_v2(0)), Vec::new()),
+        "begin" => (client.begin(), Vec::new()),
         "green" => green(client, n(0)),
         "green_stream" => {
             let mut stream = null_mut();
@@ -74,7 +76,7 @@ fn in_context_of_its_own(client: &Client, kernel: u64, count: u64) -> Done {
 }
 
 /// One kernel on a list of devices, which is one, with so many blocks; the list is said to be of `count`.
-fn on_devices(client: &Client, kernel: u64, blocks: u64, count: u32) -> Done {
+pub fn on_devices(client: &Client, kernel: u64, blocks: u64, count: u32) -> Done {
     let mut list = [CUDA_LAUNCH_PARAMS {
         function: client.function(kernel),
         grid_dim_x: u32::try_from(blocks).unwrap_or(u32::MAX),

@@ -30,6 +30,13 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (result, vec![number(context)])
         }
         "context_detach" => (call!(client, cuCtxDetach(handle(n(0)))), Vec::new()),
+        "current" => (call!(client, cuCtxSetCurrent(handle(n(0)))), Vec::new()),
+        "which" => {
+            let mut context = null_mut();
+            (call!(client, cuCtxGetCurrent(&raw mut context)), vec![number(context)])
+        }
+        "primary_reset" => (call!(client, cuDevicePrimaryCtxReset_v2(0)), Vec::new()),
+        "begin" => (client.begin(), Vec::new()),
         "primary_release" => (call!(client, cuDevicePrimaryCtxRelease_v2(0)), Vec::new()),
         "heap" => (call!(client, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, size(n(0)))), Vec::new()),
         "module" => {

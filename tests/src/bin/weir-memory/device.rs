@@ -19,6 +19,10 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             let result = call!(client, cuMemGetInfo_v2(&raw mut free, &raw mut total));
             (result, vec![free as u64, total as u64])
         }
+        "total" => {
+            let mut total = 0;
+            (call!(client, cuDeviceTotalMem_v2(&raw mut total, 0)), vec![total as u64])
+        }
         "allocate" => (call!(client, cuMemAlloc_v2(&raw mut pointer, size(n(0)))), vec![pointer]),
         "managed" => {
             (call!(client, cuMemAllocManaged(&raw mut pointer, size(n(0)), ATTACH_GLOBAL)), vec![pointer])

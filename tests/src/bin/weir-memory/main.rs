@@ -29,13 +29,8 @@ struct Client {
 impl Obeys for Client {
     fn start() -> Result<(Self, CUresult), libloading::Error> {
         let mut client = Self { library: driver::open()?, stream: null_mut() };
-        let mut context = null_mut();
         call!(client, cuInit(0));
-        let result = call!(client, cuDevicePrimaryCtxRetain(&raw mut context, 0));
-        if result == CUDA_SUCCESS {
-            call!(client, cuCtxSetCurrent(context));
-            call!(client, cuStreamCreate(&raw mut client.stream, 0));
-        }
+        let result = client.begin();
         Ok((client, result))
     }
 
@@ -50,6 +45,19 @@ impl Obeys for Client {
             .or_else(|| race::obey(self, command, n))
             .or_else(|| checkpoints::obey(self, command, n))
             .or_else(|| tiles::obey(self, command, n))
+    }
+}
+
+impl Client {
+    /// Makes the primary context current, with a stream.
+    fn begin(&mut self) -> CUresult {
+        let mut context = null_mut();
+        let result = call!(self, cuDevicePrimaryCtxRetain(&raw mut context, 0));
+        if result == CUDA_SUCCESS {
+            call!(self, cuCtxSetCurrent(context));
+            call!(self, cuStreamCreate(&raw mut self.stream, 0));
+        }
+        result
     }
 }
 

@@ -40,6 +40,16 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
                 call!(client, cuMemAllocFromPoolAsync(&raw mut pointer, size(n(0)), pool, client.stream));
             (result, vec![pointer])
         }
+        "pool_allocate_of_thread" if n(1) == 0 => {
+            (call!(client, cuMemAllocAsync_ptsz(&raw mut pointer, size(n(0)), null_mut())), vec![pointer])
+        }
+        "pool_allocate_of_thread" => {
+            let (bytes, pool) = (size(n(0)), handle(n(1)));
+            let result =
+                call!(client, cuMemAllocFromPoolAsync_ptsz(&raw mut pointer, bytes, pool, null_mut()));
+            (result, vec![pointer])
+        }
+        "pool_free_of_thread" => (call!(client, cuMemFreeAsync_ptsz(n(0), null_mut())), Vec::new()),
         "pool_free" => (call!(client, cuMemFreeAsync(n(0), client.stream)), Vec::new()),
         "pool_trim" => {
             let pool = of(client, n(0));

@@ -59,6 +59,10 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             (call!(client, cuMemMap(address, size(n(1)), 0, n(0), 0)), vec![address])
         }
         "unmap" => (call!(client, cuMemUnmap(n(0), size(n(1)))), Vec::new()),
+        "retain" => {
+            let mut again = 0;
+            (call!(client, cuMemRetainAllocationHandle(&raw mut again, handle(n(0)))), vec![again])
+        }
         "release" => (call!(client, cuMemRelease(n(0))), Vec::new()),
         _ => return None,
     })

@@ -6,7 +6,8 @@
 //! process = "weir"         # only in programs of this name (`/proc/PID/comm`); all if it is left out
 //! nth = 3                  # only the third call; or: every = 10; or: probability = 0.01, seed = 7
 //! action = "error:2"       # answer this code; or "hang", "sigkill", "delay:10000" (ms); of the driver's calls also
-//!                          # "sigkill-after" (the call has succeeded, and nobody hears of it); of NVML's also
+//!                          # "sigkill-after" (the call has succeeded, and nobody hears of it) and "sticky:700" (this
+//!                          # code, and it breaks the thread's context: all that needs it answers so); of NVML's also
 //!                          # "nonsense" (figures that cannot be), "truncate" (half of a list), "linger" (the dead on it)
 //! ```
 
@@ -63,6 +64,8 @@ pub enum When {
 pub enum FaultAction {
     /// The call answers this `CUresult`.
     Error(u32),
+    /// The call answers this `CUresult`, and so does everything that needs the thread's context from then on.
+    Sticky(u32),
     /// The call never returns.
     Hang,
     /// The process is killed in the call, before it has done anything.
@@ -121,10 +124,12 @@ impl<'de> Deserialize<'de> for Action {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         let number = |prefix: &str| text.strip_prefix(prefix).and_then(|rest| rest.parse::<u64>().ok());
-        let code = || {
-            let code = number("error:").filter(|code| (1..=999).contains(code))?;
-            u32::try_from(code).ok().map(FaultAction::Error)
+        let code = |prefix: &str| {
+            let code = number(prefix).filter(|code| (1..=999).contains(code))?;
+            u32::try_from(code).ok()
         };
+        let error = || code("error:").map(FaultAction::Error);
+        let sticky = || code("sticky:").map(FaultAction::Sticky);
         let delay = || {
             let ms = number("delay:").filter(|ms| (1..=LONGEST_MS).contains(ms))?;
             Some(FaultAction::Delay(Duration::from_millis(ms)))
@@ -136,11 +141,11 @@ impl<'de> Deserialize<'de> for Action {
             "nonsense" => Some(FaultAction::Lie(Lie::Nonsense)),
             "truncate" => Some(FaultAction::Lie(Lie::Truncate)),
             "linger" => Some(FaultAction::Lie(Lie::Linger)),
-            _ => code().or_else(delay),
+            _ => error().or_else(sticky).or_else(delay),
         };
         found.map(Self).ok_or_else(|| {
-            let help =
-                "write error:CODE, delay:MS, hang, sigkill, sigkill-after, nonsense, truncate or linger";
+            let help = "write error:CODE, sticky:CODE, delay:MS, hang, sigkill, sigkill-after, nonsense, \
+                        truncate or linger";
             de::Error::custom(format!("`{text}` is no action: {help}"))
         })
     }
@@ -150,6 +155,7 @@ impl Serialize for Action {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             FaultAction::Error(code) => to.serialize_str(&format!("error:{code}")),
+            FaultAction::Sticky(code) => to.serialize_str(&format!("sticky:{code}")),
             FaultAction::Hang => to.serialize_str("hang"),
             FaultAction::Sigkill => to.serialize_str("sigkill"),
             FaultAction::SigkillAfter => to.serialize_str("sigkill-after"),
@@ -185,6 +191,9 @@ impl TryFrom<Row> for Fault {
                 "`{}`: only the driver's calls are somebody's last when they have succeeded",
                 row.call
             ));
+        }
+        if matches!(row.action.0, FaultAction::Sticky(_)) && !row.call.starts_with("cu") {
+            return Err(format!("`{}`: only the driver's calls have a context to break", row.call));
         }
         Ok(Self { call: row.call, process: row.process, when, action: row.action.0 })
     }
