@@ -135,15 +135,18 @@ fn is_used_up(own: &Turn, terms: Terms) -> bool {
 /// Whether a turn that the tenant holds is over: it is used up and somebody waits, somebody waits who has had less than it
 /// may and over whom the tenant does not take precedence, or somebody who found that we do not move has taken the turn for
 /// himself.
-fn is_over(own: &Turn, others: &mut [impl Neighbour], terms: Terms) -> bool {
+fn is_over<N: Neighbour>(own: &Turn, others: &mut [N], terms: Terms) -> bool {
     let used = i64::try_from(own.length().0).unwrap_or(i64::MAX).saturating_sub(own.left());
-    let used_up = is_used_up(own, terms);
+    let used_up = |other: &N| match other.precedence() {
+        Precedence::Theirs => own.left() <= 0, // whoever goes before us waits for no measurement
+        _ => is_used_up(own, terms),
+    };
     let gives = used >= SHORTEST && !terms.saved;
     others.iter_mut().any(|other| {
         let ends = match other.turn().look().0 {
             Stand::Holds => true,
-            Stand::Wants => used_up,
-            Stand::WantsSoon => used_up || (gives && other.precedence() != Precedence::Ours),
+            Stand::Wants => used_up(other),
+            Stand::WantsSoon => used_up(other) || (gives && other.precedence() != Precedence::Ours),
             Stand::Away | Stand::Arrives | Stand::StepsUp => false,
         };
         ends && !other.seen().given_up
