@@ -285,7 +285,8 @@ fn no_kind_of_launch_that_the_driver_fails_is_charged_whatever_its_code() {
             assert!(after.abs_diff(before) < MS, "{call}, {name}: {before} {after}, for 5 ms that never ran");
             client.does(&line);
             client.does("wait");
-            assert!(charged() > before + 4 * MS, "{call}: what runs is charged");
+            let runs = charged();
+            assert!(runs > before + 4 * MS, "{call}, {name}: {before} {runs}: what runs is charged");
         }
         client.finish().well();
     }

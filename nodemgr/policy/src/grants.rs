@@ -17,8 +17,9 @@ const MORE_MS: u64 = 7;
 /// ... but no longer than this: a tenant may have to wait for most of a round before its launches go on.
 const LONGEST_MS: u64 = 40;
 
-/// The bucket holds what accrues in so many rounds, so that a turn is never cut by the bucket's rim.
-const HOARD: u64 = 2;
+/// The bucket holds what accrues in so many rounds, so that a turn is never cut by the bucket's rim: units longer than a turn make
+/// rounds longer than they are meant to be, and what ran over meanwhile would be lost to whoever waited.
+const HOARD: u64 = 4;
 
 /// Smallest bucket: below it a tenant of 1 % would be cut into turns shorter than a driver's switch is long.
 const LEAST_CAPACITY: Nanos = Nanos::from_millis(1);
