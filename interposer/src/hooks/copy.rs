@@ -237,7 +237,7 @@ impl Waited {
         Hands::new(thread, &self.current, stream).look(); // may say what copies take
         let took = self.count(ended);
         let flight = &self.current.context.flight;
-        flight.drained(&self.before, gpu.slot());
+        flight.drained(&self.before, gpu.slot(), ended);
         gpu.end_if_idle();
         let (from, to) = (ended.0.saturating_sub(took) as f64, ended.0 as f64);
         gpu.stalls.lock().add(Span { stall: Stall::Copies, from, to });

@@ -7,6 +7,7 @@ use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUevent, CUstream};
 
 use super::meter::{ANYTHING, ENDS, Hands};
 use super::{capture, pool};
+use crate::clock;
 use crate::driver::Stream;
 use crate::guard::{after_success, guard};
 use crate::joins;
@@ -63,8 +64,9 @@ fn drained(
             thread::with(|thread| {
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
             });
-            current.context.flight.drained(&before, current.gpu.slot());
-            green.iter().for_each(|(part, before)| part.flight.drained(before, current.gpu.slot()));
+            let (slot, now) = (current.gpu.slot(), clock::now());
+            current.context.flight.drained(&before, slot, now);
+            green.iter().for_each(|(part, before)| part.flight.drained(before, slot, now));
             current.gpu.end_if_idle();
             thread::with(|thread| stall::settle(&mut Hands::new(thread, &current, thread.last_stream())));
             pool::after_wait(client);

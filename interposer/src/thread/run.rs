@@ -136,7 +136,7 @@ mod tests {
             counters.launched(0, 100);
             gpu.book_runs();
             assert_eq!(busy(), [true, false]);
-            context.flight.drained(&context.flight.snapshot(None), gpu.slot());
+            context.flight.drained(&context.flight.snapshot(None), gpu.slot(), Nanos(1));
             thread.add_to_run(&current, second, 50);
             gpu.book_runs(); // another thread's look
             counters.launched(0, 50);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_protocol::pages::CopyWay;
+use weir_protocol::units::Nanos;
 
 use super::{FREE, Place};
 use crate::copy::{ENGINES, Tally, units};
@@ -21,6 +22,7 @@ pub(super) struct StreamBook {
     units: [AtomicU64; ENGINES],
     predicted: [AtomicU64; ENGINES],
     copied: AtomicU64,       // known to be done, of what was predicted for copies
+    waited: [AtomicU64; 2],  // a wait has told that so much work and copies were done, and when
     pub worded: AtomicU64,   // the GPU will write so much of `submitted`
     pub launched: AtomicU64, // by the process, when the last mark that was reached was put, or before the first launch here
     recording: AtomicBool,   // a mark is being put there
@@ -70,6 +72,7 @@ impl StreamBook {
             units: zeroes(),
             predicted: zeroes(),
             copied: AtomicU64::new(0),
+            waited: [const { AtomicU64::new(0) }; 2],
             worded: AtomicU64::new(0),
             launched: AtomicU64::new(0),
             recording: AtomicBool::new(false),
@@ -131,6 +134,21 @@ impl StreamBook {
     /// Part of what was submitted exchanges data with other GPUs.
     pub fn communicates(&self, ns: u64) {
         self.communicated.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// The program has waited until now for so much work and copies, if any.
+    pub fn waited_for(&self, given: u64, now: Nanos) {
+        let [upto, at] = &self.waited;
+        if given > upto.load(Ordering::Relaxed) {
+            at.store(now.0, Ordering::Relaxed);
+            upto.store(given, Ordering::Relaxed);
+        }
+    }
+
+    /// By when so much was done, if that is what the program has waited for.
+    pub fn ended_by(&self, given: u64) -> Option<Nanos> {
+        let [upto, at] = &self.waited;
+        (upto.load(Ordering::Relaxed) == given).then(|| Nanos(at.load(Ordering::Relaxed)))
     }
 
     /// Copies up to so much predicted time are done.

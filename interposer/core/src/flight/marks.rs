@@ -61,6 +61,8 @@ pub(super) struct Record {
     pub launched: u64,
     /// What its other streams had been given, if all of that was done.
     pub elsewhere: Option<u64>,
+    /// By when what lies before it was done, on the processor's clock, if the program has waited for all of that.
+    pub ended: Option<Nanos>,
     /// All that the process had been given was done: a burst begins.
     pub begins: bool,
 }
@@ -206,6 +208,7 @@ impl Marks {
             by: recorded_by,
             launched,
             elsewhere,
+            ended,
             begins,
         } = *record;
         if life != self.life {
@@ -216,7 +219,7 @@ impl Marks {
         let never_idle = never_idle.is_some_and(|last| !driver.reached(last));
         let stretch = before
             .filter(|chain| value.total() > chain.value.total())
-            .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by), driver));
+            .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by, ended), driver));
         if begins {
             self.burst.begin();
         }
@@ -250,7 +253,7 @@ impl Marks {
         &mut self,
         chain: &Chain,
         value: &Value,
-        (never_idle, recorded_by): (bool, Nanos),
+        (never_idle, recorded_by, ended): (bool, Nanos, Option<Nanos>),
         driver: &mut impl Driver,
     ) -> Stretch {
         let charged = value.work.saturating_sub(chain.value.work);
@@ -272,7 +275,8 @@ impl Marks {
             ran: None,
             clipped: false,
             never_idle,
-            open: recorded_by.since(chain.recorded_from.max(chain.launched_at)).0 as f64,
+            ended,
+            open: ended.unwrap_or(recorded_by).since(chain.recorded_from.max(chain.launched_at)).0 as f64,
             put_by: recorded_by,
             late: (
                 chain.launched_at.since(chain.recorded_by).0 as f64,
@@ -354,6 +358,7 @@ impl Marks {
             (chain.reached_at, chain.beside, chain.switched) = (time, beside, since.quiet != beside.quiet);
             chain.reached = value.work;
             if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
+                let to = stretch.ended_by((from, to), self.clock.ahead());
                 let now = driver.neighbours();
                 stretch.began(self.clock.reached_by(from));
                 let company = match now.were_quiet_since(&since) {

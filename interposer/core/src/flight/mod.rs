@@ -296,7 +296,8 @@ impl Flight {
             let (elsewhere, idle) = self.elsewhere(index);
             let begins = idle && book.done() >= book.given();
             let elsewhere = idle.then_some(elsewhere);
-            let record = Record { blank, from, by, launched: driver.launched(), elsewhere, begins };
+            let (launched, ended) = (driver.launched(), book.ended_by(value.total()));
+            let record = Record { blank, from, by, launched, elsewhere, ended, begins };
             marks.put((index, stream), value, &record, driver);
             book.marked.store(value.total(), Ordering::Relaxed);
             true
@@ -376,8 +377,9 @@ impl Flight {
     }
 
     /// ... and known to be done once the call has returned.
-    pub fn drained(&self, snapshot: &Snapshot, slot: &ProcessSlot) {
+    pub fn drained(&self, snapshot: &Snapshot, slot: &ProcessSlot, now: Nanos) {
         for (index, value) in snapshot.0.iter().enumerate() {
+            self.books[index].waited_for(value.0.saturating_add(value.1), now);
             self.complete(index, *value, slot);
         }
     }

@@ -38,10 +38,11 @@ pub(super) struct Stretch {
     pub charged: f64,
     pub communicated: f64, // part of `charged`
     pub copies: Tally,
-    pub stood: bool,      // work stood still in it
-    pub never_idle: bool, // its first mark had not been reached when its second was put
-    pub open: f64,        // so long it took to put all that, ns
-    pub put_by: Nanos,    // its second mark was put, on the processor's clock
+    pub stood: bool,          // work stood still in it
+    pub never_idle: bool,     // its first mark had not been reached when its second was put
+    pub open: f64,            // so long it took to put all that, ns
+    pub put_by: Nanos,        // its second mark was put, on the processor's clock
+    pub ended: Option<Nanos>, // the program has waited for all of it until then, on the processor's clock
     pub late: (f64, f64), // so long after the first mark, least and most, the first launch came onto an idle stream, ns
     pub parts: Parts,
     pub elsewhere: Option<u64>, // what other streams had been given when it began, if it was done
@@ -108,6 +109,13 @@ impl Stretch {
     /// idled, whatever the driver said when it was put: it was late to see the first one reached.
     pub fn began(&mut self, reached: Nanos) {
         self.never_idle &= reached >= self.put_by;
+    }
+
+    /// When it had ended, on the GPU's clock, which the processor's is `ahead` of: its second mark may have been put long after, and in
+    /// what lies between, other streams had the GPU.
+    pub fn ended_by(&self, (from, to): (f64, f64), ahead: f64) -> f64 {
+        let least = (from + self.late.1 + self.charged).min(to);
+        self.ended.map_or(to, |ended| (ended.0 as f64 - ahead).clamp(least, to))
     }
 
     /// Work stands still in it, perhaps for a launch that the gate holds back: how long it takes says what the gate did. So it bounds a

@@ -463,3 +463,25 @@ fn nothing_is_learnt_from_work_that_stood_still() {
     let after = spin(true, 80_000_000);
     assert!((after / before - 1.0).abs() < 0.05, "the gate taught itself: {before}, then {after}");
 }
+
+#[test]
+fn work_that_the_program_has_waited_for_lies_before_that_and_not_before_its_late_mark() {
+    let mut process = process();
+    let kernel = guess(5_000_000);
+    for stream in [STREAM, OTHER, STREAM, OTHER] {
+        process.gpu.now += 1_000_000; // as long as a request to the manager
+        let (now, marked) = (process.gpu.now, stream == OTHER);
+        process.mark(stream);
+        process.flight.launches(stream, Nanos(now));
+        process.launch(stream, kernel, 5_000_000);
+        if marked {
+            process.mark(stream);
+        }
+        process.drain();
+        let before = process.flight.snapshot(None);
+        process.flight.drained(&before, &process.slot, Nanos(process.gpu.now));
+    }
+    process.mark(STREAM);
+    process.drain();
+    assert_eq!(process.charged, 20_000_000, "no two of them ran at once");
+}

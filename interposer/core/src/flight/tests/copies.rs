@@ -63,6 +63,6 @@ fn a_stream_with_nothing_but_copies_is_busy_and_the_gpu_is_not() {
     assert!(!process.flight.is_any_busy());
     process.copy(STREAM, 8 << 20, 4 << 20);
     let before = process.flight.snapshot(Some(STREAM));
-    process.flight.drained(&before, &process.slot);
+    process.flight.drained(&before, &process.slot, Nanos(process.gpu.now));
     assert!(!process.flight.is_busy(STREAM));
 }

@@ -99,9 +99,9 @@ fn the_applications_own_synchronize_drains_what_was_submitted_before_it() {
     process.submit(STREAM, 100);
     let before = process.flight.snapshot(None);
     process.submit(STREAM, 30);
-    process.flight.drained(&before, &process.slot);
+    process.flight.drained(&before, &process.slot, Nanos(process.gpu.now));
     assert_eq!(process.in_flight(), 30);
-    process.flight.drained(&before, &process.slot);
+    process.flight.drained(&before, &process.slot, Nanos(process.gpu.now));
     assert_eq!(process.in_flight(), 30, "the same news twice counts once");
 }
 
@@ -172,7 +172,7 @@ fn streams_whose_handles_are_alike_have_books_of_their_own() {
         process.submit(*stream, 100);
     }
     let before = process.flight.snapshot(Some(alike[1]));
-    process.flight.drained(&before, &process.slot);
+    process.flight.drained(&before, &process.slot, Nanos(process.gpu.now));
     assert_eq!(process.in_flight(), 100 * (PROBES as u64 - 1));
     assert!(process.flight.is_busy(alike[0]) && !process.flight.is_busy(alike[1]));
 }

@@ -62,7 +62,7 @@ fn work_that_no_mark_measured_counts_as_predicted_once_the_program_pauses() {
     process.launch(STREAM, guess(40_000), 40_000);
     process.gpu.now = 50_000;
     let before = process.flight.snapshot(None);
-    process.flight.drained(&before, &process.slot);
+    process.flight.drained(&before, &process.slot, Nanos(process.gpu.now));
     assert_eq!(parts(&mut process, &mut stalls, &page)[0], 0.0, "a mark may come");
     process.gpu.now += 6_000_000;
     let parts = parts(&mut process, &mut stalls, &page);
