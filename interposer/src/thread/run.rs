@@ -119,6 +119,7 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
     use crate::driver;
     use crate::link::a_gpu;
     use crate::thread;
@@ -136,7 +137,7 @@ mod tests {
             counters.launched(0, 100);
             gpu.book_runs();
             assert_eq!(busy(), [true, false]);
-            context.flight.drained(&context.flight.snapshot(None), gpu.slot(), Nanos(1));
+            context.flight.drained(&context.flight.snapshot(None), gpu.slot(), clock::now());
             thread.add_to_run(&current, second, 50);
             gpu.book_runs(); // another thread's look
             counters.launched(0, 50);
