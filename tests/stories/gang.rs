@@ -25,7 +25,7 @@ const PRICED: &str = "policy = \"static\"\n[[price]]\nname = \"work\"\ntime_us =
 const STEPS: u64 = 200;
 
 /// Steps of one whose collectives nobody knows as such: they take long.
-const FEW: u64 = 24;
+const FEW: u64 = 36;
 
 /// What the kernels of both ranks' steps take, in nanoseconds.
 const fn work_ns(steps: u64) -> u64 {
