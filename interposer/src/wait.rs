@@ -67,13 +67,17 @@ pub fn at_gate(
             stall::wait(gpu, arrived);
             mark_everything(&mut Hands::new(thread, current, stream)); // or the end of what is queued would never show
         }
+        let held_turn = gpu.holds_turn();
         Hands::new(thread, current, stream).look();
         if stands_still(gpu, arrived, now) {
             gpu.bucket.charge(price);
             break (held.generation, price, Pass::Forced);
         }
         gpu.show_state();
-        sleep(&held, gpu);
+        // Its work is done and the turn passed on: until it stands in the queue again, whoever has it finds that nobody waits.
+        if !held_turn || gpu.holds_turn() {
+            sleep(&held, gpu);
+        }
         if held.cause == Cause::InFlight {
             Hands::new(thread, current, stream).look(); // it slept until that should be done
         }

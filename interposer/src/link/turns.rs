@@ -11,7 +11,7 @@ use weir_core::price::Estimate;
 use weir_core::progress::{Progress, Work};
 use weir_core::turn::ROOM;
 use weir_protocol::mapping::Mapped;
-use weir_protocol::pages::{ActivityPage, Gate, Turn};
+use weir_protocol::pages::{ActivityPage, Gate, Stand, Turn};
 use weir_protocol::units::Nanos;
 
 use super::board::Neighbour;
@@ -44,6 +44,11 @@ impl Gpu {
     /// Whether launches go without asking.
     pub fn has_turn(&self) -> bool {
         admission::has_turn(&self)
+    }
+
+    /// Whether it is the tenant's turn.
+    pub fn holds_turn(&self) -> bool {
+        self.activity.turn.look().0 == Stand::Holds
     }
 
     /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same.
