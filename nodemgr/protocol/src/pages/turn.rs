@@ -212,17 +212,18 @@ impl Turn {
         if matches!(stand(word), Stand::Wants | Stand::WantsSoon | Stand::StepsUp) {
             // Of the turn before: a unit longer than what was left, or what it was cut short by, or drained before.
             let rest = self.left().min(times(length, 1));
-            self.renew(length);
+            self.left_ns.store(times(length, 1).saturating_add(rest), Ordering::Relaxed);
+            self.length_ns.store(length.0, Ordering::Relaxed);
             self.ask_for(Nanos(0));
             self.drained.store(0, Ordering::Relaxed);
-            self.left_ns.fetch_add(rest, Ordering::Relaxed);
             self.becomes(word, Stand::Holds, number(word));
         }
     }
 
-    /// Another `length` of predicted work for the tenant that holds the turn: nobody waits for it.
+    /// Another `length` of predicted work for the tenant that holds the turn: nobody waits for it. What it takes beyond its turn counts
+    /// all the same, up to a turn: whoever is away may be so for an instant.
     pub fn renew(&self, length: Nanos) {
-        self.left_ns.store(times(length, 1), Ordering::Relaxed);
+        self.left_ns.fetch_max(-times(length, 1), Ordering::Relaxed);
         self.length_ns.store(length.0, Ordering::Relaxed);
     }
 
