@@ -17,8 +17,8 @@ mod turns;
 use weir_protocol::pages::Turn;
 use weir_protocol::units::{Nanos, Tokens};
 
-pub use self::turns::has_turn;
 use self::turns::{ask_turns, holds, leave_turn, left, moves, turn_ceiling};
+pub use self::turns::{drained, has_turn};
 
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::progress::{Progress, Work};

@@ -80,7 +80,9 @@ pub enum Answer {
 pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nanos, now: Nanos) -> Answer {
     if own.look().0 == Stand::Holds {
         watch(own, others, arrived, now);
-        if is_over(own, others, terms) {
+        let over = is_over(own, others, terms);
+        own.set_over(over);
+        if over {
             return Answer::Over;
         }
         if is_used_up(own, terms) {
@@ -113,11 +115,9 @@ pub fn ask(own: &Turn, others: &mut [impl Neighbour], terms: Terms, arrived: Nan
         return Answer::Queueing;
     }
     // It owes most of a turn, as a unit is longer than that: what is left is not worth a switch yet.
-    if own.left() < Turn::worth(terms.length) && others.iter().any(|other| other.turn().waits()) {
-        Answer::Over
-    } else {
-        Answer::Mine
-    }
+    let over = own.left() < Turn::worth(terms.length) && others.iter().any(|other| other.turn().waits());
+    own.set_over(over);
+    if over { Answer::Over } else { Answer::Mine }
 }
 
 fn is_behind(own: &Turn, others: &mut [impl Neighbour]) -> Option<Answer> {

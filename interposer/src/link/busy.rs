@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use rustix::thread::futex;
+use weir_core::admission;
 use weir_core::gate::in_flight;
 use weir_protocol::pages::{Lane, Wants};
 use weir_protocol::units::Nanos;
@@ -92,9 +93,7 @@ impl Gpu {
                 self.solo_passed();
             }
             if self.activity.quiet(None).is_some() {
-                if self.activity.turn.drain(|| self.pages().waits()) {
-                    self.turn_passed(); // drained: whoever waits may go
-                }
+                admission::drained(&mut &*self);
                 self.wake_others();
             }
         }

@@ -258,9 +258,7 @@ impl Launcher {
             self.flows = false;
             self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now);
             self.pages.activity.end(self.slot);
-            if self.pages.activity.turn.drain(|| self.gate_pages().waits()) {
-                Launching::turn_passed(self);
-            }
+            admission::drained(self);
             self.turn_passed = true; // whoever gives way to it sleeps until now
         }
     }

@@ -231,6 +231,37 @@ fn whoever_passes_its_turn_on_and_has_more_to_launch_waits_behind_whom_it_lets_i
     assert!(process.own.is_behind(&process.others[0].0, Default::default()));
 }
 
+/// Whoever looks at what is done need not be the launch that waits.
+#[test]
+fn a_launch_that_waits_for_the_next_turn_is_in_the_queue_as_the_work_of_this_one_is_seen_to_be_done() {
+    let mut process = process();
+    asks(&mut process, None, 20);
+    process.others[0].0.want([&*process.own].into_iter());
+    process.own.spend(process.own.left());
+    process.work.queued = 900_000;
+    assert!(matches!(asks(&mut process, Some(one()), 20), Asked::Waits(_)));
+    assert_eq!(process.own.look().0, Stand::Holds, "its work runs");
+    drained(&mut process);
+    assert_eq!((process.own.look().0, process.own.was_drained()), (Stand::Wants, false));
+    assert!(process.own.is_behind(&process.others[0].0, Default::default()));
+}
+
+#[test]
+fn whoever_waits_for_no_turn_is_away_once_its_work_is_seen_to_be_done() {
+    let mut process = process();
+    asks(&mut process, None, 20);
+    process.others[0].0.want([&*process.own].into_iter());
+    process.own.spend(process.own.left());
+    process.work.queued = 900_000;
+    asks(&mut process, Some(one()), 20);
+    process.bucket.charge(Tokens(50_000_000));
+    process.others[0].0.reset();
+    asks(&mut process, Some(one()), 20);
+    assert!(process.pages().waits() && process.own.look().0 == Stand::Holds, "it waits for tokens");
+    drained(&mut process);
+    assert_eq!((process.own.look().0, process.own.was_drained()), (Stand::Away, true));
+}
+
 #[test]
 fn whoever_has_no_tokens_passes_the_turn_on_as_its_work_ends() {
     let mut process = process();

@@ -170,6 +170,15 @@ fn requeue(launching: &mut impl Launching) {
     }
 }
 
+/// The tenant has nothing on the GPU: its turn goes on. If a launch waits for the next one, that is in the queue by then.
+pub fn drained(launching: &mut impl Launching) {
+    if launching.turn().is_over() && launching.pages().waits() {
+        requeue(launching);
+    } else if launching.turn().drain(|| launching.pages().waits()) {
+        launching.turn_passed();
+    }
+}
+
 /// In how long the tenant's work will be done.
 pub(super) fn left(launching: &mut impl Launching, now: Nanos) -> Left {
     let work = launching.work();

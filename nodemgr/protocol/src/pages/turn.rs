@@ -77,7 +77,8 @@ pub struct Turn {
     asks_ns: AtomicU64,
     kept: AtomicU32, // turns that it went on with, since all who waited would have passed them on
     heard: AtomicU32, // sum of the neighbours' `kept` for which it was given turns
-    _reserved: [u64; 2],
+    over: AtomicU32, // 1: it holds a turn that is over, and a launch of its waits for the next one
+    _reserved: [u32; 3],
 }
 
 impl Turn {
@@ -137,6 +138,16 @@ impl Turn {
     /// Whether the tenant waits for a turn.
     pub fn waits(&self) -> bool {
         matches!(self.look().0, Stand::Wants | Stand::WantsSoon)
+    }
+
+    /// Says of the turn that the tenant holds whether it is over, and a launch waits for the next one.
+    pub fn set_over(&self, is_over: bool) {
+        self.over.store(u32::from(is_over), Ordering::Relaxed); // a hint, as `left`
+    }
+
+    /// Whether the tenant holds a turn that is over, and a launch of its waits for the next one.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed) != 0 && self.look().0 == Stand::Holds
     }
 
     /// Whether the tenant waits for a turn, holds one, or is about to.
@@ -216,6 +227,7 @@ impl Turn {
             self.length_ns.store(length.0, Ordering::Relaxed);
             self.ask_for(Nanos(0));
             self.drained.store(0, Ordering::Relaxed);
+            self.set_over(false);
             self.becomes(word, Stand::Holds, number(word));
         }
     }
@@ -232,6 +244,7 @@ impl Turn {
     pub fn keep(&self, length: Nanos) {
         self.left_ns.fetch_add(times(length, 1), Ordering::Relaxed);
         self.length_ns.store(length.0, Ordering::Relaxed);
+        self.set_over(false);
         // Release: whoever counts it finds that the turn is longer.
         self.kept.fetch_add(1, Ordering::Release);
     }
@@ -279,6 +292,7 @@ impl Turn {
     pub fn forfeit(&self) {
         if self.look().0 == Stand::Holds {
             self.left_ns.fetch_min(0, Ordering::Relaxed);
+            self.set_over(false); // what waits, waits for tokens
         }
     }
 
@@ -308,7 +322,7 @@ impl Turn {
     pub fn clear(&self) {
         self.reset();
         [&self.length_ns, &self.asks_ns].into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        [&self.drained, &self.kept, &self.heard]
+        [&self.drained, &self.kept, &self.heard, &self.over]
             .into_iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
         self.left_ns.store(0, Ordering::Relaxed);
