@@ -7,12 +7,10 @@ use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
 pub const FLOOR: SmShare = SmShare::percent(1);
 
 /// A throttled tenant resumes with what accrues in one round, and so much is its turn: the whole round times its share.
-/// A round lasts so long for two tenants. Each turn costs the driver a switch, about a tenth of a millisecond, so that a
-/// fiftieth of the time goes there.
-const ROUND_MS: u64 = 10;
-
-/// So much longer for each further tenant ...
-const MORE_MS: u64 = 7;
+/// A round has so long for each tenant. Each turn costs the driver a switch, about a tenth of a millisecond, so that a
+/// fiftieth of the time goes there. And where shares are alike it ends in the middle of a slice of the driver's (2 ms): a slice that
+/// ends just before a turn does leaves a rest of it behind, for which the GPU switches there and back.
+const EACH_MS: u64 = 5;
 
 /// ... but no longer than this: a tenant may have to wait for most of a round before its launches go on.
 const LONGEST_MS: u64 = 40;
@@ -53,7 +51,7 @@ pub struct Beside {
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
 /// publishes it.
 pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) -> Grant {
-    let round_ms = (ROUND_MS + MORE_MS * beside.tenants.saturating_sub(2) as u64).min(LONGEST_MS);
+    let round_ms = (EACH_MS * beside.tenants.max(2) as u64).min(LONGEST_MS);
     let capacity = accrued(rate, HOARD * round_ms).max(LEAST_CAPACITY.0);
     let resume_at = accrued(rate, round_ms).max(LEAST_CAPACITY.0 / 2);
     Grant {
