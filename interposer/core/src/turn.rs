@@ -2,7 +2,7 @@
 //! that does not move. The queue itself stands on the activity pages ([`weir_protocol::pages::Turn`]): latency tenants are let
 //! in before primaries.
 //!
-//! A turn is an amount of predicted work, by default what accrues to the tenant in ten milliseconds, so that turns are
+//! A turn is an amount of predicted work, by default what accrues to the tenant in a round of some milliseconds, so that turns are
 //! as long as shares are large. It only ends where somebody waits. What a turn took too much or too little counts for the next
 //! (deficit round robin), and whoever owes a whole turn lets the others go first: so shares are kept whatever units of work are
 //! like. A tenant that was drained gives its turn up at once; one that therefore has had less than it may is let in earlier

@@ -7,7 +7,6 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::types::CUDA_SUCCESS;
-use weir_core::admission::Launching;
 use weir_core::flight::{Driver, Due, Neighbours, Place};
 use weir_core::overlap::Weight;
 use weir_core::price::{Estimate, Known, Parts};
@@ -100,7 +99,7 @@ impl<'a> Hands<'a> {
             return self.put(Due { work: part, ..REMAINDER });
         }
         let short = cap <= SHORT;
-        let apart = || if self.gpu().has_neighbours() { Nanos(0) } else { APART };
+        let apart = || if self.gpu().is_divided() { Nanos(0) } else { APART };
         let due = if short { STRETCH } else { Due { work: part, time: apart(), spare: 0 } };
         self.put(due)
             || (CAPTURES.load(Ordering::Relaxed) == 0

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use weir_abi::types::*;
+use weir_core::admission::Launching;
 use weir_core::lock::Lock;
 use weir_core::overlap::{self, Beside, Presence, Weight};
 use weir_protocol::units::Nanos;
@@ -63,6 +64,12 @@ impl Gpu {
     /// Whether tenants' kernels run at once (MPS).
     pub fn overlaps(&self) -> bool {
         self.overlap.mode.load(Ordering::Relaxed) == AT_ONCE
+    }
+
+    /// Whether somebody else's work may be told apart from this process's own by marks alone: a neighbour's, or a sibling's that runs
+    /// at the same time. Until a mark is reached, neither hears for how long the other was there.
+    pub fn is_divided(&self) -> bool {
+        Launching::has_neighbours(&self) || self.overlaps() && self.has_siblings()
     }
 
     /// Whether this process should be a client of MPS and is none.

@@ -114,7 +114,7 @@ impl Gpu {
     }
 
     /// Whether other processes of the tenant are there.
-    fn has_siblings(&self) -> bool {
+    pub(super) fn has_siblings(&self) -> bool {
         let others = self.usage.slots.iter().filter(|slot| !std::ptr::eq(*slot, self.slot()));
         // Relaxed: the manager writes it before the process knows of its slot.
         others.map(|slot| slot.pid.load(Ordering::Relaxed)).any(|pid| pid != 0)
