@@ -72,17 +72,16 @@ pub fn signature_bar(us: f64) -> f64 {
 }
 
 /// How far off a kernel's price may be, in percent: the bar, or what cannot be told if that is more. A launch that never ran
-/// without other streams of its program, or under MPS without another process of its tenant, was never seen by itself: beside the widest kernels of the others it takes longer by as
+/// without other streams of its program was never seen by itself: beside the widest kernels of the others it takes longer by as
 /// much as they want more SMs than there are, and beside some that want little no longer at all. Which of both it was, events
 /// do not say; nor how long the program was on the GPU at all, beside work that the driver slices.
 pub fn of_signature(case: &Case, beside: Option<&Case>, mode: &str, kernel: &Kernel) -> f64 {
     let bar = signature_bar(kernel.mean_us());
-    let at_once = case.streams * if mode == "time-slice" { 1 } else { case.processes };
-    if at_once == 1 {
+    if case.streams == 1 {
         return bar;
     }
     let widest = |case: &Case| kernels(case).map(|(kernel, _)| part_of_sms(case, kernel)).fold(0.0, f64::max);
-    let mut weight = part_of_sms(case, kernel) + (at_once - 1) as f64 * widest(case);
+    let mut weight = part_of_sms(case, kernel) + (case.streams - 1) as f64 * widest(case);
     weight += beside.filter(|_| mode != "time-slice").map_or(0.0, widest);
     let turns = beside.filter(|other| mode == "time-slice" && longest_us(other) >= SLICED_US);
     let most = weight.max(1.0) * turns.map_or(1.0, |_| case.streams as f64);
@@ -153,8 +152,6 @@ mod tests {
             (limit("two streams", None, "mps", 2) - 100.0 / 3.0).abs() < 1e-9,
             "twice as long, or as long"
         );
-        assert_eq!(limit("two processes", None, "time-slice", 2), 10.0, "they take turns to be measured");
-        assert_eq!(limit("two processes", None, "mps", 2), limit("two streams", None, "mps", 2));
         assert!(limit("four streams", Some("huge"), "time-slice", 2) > 80.0);
     }
 
