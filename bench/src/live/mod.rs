@@ -277,7 +277,8 @@ impl Session {
     /// Notes a hang, and goes on with new processes.
     fn hangs(&mut self, number: usize) -> io::Result<()> {
         let tenant = &self.tenants[number];
-        self.outcome.hangs.push(failure(tenant, tenant.report(&self.rig)?));
+        let report = tenant.report(&self.rig, self.control.as_mut())?;
+        self.outcome.hangs.push(failure(tenant, report));
         self.restart(number)
     }
 

@@ -228,8 +228,9 @@ impl Tenant {
         before == self.before
     }
 
-    /// What every thread of its processes does in the kernel, and what the GPU has of them, for the report of a hang.
-    pub fn report(&self, rig: &Rig) -> io::Result<String> {
+    /// What every thread of its processes does in the kernel, what the GPU has of them and what the manager says of them, for
+    /// the report of a hang.
+    pub fn report(&self, rig: &Rig, control: Option<&mut Control>) -> io::Result<String> {
         let threads: String = self.players.iter().map(|player| threads(player.id())).collect();
         let mut on_gpu = String::new();
         // Twice: does the GPU turn to it at all?
@@ -249,7 +250,10 @@ impl Tenant {
             }
             std::thread::sleep(BETWEEN_BOOKS);
         }
-        Ok(threads + &on_gpu)
+        let stats = control.map(Control::stats).transpose()?;
+        let tenant = stats.iter().flat_map(|stats| &stats.tenants).find(|tenant| tenant.name == self.name);
+        let said = tenant.map(serde_json::to_string).transpose()?.unwrap_or_default();
+        Ok(format!("{threads}{on_gpu}  {said}"))
     }
 }
 

@@ -72,6 +72,9 @@ const ROUNDING: f64 = 100.0;
 /// How streams share the GPU is seen from the last so many nanoseconds of their launches.
 const SHARING: f64 = 500e6;
 
+/// Launches whose time depends on their data range so far. What took longer waited: for the host, or for what the gate held back.
+const RANGE: f64 = 10.0;
+
 impl Intervals {
     /// Adds one. Returns how much of it is new.
     fn cover(&mut self, from: f64, to: f64) -> f64 {
@@ -208,7 +211,7 @@ impl Meter {
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: its price, less what
     /// its streams share. Of launches that were learnt also where less went by: where more did, it may have been the
-    /// neighbour's.
+    /// neighbour's. How they share adds nothing beyond what went by.
     pub fn estimate(&mut self, from: f64, to: f64, price: Price) -> f64 {
         self.guessed_until = self.guessed_until.max(to);
         self.guess(from, to, price)
@@ -222,7 +225,7 @@ impl Meter {
         self.learn_sharing(0.0, price.part(1.0 - part));
         match price {
             Price::Apart(ns) => ns * part,
-            Price::Learnt(ns) if self.sharing.1 > 0.0 => ns * part * self.sharing.0 / self.sharing.1,
+            Price::Learnt(ns) if self.sharing.1 > 0.0 => self.shared(ns).min(ns.max(to - from)) * part,
             Price::Learnt(ns) => ns * part.min(share(self.guessed.cover(from, to))),
             Price::Guess(ns) => {
                 let new = self.guessed.cover(from, to);
@@ -236,7 +239,7 @@ impl Meter {
     fn learn_sharing(&mut self, new: f64, price: Price) {
         let Price::Learnt(ns) = price else { return };
         let fade = SHARING / (SHARING + ns);
-        self.sharing = (self.sharing.0 * fade + new, self.sharing.1 * fade + ns);
+        self.sharing = (self.sharing.0 * fade + new.min(RANGE * ns), self.sharing.1 * fade + ns);
     }
 
     /// Whether anything was measured yet: until then prices are guesses.
@@ -317,6 +320,18 @@ mod tests {
         let took = |n: u32| 1e6 + 5e5 * f64::from(n % 5) - 1e6; // expected: 1 ms
         let sum: f64 = (0..500).map(|n| took(n) + 1e5 - meter.switched(took(n) + 1e5, 1e6)).sum();
         assert!((sum / 5e8 - 1.0).abs() < 0.02, "{sum}");
+    }
+
+    #[test]
+    fn a_stream_that_waited_does_not_make_the_others_dear() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.measure(0.0, 270e6, Price::Learnt(667e3)), (270e6, true), "the host held it up");
+        assert_eq!(meter.estimate(300e6, 304e6, Price::Learnt(667e3)), 4e6, "no more than went by");
+        (0..2_000).map(f64::from).for_each(|n| {
+            meter.measure(1e9 + n * 2e6, 1e9 + n * 2e6 + 1e6, Price::Learnt(1e6));
+        });
+        let after = meter.estimate(6e9, 6e9 + 10e6, Price::Learnt(1e6));
+        assert!((after / 1e6 - 1.0).abs() < 0.01, "{after}");
     }
 
     #[test]
