@@ -56,10 +56,10 @@ impl turn::Neighbour for Sibling {
 }
 
 impl Gpu {
-    /// Whether the tenant's processes take turns of their own. Under MPS their kernels run at once.
+    /// Whether the tenant's processes take turns of their own.
     pub fn is_solo(&self) -> bool {
         let until = self.usage.solo_until();
-        if until == Nanos(0) || self.overlaps() {
+        if until == Nanos(0) {
             return false;
         }
         let goes_on = clock::now() < until;

@@ -365,7 +365,9 @@ impl Marks {
                     // The first launch after a neighbour's work waited until the GPU had switched.
                     true if switched && stretch.began_idle() => Company::Before,
                     true => Company::None,
-                    false if driver.overlaps() => Company::AtOnce,
+                    false if driver.overlaps() => {
+                        Company::AtOnce { siblings: !now.siblings_were_quiet_since(&since) }
+                    }
                     false if chain.ours_until.is_some_and(|until| to <= until) && stretch.follows() => {
                         Company::None
                     }

@@ -83,8 +83,8 @@ pub(super) enum Company {
     InTurns,
     /// A sibling may have been, in time slices: no turns keep it whole or away, so there may be parts of slices.
     Siblings,
-    /// Somebody may have been, at the same time.
-    AtOnce,
+    /// Somebody may have been, at the same time; and a sibling may have been among them.
+    AtOnce { siblings: bool },
 }
 
 /// What a context's stretches are measured with.
@@ -234,7 +234,12 @@ impl Stretch {
                 let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
                 return (Bill { switch, missing, ..bill }, spent);
             }
-            Company::AtOnce => return self.at_once(to, (surely, most), copied, (sms, prices, clock), driver),
+            Company::AtOnce { siblings } => {
+                let (bill, spent) = self.at_once(to, (surely, most), copied, (sms, prices, clock), driver);
+                // While they run at once each learns the part that is its own. Only what was never measured is worth a turn apart.
+                let missing = self.missing().filter(|_| siblings && !self.parts.are_measured());
+                return (Bill { missing, ..bill }, spent);
+            }
             Company::None => {
                 let (took, whole) = self.measured((to - on_sms, to), (most, doubt), sms);
                 (bill.took, bill.measured) = (took, whole);
