@@ -177,7 +177,9 @@ impl Presence {
         let at = clock();
         let before = std::mem::replace(&mut self.looked, at);
         let published = now.held.busy_ns.wrapping_sub(self.seen.held.busy_ns);
-        if before == Nanos(0) || published > at.since(before).0.saturating_mul(1_000) {
+        // Two looks may be some microseconds apart, and what comes between them tells of a long stretch.
+        let possible = at.since(before).0.saturating_add(LATE.end.unsigned_abs()).saturating_mul(1_000);
+        if before == Nanos(0) || published > possible {
             *self = Self { seen: now, looked: at, ..Self::default() }; // the first look, or nonsense
             self.points[0].0 = at;
         }
@@ -424,6 +426,20 @@ mod tests {
         assert_eq!(load(0.0).slowed(1.0), 1.0);
         let half = Load { always: beside(&[neighbour(0.5, 1.0)]), times: 0.0 };
         assert!((half.slowed(0.4) - 1.2).abs() < 1e-9, "half of the time by 1.4");
+    }
+
+    #[test]
+    fn what_a_neighbour_says_between_two_looks_right_after_each_other_is_believed() {
+        let (mut presence, ms) = (Presence::default(), Nanos::from_millis);
+        let says = |busy_ms| Occupancy {
+            held: Held { busy_ns: ms(busy_ms).0, ..Held::default() },
+            until: ms(busy_ms),
+            busy_since: Some(Nanos(0)),
+        };
+        presence.look(says(0), || ms(1));
+        presence.look(says(0), || ms(21));
+        presence.look(says(20), || Nanos(ms(21).0 + 5_000));
+        assert_eq!(presence.over((ms(2), ms(21))).part, 1.0);
     }
 
     #[test]
