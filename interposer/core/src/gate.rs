@@ -30,6 +30,9 @@ const CLOSED_TURN: Tokens = Tokens(500_000);
 /// requested nothing, for a second. So nobody starves, and who is well fed does not come in between.
 const MOST_PAID: u64 = 10_000_000;
 
+/// No queue is longer: more than an hour. A slot that says so was written by mistake, and its process would wait for ever.
+const LONGEST_QUEUE: Nanos = Nanos(1 << 42);
+
 /// The pages of one tenant on one GPU as the gate needs them.
 #[derive(Clone, Copy)]
 pub struct Pages<'a> {
@@ -374,7 +377,8 @@ fn work(slot: &ProcessSlot) -> (u64, u64) {
 pub fn in_flight(slot: &ProcessSlot) -> Nanos {
     // Completed first: work that completes in between makes the answer too large, never negative.
     let completed = slot.completed_ns.load(Ordering::Relaxed);
-    Nanos(slot.submitted_ns.load(Ordering::Relaxed).saturating_sub(completed))
+    let queued = Nanos(slot.submitted_ns.load(Ordering::Relaxed).saturating_sub(completed));
+    if queued > LONGEST_QUEUE { Nanos(0) } else { queued }
 }
 
 #[cfg(test)]

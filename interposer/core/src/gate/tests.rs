@@ -300,3 +300,12 @@ fn a_launch_of_any_process_of_the_tenant_waits_until_it_is_let_in() {
     sibling.let_in();
     assert!(!tenant.pages().waits());
 }
+
+#[test]
+fn a_queue_that_no_program_can_have_holds_nothing_up() {
+    let tenant = Tenant::new(&Grant { in_flight_cap: Nanos::from_millis(2), ..grant(100) });
+    tenant.usage.slots[0].submitted_ns.store(u64::MAX, Ordering::Relaxed);
+    assert!(matches!(tenant.ask(1, 1_000, false), Verdict::Admitted { .. }), "a wild write");
+    tenant.usage.slots[0].submitted_ns.store(LONGEST_QUEUE.0, Ordering::Relaxed);
+    assert!(matches!(tenant.ask(2, 1_000, false), Verdict::Wait(Wait { cause: Cause::InFlight, .. })));
+}

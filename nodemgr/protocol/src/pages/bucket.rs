@@ -54,6 +54,10 @@ const GRAIN: Nanos = Nanos::from_micros(10);
 /// wild write or another time namespace: the refill starts afresh.
 const FUTURE: Nanos = Nanos::from_millis(100);
 
+/// No debt is deeper, in nanoseconds or bytes: more than an hour of the whole GPU, more than any GPU holds. Below that stands what a
+/// wild write left, for which its tenant would wait for ever.
+const DEEPEST: i64 = -(1 << 42);
+
 impl BucketPage {
     /// Marks a zeroed page as ready. The first refill sets the clock.
     pub fn init(&self) {
@@ -155,7 +159,8 @@ impl Bucket {
         let mut have = self.balance.load(Ordering::Relaxed);
         loop {
             // A balance already over the capacity (it was lowered) is cut, a debt is paid off first.
-            let next = have.saturating_add(accrued).min(capacity);
+            let believed = if have < DEEPEST { 0 } else { have };
+            let next = believed.saturating_add(accrued).min(capacity);
             match self.balance.compare_exchange_weak(have, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => have = now,
@@ -178,6 +183,16 @@ mod tests {
     impl BucketPage {
         fn new_zeroed_for_test() -> Self {
             zerocopy::FromZeros::new_zeroed()
+        }
+    }
+
+    #[test]
+    fn a_debt_that_nobody_can_have_is_forgiven_and_any_other_is_paid() {
+        for (debt, after) in [(DEEPEST - 1_000, 1_000), (i64::MIN, 1_000), (DEEPEST, DEEPEST + 100_000)] {
+            let page = bucket();
+            page.tokens.balance.store(debt, Ordering::Relaxed);
+            page.refill(Nanos(100_001), Rate::FULL, Tokens(1_000));
+            assert_eq!(page.balance().0, after, "{debt}");
         }
     }
 
