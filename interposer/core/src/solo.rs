@@ -4,7 +4,8 @@
 //! the sibling waits for its steps, and nothing that one process sees tells them from its own work. So whoever meets a launch that was
 //! never measured alone asks for it, and now and then whoever cannot measure: for a moment each of them runs alone in its turn.
 //! What was learnt so holds afterwards, while the driver slices again. Only for launches that vary by themselves it does not: siblings
-//! that have such take turns all the time.
+//! that have such take turns all the time. Under MPS, where their kernels run at once, only a launch that was never measured alone is
+//! worth turns: each process is charged its part of what both take, whatever its launches vary by.
 
 use weir_protocol::units::Nanos;
 

@@ -27,7 +27,8 @@ const FAR: f64 = 2.0;
 const KNOWN: f64 = 0.05;
 
 /// What a stretch took beyond its price may be time in which its stream idled for want of launches: within that doubt it
-/// counts for so little. Nothing makes a stretch seem shorter than it was.
+/// counts for so little, and for nothing where the stream may have idled for longer than its launches take: a program that is held
+/// back at the gate idles in each stretch. Nothing makes a stretch seem shorter than it was.
 const IDLE: f64 = 1.0 / 8.0;
 
 /// The launches of a stretch: each signature's estimate and how many launches it had.
@@ -271,7 +272,8 @@ impl Parts {
             return (most - sum, 0.0);
         }
         let idled = (ns - sum - RESOLUTION_NS).clamp(0.0, idle);
-        (if self.are_learnt() { ns - sum - idled * (1.0 - IDLE) } else { ns - sum }, idle)
+        let counts = if idle > sum { 0.0 } else { IDLE };
+        (if self.are_learnt() { ns - sum - idled * (1.0 - counts) } else { ns - sum }, idle)
     }
 }
 
@@ -404,6 +406,20 @@ mod tests {
                 "{off} % in round {round}, of 5 % that the stretches idled"
             );
         }
+    }
+
+    #[test]
+    fn a_program_that_is_held_back_within_each_stretch_does_not_become_dearer() {
+        let estimate = guess();
+        stretch(&[(estimate, 1)]).learn(Took::exactly(400_000.0));
+        for _ in 0..10_000 {
+            stretch(&[(estimate, 6)]).learn(Took { ns: 14e6, idle: 13.9e6, most: 14e6 });
+        }
+        assert!((estimate.mean() / 400_000.0 - 1.0).abs() < 0.02, "{}", estimate.mean());
+        for _ in 0..50 {
+            stretch(&[(estimate, 6)]).learn(Took { ns: 20e6, idle: 14e6, most: 20e6 });
+        }
+        assert!(estimate.mean() > 900_000.0, "beyond that doubt it did: {}", estimate.mean());
     }
 
     #[test]
