@@ -154,9 +154,10 @@ fn holds(row: &Row, tick: &Tick, decisions: &[Decision]) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Whether a better has work, and no promise that may leave slack.
+/// Whether a better has work, and no promise that may leave slack: by what its latencies were lately, or by how many were late.
 fn is_pressing(sample: &Sample) -> bool {
-    let slack = sample.class == Class::Latency && sample.slo.is_some_and(|slo| slo.recent.is_some());
+    let is_told = |slo: Slo| slo.recent.is_some() || slo.counted.is_some();
+    let slack = sample.class == Class::Latency && sample.slo.is_some_and(is_told);
     sample.class != Class::Filler && sample.outstanding > Nanos(0) && sample.idle_for == Nanos(0) && !slack
 }
 
