@@ -8,12 +8,9 @@ pub const FLOOR: SmShare = SmShare::percent(1);
 
 /// A throttled tenant resumes with what accrues in one round, and so much is its turn: the whole round times its share.
 /// A round has so long for each tenant. Each turn costs the driver a switch, about a tenth of a millisecond, so that a
-/// fiftieth of the time goes there.
+/// fiftieth of the time goes there. And where shares are alike it ends in the middle of a slice of the driver's (2 ms): a slice that
+/// ends just before a turn does leaves a rest of it behind, for which the GPU switches there and back.
 const EACH_MS: u64 = 5;
-
-/// ... but no shorter than this: of two tenants with equal shares each turn ends in the middle of a slice of the driver's (2 ms). A
-/// slice that ends just before a turn does leaves a rest of it behind, for which the GPU switches there and back.
-const SHORTEST_MS: u64 = 14;
 
 /// ... but no longer than this: a tenant may have to wait for most of a round before its launches go on.
 const LONGEST_MS: u64 = 40;
@@ -54,7 +51,7 @@ pub struct Beside {
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
 /// publishes it.
 pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) -> Grant {
-    let round_ms = (EACH_MS * beside.tenants as u64).clamp(SHORTEST_MS, LONGEST_MS);
+    let round_ms = (EACH_MS * beside.tenants.max(2) as u64).min(LONGEST_MS);
     let capacity = accrued(rate, HOARD * round_ms).max(LEAST_CAPACITY.0);
     let resume_at = accrued(rate, round_ms).max(LEAST_CAPACITY.0 / 2);
     Grant {
