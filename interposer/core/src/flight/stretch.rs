@@ -230,31 +230,39 @@ impl Stretch {
             Company::Comes | Company::InTurns | Company::Siblings | Company::Before => {
                 // How much of the wait was the switch and how much the rest of a neighbour's work, events do not say.
                 let switch = self.ours_until((from, to)).map_or(0.0, |_| sms.usual_switch());
-                let missing = self.missing().filter(|_| company == Company::Siblings);
+                let missing = self.missing(company);
                 let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
                 return (Bill { switch, missing, ..bill }, spent);
             }
-            Company::AtOnce { siblings } => {
+            Company::AtOnce { .. } => {
+                let missing = self.missing(company);
                 let (bill, spent) = self.at_once(to, (surely, most), copied, (sms, prices, clock), driver);
-                // While they run at once each learns the part that is its own. Only what was never measured is worth a turn apart.
-                let missing = self.missing().filter(|_| siblings && !self.parts.are_measured());
                 return (Bill { missing, ..bill }, spent);
             }
-            Company::None => {
-                let (took, whole) = self.measured((to - on_sms, to), (most, doubt), sms);
-                (bill.took, bill.measured) = (took, whole);
-                if whole {
-                    sms.weigh((to - on_sms, to), took, self.weight(sms.beside_one()));
-                    if measure.is_some() {
-                        sms.has_certainty();
-                    }
-                    bill.taught =
-                        measure.is_some() && self.by_itself && !self.stood && !self.parts.is_empty();
-                    bill.took += self.teach(measure, sms.beside_one(), prices);
-                }
-            }
+            Company::None => bill = self.alone((to - on_sms, to), (most, doubt), measure, (sms, prices)),
         }
         (bill, spent)
+    }
+
+    /// What it took where nobody else was. That teaches prices.
+    fn alone(
+        &mut self,
+        time: (f64, f64),
+        bounds: (f64, f64),
+        measure: Option<Took>,
+        (sms, prices): (&mut Meter, &'static CopyPrices),
+    ) -> Bill {
+        let (took, measured) = self.measured(time, bounds, sms);
+        let mut bill = Bill { took, measured, ..self.bill(prices) };
+        if measured {
+            sms.weigh(time, took, self.weight(sms.beside_one()));
+            if measure.is_some() {
+                sms.has_certainty();
+            }
+            bill.taught = measure.is_some() && self.by_itself && !self.stood && !self.parts.is_empty();
+            bill.took += self.teach(measure, sms.beside_one(), prices);
+        }
+        bill
     }
 
     /// What it took where no other tenant's time lies in it, and whether all of that was measured.
@@ -328,13 +336,20 @@ impl Stretch {
         (bill, Spent { busy: alone + busy - on_sms, on_sms: alone, waited: busy })
     }
 
-    /// What cannot be measured of it where the driver slices. A collective waits for others by itself.
+    /// What siblings kept from being measured. A collective waits for others by itself. While they run at once each learns the part that
+    /// is its own: only what was never measured is worth a turn apart.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time; it saturates")]
-    fn missing(&self) -> Option<Missing> {
+    fn missing(&self, company: Company) -> Option<Missing> {
+        let matters = match company {
+            Company::Siblings => true,
+            Company::AtOnce { siblings } => siblings && !self.parts.are_measured(),
+            _ => false,
+        };
         let measurable = !self.stood && !self.parts.is_empty() && self.communicated == 0.0;
-        let longest = Nanos(self.parts.longest() as u64);
-        let at_once = !self.parts.are_measured() || self.parts.vary();
-        measurable.then_some(Missing { at_once, longest })
+        (matters && measurable).then(|| Missing {
+            at_once: !self.parts.are_measured() || self.parts.vary(),
+            longest: Nanos(self.parts.longest() as u64),
+        })
     }
 
     /// Whether no neighbour's time slice can lie in it, although somebody was there: the stream was at work throughout, and it
