@@ -138,7 +138,7 @@ impl Submission {
         let bracketed = engines().any(|(way, _, bytes)| prices.wants_bracket(way, bytes));
         if engines().next().is_some() {
             thread.book_run();
-            flight.opens(key, stream.place(), thread.address(), || current.gpu.launched());
+            flight.opens(key, stream.place(), thread.address());
             let idle = !flight.is_busy(key);
             let due = match () {
                 () if bracketed => BRACKET,

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::types::CUDA_SUCCESS;
-use weir_core::flight::{Driver, Due, Neighbours, Place};
+use weir_core::flight::{Driver, Due, Flight, Neighbours, Place};
 use weir_core::overlap::Weight;
 use weir_core::price::{Estimate, Known, Parts};
 use weir_core::stall::Span;
@@ -91,6 +91,15 @@ impl<'a> Hands<'a> {
     /// Sees to it that completion shows while the queue is short: behind a mark if one is due, else by a word of the GPU's,
     /// where it can write any, for an eighth of the `cap`. Says whether a look at what is done is worth it now.
     pub fn keep_up(&mut self, cap: Nanos) -> bool {
+        let seen = self.keep_up_here(cap);
+        if self.current.context.flight.has_streams() {
+            self.put_overdue(STRETCH);
+        }
+        seen
+    }
+
+    /// The same for the stream of this call.
+    fn keep_up_here(&mut self, cap: Nanos) -> bool {
         if cap == Nanos(0) {
             return self.put(STRETCH);
         }
@@ -121,15 +130,22 @@ impl<'a> Hands<'a> {
 
     /// Puts a mark behind this thread's work on `stream`, or on all streams of this context: it is about to wait for that.
     pub fn put_ends(&mut self, stream: Option<Stream>) {
+        let stream = stream.map(Stream::key);
+        self.unless_captured(|flight, hands| flight.mark_ends(stream, hands.thread.address(), &ENDS, hands));
+    }
+
+    /// Puts a mark behind this thread's work on each stream where one is due.
+    fn put_overdue(&mut self, due: Due) {
+        self.unless_captured(|flight, hands| flight.mark_overdue(hands.thread.address(), due, hands));
+    }
+
+    /// Puts marks into streams other than that of the call, of which nobody says whether they are captured: no capture may be under
+    /// way, nor begin.
+    fn unless_captured(&mut self, put: impl FnOnce(&'static Flight, &mut Self)) {
         if CAPTURES.load(Ordering::Relaxed) == 0
             && let Some(_no_capture_begins) = CAPTURE_TURN.try_lock()
         {
-            self.current.context.flight.mark_ends(
-                stream.map(Stream::key),
-                self.thread.address(),
-                &ENDS,
-                self,
-            );
+            put(&self.current.context.flight, self);
         }
     }
 
@@ -271,10 +287,6 @@ impl Driver for Hands<'_> {
 
     fn part(&mut self, weight: Weight, time: (Nanos, Nanos)) -> f64 {
         self.current.gpu.part(weight, time)
-    }
-
-    fn launched(&mut self) -> u64 {
-        self.current.gpu.launched()
     }
 
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {

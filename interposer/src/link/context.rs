@@ -132,9 +132,9 @@ impl Context {
         self.flight.reset(slot);
     }
 
-    /// Counts `ns` of predicted work on `stream`. If the context is gone by now, nobody will see its end.
-    pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
-        self.flight.submitted(stream, ns, slot);
+    /// Counts so many launches on `stream`, predicted to take `ns`. If the context is gone by now, nobody will see their end.
+    pub fn submitted(&self, stream: u64, launches: u64, ns: u64, slot: &ProcessSlot) {
+        self.flight.submitted(stream, launches, ns, slot);
         fence(Ordering::SeqCst); // as above
         if self.closed.load(Ordering::Relaxed) {
             self.flight.reset(slot);
@@ -182,8 +182,8 @@ mod tests {
         let context = Box::leak(Box::new(Context::new(7, 7)));
         gpu.contexts.known.lock().push(context);
         gpu.begin();
-        context.flight.opens(1, Place(1), 0, || 0);
-        context.submitted(1, 1_000, gpu.slot());
+        context.flight.opens(1, Place(1), 0);
+        context.submitted(1, 1, 1_000, gpu.slot());
         gpu.has_begun();
         gpu.end_if_idle();
         assert!(gpu.activity.quiet(None).is_none(), "it is under way");

@@ -201,13 +201,6 @@ impl Gpu {
         self.lanes.load(Ordering::Relaxed)
     }
 
-    /// Launches of this process so far, by all its threads.
-    pub fn launched(&self) -> u64 {
-        let calls = self.slot().lanes.iter().flat_map(|lane| &lane.calls);
-        // Relaxed: sums that only grow.
-        calls.map(|calls| calls.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
-    }
-
     /// The grant under which this process has launched last; 0 before the first launch.
     pub fn launched_under(&self) -> u32 {
         self.acked.load(Ordering::Relaxed)

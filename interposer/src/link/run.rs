@@ -16,6 +16,7 @@ pub struct Run {
     stream: AtomicU64,
     context: AtomicPtr<Context>,
     booked: AtomicU64,
+    launched: AtomicU64, // so many launches
 }
 
 impl Run {
@@ -26,14 +27,15 @@ impl Run {
         self.context.store(std::ptr::from_ref(context).cast_mut(), Ordering::Release);
     }
 
-    /// Books what the lane had charged when it stood at `charged`; only its own thread calls this.
-    pub fn book_up_to(&self, charged: u64, slot: &ProcessSlot) {
+    /// As [`Self::book`], by the lane's own thread, before it turns to another stream.
+    pub fn book_own(&self, lane: &Lane, slot: &ProcessSlot) {
+        let charged = lane.charged_ns.load(Ordering::Relaxed);
         // SAFETY: null, or a context that `open` was given, which lives as long as the process.
         let Some(known) = (unsafe { self.context.load(Ordering::Relaxed).as_ref() }) else {
             self.booked.fetch_max(charged, Ordering::Relaxed); // what a captured stream took was nobody's
             return;
         };
-        self.settle(known, self.stream.load(Ordering::Relaxed), charged, slot);
+        self.settle((known, self.stream.load(Ordering::Relaxed)), charged, lane, slot);
     }
 
     /// Books what the lane has charged and nobody has booked.
@@ -48,25 +50,27 @@ impl Run {
         let same =
             self.context.load(Ordering::Acquire) == context && self.stream.load(Ordering::Relaxed) == stream;
         if same {
-            self.settle(known, stream, charged, slot);
+            self.settle((known, stream), charged, lane, slot);
         }
     }
 
-    fn settle(&self, context: &Context, stream: u64, charged: u64, slot: &ProcessSlot) {
+    fn settle(&self, (context, stream): (&Context, u64), charged: u64, lane: &Lane, slot: &ProcessSlot) {
         // The greatest wins: each nanosecond is booked once. A launch that was taken back is missing from the next sum.
         if charged <= self.booked.load(Ordering::Relaxed) {
             return; // it only grows: what stands there now is booked
         }
         let before = self.booked.fetch_max(charged, Ordering::Relaxed);
         if charged > before {
-            context.submitted(stream, charged - before, slot);
+            let launched = lane.launched();
+            let launches = launched.saturating_sub(self.launched.fetch_max(launched, Ordering::Relaxed));
+            context.submitted(stream, launches, charged - before, slot);
         }
     }
 
     /// Books `ns` of a lane that several threads share, whose runs therefore cannot be told apart.
     pub fn book_shared(&self, context: &Context, stream: u64, ns: u64, slot: &ProcessSlot) {
         self.booked.fetch_add(ns, Ordering::Relaxed);
-        context.submitted(stream, ns, slot);
+        context.submitted(stream, 1, ns, slot);
     }
 
     /// What is booked so far.

@@ -55,7 +55,7 @@ impl Thread {
     pub fn add_to_run(&self, current: &Current, stream: Stream, ns: u64) {
         let key = stream.key();
         if current.counters.is_shared() {
-            current.context.flight.opens(key, stream.place(), self.address(), || current.gpu.launched());
+            current.context.flight.opens(key, stream.place(), self.address());
             let run = &current.gpu.runs[SHARED_LANE];
             run.book_shared(current.context, key, ns, current.gpu.slot());
             self.run.set(NO_RUN); // on a shared lane each launch is booked by itself
@@ -72,7 +72,7 @@ impl Thread {
             return self.add_to_run(current, stream, ns);
         }
         let (gpu, context, key) = (current.gpu, current.context, stream.key());
-        context.flight.opens(key, stream.place(), self.address(), || gpu.launched());
+        context.flight.opens(key, stream.place(), self.address());
         if let Some(run) = gpu.runs.get(current.counters.index()) {
             run.book_shared(context, key, ns, gpu.slot());
         }
@@ -84,8 +84,8 @@ impl Thread {
     fn open_run(&self, current: &Current, stream: Stream) {
         let (gpu, counters) = (current.gpu, current.counters);
         let Some(run) = gpu.runs.get(counters.index()) else { return };
-        run.book_up_to(counters.lane().charged_ns.load(Ordering::Relaxed), gpu.slot());
-        current.context.flight.opens(stream.key(), stream.place(), self.address(), || gpu.launched());
+        run.book_own(counters.lane(), gpu.slot());
+        current.context.flight.opens(stream.key(), stream.place(), self.address());
         run.open(current.context, stream.key());
         self.run.set(stream.key());
         self.last.set(stream);

@@ -8,6 +8,9 @@ use weir_protocol::units::Nanos;
 use super::{FREE, Place};
 use crate::copy::{ENGINES, Tally, units};
 
+/// No launch takes the GPU less than this, in nanoseconds.
+const SHORTEST_NS: u64 = 1_000;
+
 /// One stream's (or a few streams') work, in nanoseconds.
 #[derive(Debug)]
 pub(super) struct StreamBook {
@@ -24,7 +27,8 @@ pub(super) struct StreamBook {
     copied: AtomicU64,       // known to be done, of what was predicted for copies
     waited: [AtomicU64; 2],  // a wait has told that so much work and copies were done, and when
     pub worded: AtomicU64,   // the GPU will write so much of `submitted`
-    pub launched: AtomicU64, // by the process, when the last mark that was reached was put, or before the first launch here
+    pub launched: AtomicU64, // so many launches and copies it has been given, ...
+    pub passed: AtomicU64,   // ... and so many of them lie before the last mark that was reached
     recording: AtomicBool,   // a mark is being put there
 }
 
@@ -75,6 +79,7 @@ impl StreamBook {
             waited: [const { AtomicU64::new(0) }; 2],
             worded: AtomicU64::new(0),
             launched: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
             recording: AtomicBool::new(false),
         }
     }
@@ -121,8 +126,16 @@ impl StreamBook {
         self.completed.load(Ordering::Relaxed).saturating_add(self.copied.load(Ordering::Relaxed))
     }
 
+    /// How many launches and copies its queue holds at most.
+    pub fn queued(&self) -> u64 {
+        let passed = self.passed.load(Ordering::Relaxed);
+        let queued = self.launched.load(Ordering::Relaxed).saturating_sub(passed);
+        queued.min(self.given().saturating_sub(self.done()) / SHORTEST_NS)
+    }
+
     /// Counts copies that are expected to take `ns`.
     pub fn add_copies(&self, way: CopyWay, calls: u64, bytes: u64, ns: u64) {
+        self.launched.fetch_add(calls, Ordering::Relaxed);
         let way = way as usize;
         if way < ENGINES {
             self.calls[way].fetch_add(calls, Ordering::Relaxed);

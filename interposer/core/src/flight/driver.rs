@@ -26,8 +26,6 @@ pub trait Driver {
     fn beside(&mut self, time: (Nanos, Nanos)) -> Weight;
     /// If they do: the part of that time that belongs to this process, whose kernels have this weight.
     fn part(&mut self, weight: Weight, time: (Nanos, Nanos)) -> f64;
-    /// Launches of the process so far.
-    fn launched(&mut self) -> u64;
     /// The launches for which `charged` nanoseconds were charged on `stream` since its last mark, if they are known.
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts);
     /// The processor's time went to this, as far as the GPU goes.

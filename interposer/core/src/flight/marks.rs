@@ -57,7 +57,7 @@ pub(super) struct Record {
     /// On the processor's clock, when the call began and when it was over.
     pub from: Nanos,
     pub by: Nanos,
-    /// Launches of the process until then.
+    /// Launches and copies in its stream until then.
     pub launched: u64,
     /// What its other streams had been given, if all of that was done.
     pub elsewhere: Option<u64>,
@@ -121,7 +121,7 @@ impl Look {
 pub(super) struct Reached {
     pub book: usize,
     pub value: Value,
-    /// Launches of the process until it was put.
+    /// Launches and copies in its stream until it was put.
     pub launched: u64,
     /// When, on the processor's clock.
     pub at: Nanos,

@@ -38,9 +38,6 @@ const BOOKS: usize = 64;
 /// one waits.
 const FULL: u64 = 512;
 
-/// No launch takes the GPU less than this, in nanoseconds.
-const SHORTEST_NS: u64 = 1_000;
-
 /// Behind the first launch of a burst so much work is worth a mark of its own, however young the last one is.
 const SECOND: Nanos = Nanos::from_micros(200);
 
@@ -126,8 +123,8 @@ impl Flight {
     }
 
     /// A run of launches `by` a thread begins on `stream`, a key that tells streams apart, which lies at `place`: it is alive
-    /// now. The process has `launched` so much before.
-    pub fn opens(&self, stream: u64, place: Place, by: u64, launched: impl FnOnce() -> u64) {
+    /// now.
+    pub fn opens(&self, stream: u64, place: Place, by: u64) {
         let known =
             self.find(stream).filter(|index| self.books[*index].stream.load(Ordering::Relaxed) == stream);
         let index = known.unwrap_or_else(|| self.claim(stream));
@@ -136,16 +133,17 @@ impl Flight {
         }
         let book = &self.books[index];
         if known.is_none() {
-            book.launched.store(launched(), Ordering::Relaxed);
+            book.passed.store(book.launched.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         book.place.store(place.0, Ordering::Relaxed);
         book.fed_by.store(by, Ordering::Relaxed);
     }
 
-    /// Counts `ns` of predicted work on `stream`. If the stream is gone by now, nobody will see its end.
-    pub fn submitted(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
+    /// Counts so many launches on `stream`, predicted to take `ns`. If the stream is gone by now, nobody will see their end.
+    pub fn submitted(&self, stream: u64, launches: u64, ns: u64, slot: &ProcessSlot) {
         let Some(index) = self.find(stream) else { return };
         // Relaxed throughout: sums for a decision that tolerates being a moment late; nothing hangs on them.
+        self.books[index].launched.fetch_add(launches, Ordering::Relaxed);
         self.books[index].submitted.fetch_add(ns, Ordering::Relaxed);
         slot.submitted_ns.fetch_add(ns, Ordering::Relaxed);
     }
@@ -249,6 +247,15 @@ impl Flight {
         self.mark_each(has_any, worth, driver);
     }
 
+    /// Puts a mark into each stream of one thread where one is due. Marks are put where a launch takes the long way, and of streams
+    /// that are fed in turn one may be passed over by that each time: its work would be told of all at once, long after.
+    pub fn mark_overdue(&self, by: u64, due: Due, driver: &mut impl Driver) {
+        let has =
+            |book: &StreamBook| book.fed_by.load(Ordering::Relaxed) == by && book.unmarked() >= due.work.0;
+        let worth = |index: usize, marks: &Marks, now: Nanos| self.is_due(index, &due, marks, now);
+        self.mark_each(has, worth, driver);
+    }
+
     /// Puts a mark into each stream that `wants` one and is `worth` it. Never into a stream whose queue may be full: the
     /// record would wait, and who knows for whom.
     fn mark_each<D: Driver>(
@@ -257,13 +264,10 @@ impl Flight {
         worth: impl Fn(usize, &Marks, Nanos) -> bool,
         driver: &mut D,
     ) {
-        let launched = driver.launched();
         for index in self.in_use() {
             let book = &self.books[index];
             let place = Place(book.place.load(Ordering::Relaxed));
-            let queued = launched.wrapping_sub(book.launched.load(Ordering::Relaxed));
-            let queued = queued.min(book.given().saturating_sub(book.done()) / SHORTEST_NS);
-            if place != Place::NOWHERE && queued < FULL && wants(book) {
+            if place != Place::NOWHERE && book.queued() < FULL && wants(book) {
                 let place = (index, book.stream.load(Ordering::Relaxed), place);
                 let worth = |marks: &Marks, driver: &mut D| worth(index, marks, driver.now());
                 self.put(place, (|| self.marks.try_lock(), worth), driver);
@@ -284,7 +288,7 @@ impl Flight {
         if place != Place::HERE && !(is(&book.place, place.0) && is(&book.stream, stream)) {
             return false; // the stream is gone since it was looked at
         }
-        let value = book.value();
+        let (launched, value) = (book.launched.load(Ordering::Relaxed), book.value());
         let blank = marks().filter(|marks| worth(marks, driver)).and_then(|mut marks| marks.take());
         blank.is_some_and(|blank| {
             let (from, done, by) = (driver.now(), driver.record(blank.event, place), driver.now());
@@ -296,7 +300,7 @@ impl Flight {
             let (elsewhere, idle) = self.elsewhere(index);
             let begins = idle && book.done() >= book.given();
             let elsewhere = idle.then_some(elsewhere);
-            let (launched, ended) = (driver.launched(), book.ended_by(value.total()));
+            let ended = book.ended_by(value.total());
             let record = Record { blank, from, by, launched, elsewhere, ended, begins };
             marks.put((index, stream), value, &record, driver);
             book.marked.store(value.total(), Ordering::Relaxed);
@@ -352,7 +356,7 @@ impl Flight {
         let mut look = Look::begin(driver);
         while let Some(reached) = marks.next_reached(&mut look, &|book| self.elsewhere(book).0, driver) {
             self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
-            self.books[reached.book].launched.store(reached.launched, Ordering::Relaxed);
+            self.books[reached.book].passed.store(reached.launched, Ordering::Relaxed);
             settled.add(reached.bill.as_ref());
             if reached.at >= settled.until {
                 settled.until = reached.at;

@@ -45,6 +45,14 @@ pub struct Lane {
     pub excused: AtomicU64,
 }
 
+impl Lane {
+    /// Calls by all launch symbols.
+    pub fn launched(&self) -> u64 {
+        // Relaxed: sums that only grow.
+        self.calls.iter().map(|calls| calls.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
 /// Memory that has been moved from one slot to another so far, in bytes.
 #[derive(Debug, Default)]
 pub struct Moved {

@@ -47,10 +47,9 @@ struct Gpu {
     ended: Option<u64>,
     siblings: Option<u64>,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
-    launches: u64,
-    part: Option<f64>,           // beside others under MPS
-    weight: f64,                 // that was asked for last
-    words: Vec<(u64, u64, u64)>, // when the GPU writes, where, and what
+    part: Option<f64>,                            // beside others under MPS
+    weight: f64,                                  // that was asked for last
+    words: Vec<(u64, u64, u64)>,                  // when the GPU writes, where, and what
     spent: Vec<Span>,
 }
 
@@ -97,10 +96,6 @@ impl Driver for Gpu {
         self.part.unwrap_or(1.0)
     }
 
-    fn launched(&mut self) -> u64 {
-        self.launches
-    }
-
     fn neighbours(&mut self) -> Neighbours {
         Neighbours { quiet: self.neighbour, ended: self.ended, siblings: self.siblings }
     }
@@ -129,8 +124,8 @@ fn process() -> Process {
     let gpu = Gpu { now: 1, neighbour: Some(0), siblings: Some(0), ..Gpu::default() };
     let process = Process { flight: Flight::default(), slot, gpu, charged: 0, copied: 0 };
     process.flight.add_events(1..=8);
-    process.flight.opens(STREAM, Place(STREAM), THREAD, || 0);
-    process.flight.opens(OTHER, Place(OTHER), THREAD, || 0);
+    process.flight.opens(STREAM, Place(STREAM), THREAD);
+    process.flight.opens(OTHER, Place(OTHER), THREAD);
     process
 }
 
@@ -145,7 +140,7 @@ impl Process {
 
     fn submit(&mut self, stream: u64, ns: u64) {
         self.gpu.here = stream;
-        self.flight.submitted(stream, ns, &self.slot);
+        self.flight.submitted(stream, 1, ns, &self.slot);
     }
 
     /// Launches a kernel that truly takes `took`, charged by its estimate.

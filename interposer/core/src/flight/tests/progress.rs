@@ -141,15 +141,37 @@ fn without_spare_events_work_goes_unmarked_and_a_failed_record_gives_its_event_b
 fn a_stream_whose_queue_may_be_full_gets_no_mark_from_elsewhere() {
     let mut process = process();
     process.gpu.ends.insert(STREAM, 2_000_000);
-    process.submit(STREAM, 2_000_000);
-    process.gpu.launches = FULL;
+    process.flight.submitted(STREAM, FULL, 2_000_000, &process.slot);
+    process.submit(OTHER, 10);
     process.flight.mark_all(&mut process.gpu);
-    assert!(process.gpu.events.is_empty());
+    assert_eq!(process.gpu.events.len(), 1, "the other stream's queue is short");
+    process.gpu.here = STREAM;
     assert!(process.mark(STREAM), "right behind a launch there, which would have waited just as well");
     process.wait(2_000_000);
     process.submit(STREAM, 2_000_000);
+    process.gpu.events.clear();
     process.flight.mark_all(&mut process.gpu);
-    assert_eq!(process.gpu.events.len(), 2, "the mark that was reached says that the queue is short");
+    assert_eq!(process.gpu.events.len(), 1, "the mark that was reached says that the queue is short");
+}
+
+#[test]
+fn a_stream_that_marks_passed_over_gets_one_once_it_is_due() {
+    let mut process = process();
+    let due = Due { work: Nanos(1_000), time: Nanos(500), spare: 0 };
+    let marks = |process: &mut Process, by| {
+        let before = process.gpu.events.len();
+        process.flight.mark_overdue(by, due, &mut process.gpu);
+        process.gpu.events.len() - before
+    };
+    [STREAM, OTHER].into_iter().for_each(|stream| process.submit(stream, 999));
+    assert_eq!(marks(&mut process, THREAD), 0, "too little work");
+    [STREAM, OTHER].into_iter().for_each(|stream| process.submit(stream, 1));
+    assert_eq!(marks(&mut process, THREAD + 1), 0, "another thread feeds them");
+    assert_eq!(marks(&mut process, THREAD), 2);
+    process.submit(STREAM, 5_000);
+    assert_eq!(marks(&mut process, THREAD), 0, "its last one is young");
+    process.gpu.now += 500;
+    assert_eq!(marks(&mut process, THREAD), 1);
 }
 
 #[test]
@@ -168,7 +190,7 @@ fn streams_whose_handles_are_alike_have_books_of_their_own() {
     let mut process = process();
     let alike: Vec<u64> = (0..PROBES as u64).map(|n| STREAM + n * 0x11_0000).collect();
     for stream in &alike {
-        process.flight.opens(*stream, Place(*stream), THREAD, || 0);
+        process.flight.opens(*stream, Place(*stream), THREAD);
         process.submit(*stream, 100);
     }
     let before = process.flight.snapshot(Some(alike[1]));
