@@ -15,3 +15,5 @@
 
 pub mod cli;
 pub mod fault;
+pub mod nearest;
+pub mod profile;
