@@ -2,6 +2,7 @@
 
 mod file;
 mod slo;
+pub mod training;
 mod values;
 
 pub use file::{
