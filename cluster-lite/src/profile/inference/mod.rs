@@ -7,9 +7,9 @@
 //! ```text
 //! probe (least batch, least share); late? probe (least batch, whole GPU); late? the SLO cannot be kept
 //! probe one place amid the small ones
-//! until the probes are spent, or no place promises more than a hundred-thousandth:
-//!     of all places not ruled out, probe the one with the largest
-//!         expected gain in ln TE over the best so far x probability that it keeps the SLO
+//! until the probes are spent, or every other place is ruled out, or cannot be better and promises nothing:
+//!     of the rest probe the one with the largest
+//!         expected gain in ln TE over the best so far x probability that it keeps the SLO (x 100 near the best)
 //! ```
 //!
 //! The expected gain weighs what is likely ([`belief`]) against what is not known, so the search goes up along batches (growth),
@@ -22,7 +22,7 @@ pub mod hgss;
 pub mod published;
 pub mod surface;
 
-use statrs::distribution::{Continuous, ContinuousCDF, Normal};
+use statrs::distribution::{Continuous, ContinuousCDF, StudentsT};
 use weir_protocol::units::SmShare;
 
 use self::belief::{Belief, Place, Seen};
@@ -30,8 +30,16 @@ use self::belief::{Belief, Place, Seen};
 /// Most probes of a search.
 pub const MOST_PROBES: usize = 12;
 
-/// A search ends when no place promises more than this, in ln TE.
+/// A place that promises less than this, in ln TE, is probed only if it could be better by what grows with batch and share.
 const LEAST_GAIN: f64 = 1e-5;
+
+/// How much more the promise of a place counts that is near the best: guesses are good there, and each probe teaches what surrounds
+/// the best.
+const NEAR: f64 = 100.0;
+
+/// Degrees of freedom of the guesses' distribution, Student's t: real surfaces bend more sharply than the process expects, so
+/// surprises are more frequent than a normal distribution has them.
+const FREEDOM: f64 = 20.0;
 
 /// By which factor a latency must miss the SLO to rule out larger batches and smaller shares: published latencies, which are
 /// measured, fall by up to 5 % where they should grow.
@@ -181,21 +189,41 @@ impl<P> Search<'_, P> {
         })
     }
 
-    /// The place that promises most, if any promises enough.
+    /// The place that promises most, if any promises enough or could at least be better.
     fn most_promising(&self) -> Option<(usize, usize)> {
         let seen: Vec<_> = self.made.iter().map(|(at, probe)| self.seen(*at, probe)).collect();
         let (belief, best) = (Belief::from(&seen)?, self.best()?);
         let open = self.grid.places().filter(|at| !self.was_made(*at) && !self.is_ruled_out(*at));
-        let gains = open.map(|at| (self.expected_gain(&belief, best.efficiency().ln(), at), at));
-        let (gain, at) = gains.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        (gain >= LEAST_GAIN).then_some(at)
+        let gains = open.map(|at| {
+            let weight = if self.is_near(&best, at) { NEAR } else { 1.0 };
+            (weight * self.expected_gain(&belief, best.efficiency().ln(), at), at)
+        });
+        let worth = gains.filter(|(gain, at)| *gain >= LEAST_GAIN || self.could_be_better(&best, *at));
+        worth.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, at)| at)
     }
 
-    fn seen(&self, at: (usize, usize), Probe { batch, answer, .. }: &Probe) -> Seen {
+    /// Whether a place may be better by a percent if it takes no less than every probe with no larger batch and no smaller share.
+    fn could_be_better(&self, best: &Probe, (batch, share): (usize, usize)) -> bool {
+        let below = self.made.iter().filter(|((b, s), _)| *b <= batch && *s >= share);
+        let least = below.map(|(_, probe)| service_time(probe)).fold(0.0, f64::max);
+        let most = f64::from(self.grid.batches[batch]) / least / self.grid.shares[share].as_percent();
+        most > 1.01 * best.efficiency()
+    }
+
+    /// Whether a place is within a factor of two of a probe, in batch and share.
+    fn is_near(&self, probe: &Probe, (batch, share): (usize, usize)) -> bool {
+        let within = |a: u32, b: u32| a <= 2 * b && b <= 2 * a;
+        let permille = |share: SmShare| u32::from(share.as_permille());
+        within(self.grid.batches[batch], probe.batch)
+            && within(permille(self.grid.shares[share]), permille(probe.share))
+    }
+
+    fn seen(&self, at: (usize, usize), probe: &Probe) -> Seen {
+        let answer = probe.answer;
         Seen {
             place: self.grid.place(at),
             ln_latency: answer.latency_ms.ln(),
-            ln_service: (f64::from(*batch) / answer.throughput).ln(),
+            ln_service: service_time(probe).ln(),
             noise: answer.noise,
         }
     }
@@ -203,15 +231,19 @@ impl<P> Search<'_, P> {
     /// Expected gain in ln TE over the best so far ("expected improvement" of Bayesian optimisation), times the probability
     /// that the SLO is kept.
     fn expected_gain(&self, belief: &Belief, best: f64, at: (usize, usize)) -> f64 {
+        let Ok(student) = StudentsT::new(0.0, 1.0, FREEDOM) else { return 0.0 };
         let guess = belief.guess(self.grid.place(at));
-        let normal = Normal::standard();
-        let ln_efficiency = f64::from(self.grid.batches[at.0]).ln()
-            - guess.ln_service
-            - self.grid.shares[at.1].as_percent().ln();
-        let gain = (ln_efficiency - best) / guess.spread;
-        let kept = normal.cdf((self.bound_ms.ln() - guess.ln_latency) / guess.spread);
-        guess.spread * (gain * normal.cdf(gain) + normal.pdf(gain)) * kept
+        let (batch, percent) = (f64::from(self.grid.batches[at.0]), self.grid.shares[at.1].as_percent());
+        let gain = (batch.ln() - guess.ln_service - percent.ln() - best) / guess.spread;
+        let kept = student.cdf((self.bound_ms.ln() - guess.ln_latency) / guess.spread);
+        let tail = (FREEDOM + gain * gain) / (FREEDOM - 1.0) * student.pdf(gain);
+        guess.spread * (gain * student.cdf(gain) + tail) * kept
     }
+}
+
+/// Seconds in which a batch is served.
+fn service_time(probe: &Probe) -> f64 {
+    f64::from(probe.batch) / probe.answer.throughput
 }
 
 impl<E, P: FnMut(u32, SmShare) -> Result<Answer, E>> Search<'_, P> {

@@ -5,12 +5,13 @@
 //! latency(b, s)^p = host^p + gpu(b, s)^p
 //! gpu(b, s)       = work(b) / (work(b0) knee(b)) x curve(s / knee(b))
 //! work(b)         = fixed + (1 - fixed) b / b0          fixed: what a batch costs however small it is
-//! knee(b)         = min((b / b0)^spread, widest)        larger batches can use a larger share
+//! knee(b)         = min(work(b)^spread, widest)          larger batches can use a larger share
 //! curve           = through points at batch b0, straight between them in logarithms; below the first 1/s, beyond the last flat
 //! ```
 //!
 //! `host` is time in which the GPU may run (p large: they overlap) or not (p = 1: they take turns). At b = b0 the law runs
-//! exactly through its points. Below the knee halving the share doubles the GPU's time, beyond it the share does nothing.
+//! exactly through its points. Below the knee halving the share doubles the GPU's time, beyond it the share does
+//! nothing; a larger batch never takes less (`spread` is at most 1).
 
 use rand::{Rng, RngExt};
 use weir_protocol::units::SmShare;
@@ -33,7 +34,7 @@ pub struct Law {
     pub overlap: f64,
     /// Part of a batch's work that is there however small it is.
     pub fixed: f64,
-    /// With which power of the batch the knee moves.
+    /// With which power of the work the knee moves, 0 to 1.
     pub spread: f64,
     /// Farthest that it moves.
     pub widest: f64,
@@ -74,8 +75,8 @@ impl Law {
     /// The latency of a batch under a share, in ms.
     pub fn latency_ms(&self, batch: u32, share: SmShare) -> f64 {
         let times = f64::from(batch) / f64::from(self.batch);
-        let (work, knee) =
-            (self.fixed + (1.0 - self.fixed) * times, times.powf(self.spread).min(self.widest));
+        let work = self.fixed + (1.0 - self.fixed) * times;
+        let knee = work.powf(self.spread).min(self.widest);
         let gpu = work / knee * self.on_curve(share.as_percent() / 100.0 / knee);
         (self.host_ms.powf(self.overlap) + gpu.powf(self.overlap)).powf(1.0 / self.overlap)
     }
@@ -108,12 +109,12 @@ impl Law {
         kept.max_by(|a, b| a.efficiency().total_cmp(&b.efficiency()))
     }
 
-    /// A random bound that the least batch keeps with the whole GPU, and that is not so wide that every batch keeps it everywhere.
-    pub fn random_bound_ms(&self, grid: &Grid, random: &mut impl Rng) -> f64 {
+    /// A random bound: from `room` times what the least batch takes with the whole GPU to where every batch keeps it everywhere.
+    pub fn random_bound_ms(&self, grid: &Grid, room: f64, random: &mut impl Rng) -> f64 {
         let (batches, shares) = (&grid.batches, &grid.shares);
         let least = self.latency_ms(batches[0], shares[shares.len() - 1]);
         let most = self.latency_ms(batches[batches.len() - 1], shares[0]);
         let most = most.min(40.0 * least).max(1.5 * least);
-        random.random_range(least.ln()..=most.ln()).exp()
+        random.random_range((room * least).ln()..=most.ln()).exp()
     }
 }
