@@ -1,6 +1,7 @@
 //! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
 
 mod printer;
+mod profile;
 
 use std::process::ExitCode;
 
@@ -20,7 +21,10 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Measure what a program needs: shares, batch, memory, and what a neighbour costs it
+    Profile(Box<profile::Args>),
+}
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
@@ -32,5 +36,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
-    match cli.command {}
+    match cli.command {
+        Command::Profile(args) => profile::run(&args, cli.json),
+    }
 }

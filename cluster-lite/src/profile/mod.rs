@@ -2,6 +2,7 @@
 
 mod file;
 pub mod inference;
+pub mod run;
 mod slo;
 pub mod training;
 mod values;

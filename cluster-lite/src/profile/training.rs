@@ -54,6 +54,11 @@ impl Default for Rule {
 pub struct Sample(Vec<f64>);
 
 impl Sample {
+    /// One more.
+    pub fn add(&mut self, rate: f64) {
+        self.0.push(rate);
+    }
+
     /// How often it was measured.
     pub fn count(&self) -> usize {
         self.0.len()
@@ -162,7 +167,7 @@ impl<P> Bench<P> {
 impl<E, P: FnMut(SmShare) -> Result<f64, E>> Bench<P> {
     fn measure(&mut self, step: u16) -> Result<(), E> {
         let rate = (self.probe)(share(step))?;
-        self.samples.entry(step).or_default().0.push(rate);
+        self.samples.entry(step).or_default().add(rate);
         Ok(())
     }
 

@@ -135,7 +135,7 @@ fn a_file_that_is_missing_a_directory_or_not_text_is_refused_by_name() {
     assert!(Profile::read(dir.path()).is_err());
     std::fs::write(&path, b"version = 1\nname = \"\xff\"").unwrap();
     assert_eq!(Profile::read(&path).unwrap_err().at, Some(format!("{}:2", path.display())));
-    std::fs::write(&path, vec![b'#'; (LARGEST + 1) as usize]).unwrap();
+    std::fs::write(&path, vec![b'#'; usize::try_from(LARGEST + 1).unwrap()]).unwrap();
     assert!(Profile::read(&path).unwrap_err().message.contains("bytes"));
 }
 

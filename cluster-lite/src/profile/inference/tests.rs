@@ -43,8 +43,8 @@ fn the_law_runs_through_the_points_it_was_given() {
     let points = [(0.1, 104.2), (0.3, 40.0), (1.0, 25.8)];
     for overlap in [1.0, 4.0] {
         let law = Law::through(16, &points, 20.0, overlap);
-        for (share, ms) in points {
-            let share = SmShare::percent((share * 100.0) as u16);
+        for ((_, ms), percent) in points.into_iter().zip([10, 30, 100]) {
+            let share = SmShare::percent(percent);
             assert!((law.latency_ms(16, share) - ms).abs() < 1e-9);
         }
         assert!(
