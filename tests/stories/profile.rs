@@ -120,7 +120,7 @@ fn what_cannot_be_asked_is_refused_before_anything_runs() {
     refused(&["--rate", "samples"], "has no group", "--rate");
     refused(&["--keep", "0.8"], "it has no unit", "30%");
     refused(&["--keep", "99%"], "out of range", "1% to 98%");
-    refused(&["--window", "2"], "is no time", "500ms");
+    refused(&["--patience", "2"], "is no time", "500ms");
     refused(&["--memory", "40Q"], "unknown unit `Q`", "40GiB");
     refused(&["--gpu", "7"], "no GPU `7`", "choose from: 0");
     let batch = profiler(&gpu, &node, &[]).args(["--", "sleep", "{batch}"]).run();

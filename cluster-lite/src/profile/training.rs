@@ -13,8 +13,8 @@
 //! stops at the first success, and rounding can lead it to the same middle for ever (papers: Dilu, section on profiling).
 //!
 //! Rates are noisy. Each comparison repeats both measurements, in turn so that a drift of the clocks harms neither, until
-//! Welch's test tells them apart with the stated confidence or the most rounds are over; what cannot be told apart counts as
-//! not kept, since a share too large is safer than one too small, and is named in the answer.
+//! Welch's test tells them apart with the stated confidence or the most rounds are over; then the means decide, and the share is
+//! named in the answer.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ pub struct Found {
     pub limit: SmShare,
     /// Everything that was measured, by share.
     pub samples: BTreeMap<SmShare, Sample>,
-    /// Shares of which it could not be told with the stated confidence whether they keep the part; they were taken not to.
+    /// Shares of which it could not be told with the stated confidence whether they keep the part: their means decided.
     pub undecided: Vec<SmShare>,
 }
 
@@ -182,7 +182,7 @@ impl<E, P: FnMut(SmShare) -> Result<f64, E>> Bench<P> {
             }
             if self.sample(step).count() >= self.rule.most {
                 self.undecided.push(step);
-                return Ok(false);
+                return Ok(self.sample(step).mean() >= part * self.sample(STEPS).mean());
             }
             if self.sample(STEPS).count() <= self.sample(step).count() {
                 self.measure(STEPS)?;
