@@ -18,7 +18,8 @@ const SHORT: [&str; 4] = ["--settle", "300ms", "--window", "500ms"];
 /// `weir-cluster profile` with these flags; what follows is the program.
 fn profiler(gpu: &SimGpu, node: &Node<'_>, flags: &[&str]) -> Program {
     let program = Program::bare(gpu, gpu.dist().cluster()).args(["profile", "--dir"]).arg(node.dir());
-    program.arg("--weir").arg(gpu.dist().weir()).args(SHORT).args(flags)
+    let windows: &[&str] = if flags.contains(&"--window") { &[] } else { &SHORT };
+    program.arg("--weir").arg(gpu.dist().weir()).args(windows).args(flags)
 }
 
 /// A program that steps once in `period_ms`, or less often if the GPU does not keep up.
@@ -34,44 +35,53 @@ fn assert_fails(finished: &Finished, code: i32, message: &str, help: &str) {
     assert!(finished.stderr.contains("help: ") && finished.stderr.contains(help), "{finished:?}");
 }
 
-/// A kernel of 4 ms for each step, and data for one every 10.5 ms: 40 % of the GPU is enough for all of its 95 steps a second, 35 %
-/// for 88 of them. 70 % of them, 67, need 30 %, with which it does 75.
+/// A kernel of 20 ms for each step, and data for one every 54 ms: with 40 % of the GPU it keeps up with all 18.5 steps a second, with
+/// 35 % only with 17.5. 70 % of them, 13, need 30 %, with which it does 15. As long as that, so that what else the machine does is small
+/// beside it.
 #[test]
 fn a_program_that_its_host_feeds_needs_the_share_at_which_the_gpu_keeps_up() {
-    let gpu = SimGpu::new(MACHINE);
+    let gpu = SimGpu::new("linger_ms = 3_600_000\n[[kernel]]\nname = \"*\"\ntime_us = 20_000\n");
     let node = Node::start(&gpu, "policy = \"weir\"\n");
     let file = gpu.dir().join("fed.toml");
     let found = wait::in_time(|| {
-        let flags = ["--keep", "70%", "--name", "fed", "--out", file.to_str().unwrap()];
-        fed_loop(profiler(&gpu, &node, &flags), "1", "10.5").run().well();
+        let flags = ["--keep", "70%", "--name", "fed", "--settle", "500ms", "--window", "1s"];
+        let profiler = profiler(&gpu, &node, &flags).arg("--out").arg(&file);
+        fed_loop(profiler, "1", "54").run().well();
         Profile::read(&file).unwrap()
     });
     assert_eq!(
         (found.kind, found.request, found.limit),
         (Kind::Training, SmShare::percent(30), SmShare::percent(40))
     );
-    assert!((found.throughput.alone - 95.2).abs() < 3.0, "{:?}", found.throughput);
-    assert!((found.throughput.gpu_ms.unwrap() - 4.0).abs() < 0.2, "{:?}", found.throughput);
-    assert!((found.stalls.bubble - 0.62).abs() < 0.05, "{:?}", found.stalls);
+    assert!((found.throughput.alone - 18.5).abs() < 0.6, "{:?}", found.throughput);
+    assert!((found.throughput.gpu_ms.unwrap() - 20.0).abs() < 1.0, "{:?}", found.throughput);
+    assert!((found.stalls.bubble - 0.63).abs() < 0.05, "{:?}", found.stalls);
     assert!(found.memory.0 > 0 && found.measured.simulated && found.measured.probes.len() > 10);
     assert!(node.stats().tenants.is_empty(), "the program was ended");
 }
 
-/// Four batches, each of which takes 4 ms a sample and nothing else: none is more efficient, and 20 ms are kept by four samples at
-/// most, with the whole GPU.
+/// Batches take 4 ms a sample and nothing else, so each pair that keeps the SLO is as efficient as any: one sample per 4 ms of the GPU.
 #[test]
 fn under_an_slo_the_answer_was_measured_to_keep_it() {
     let gpu = SimGpu::new(MACHINE);
     let node = Node::start(&gpu, "policy = \"weir\"\n");
     let file = gpu.dir().join("served.toml");
-    let flags =
-        ["--kind", "inference", "--slo", "p95 < 30ms", "--max-batch", "8", "--out", file.to_str().unwrap()];
-    fed_loop(profiler(&gpu, &node, &flags), "{batch}", "0").run().well();
-    let profile = Profile::read(&file).unwrap();
+    let profile = wait::in_time(|| {
+        let flags = ["--kind", "inference", "--slo", "p95 < 30ms", "--max-batch", "2"];
+        let flags = [&flags[..], &["--confidence", "60%"]].concat();
+        fed_loop(profiler(&gpu, &node, &flags).arg("--out").arg(&file), "{batch}", "0").run().well();
+        Profile::read(&file).unwrap()
+    });
     let inference = profile.inference.unwrap();
-    assert!(inference.latency_ms <= 30.0 && inference.batch <= 4, "{inference:?}");
+    assert!(inference.latency_ms <= 30.0 && inference.batch <= 2, "{inference:?}");
     let gpu_time_ms = profile.request.as_percent() / 100.0 * 1e3 / profile.throughput.at_request;
-    assert!((gpu_time_ms - 4.0).abs() < 0.8, "what it gets of the GPU is what a sample takes: {gpu_time_ms}");
+    assert!((gpu_time_ms - 4.0).abs() < 1.5, "what it gets of the GPU is what a sample takes: {gpu_time_ms}");
+    let batches = profile.measured.probes.iter().filter_map(|probe| probe.batch);
+    assert_eq!(
+        batches.collect::<std::collections::BTreeSet<_>>().len(),
+        2,
+        "it was restarted with the other batch"
+    );
 }
 
 #[test]

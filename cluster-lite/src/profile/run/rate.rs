@@ -194,4 +194,39 @@ mod tests {
         assert_eq!(sum_of(page, "done_total"), Some(7.5));
         assert_eq!(sum_of(page, "done"), None);
     }
+
+    /// A page that says something else each time it is asked.
+    fn serve(pages: &'static [&'static str]) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for page in pages {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = [0; 1024];
+                let _ = std::io::Read::read(&mut stream, &mut asked);
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", page.len());
+                std::io::Write::write_all(&mut stream, (head + page).as_bytes()).unwrap();
+            }
+        });
+        url
+    }
+
+    #[test]
+    fn a_counter_is_read_by_its_growth_and_another_metric_by_its_value() {
+        let url = serve(&["done_total 10\n", "done_total 30\n", "speed 7\n", "speed 8\n", "other 1\n"]);
+        let source = |metric: &str| Source::Page { url: url.clone(), metric: metric.into() };
+        let (mut counter, began) = (Window::default(), Instant::now());
+        counter.page(&source("done_total")).unwrap();
+        assert_eq!(counter.rate(&source("done_total")), None, "one look tells no growth");
+        counter.page(&source("done_total")).unwrap();
+        let rate = counter.rate(&source("done_total")).unwrap();
+        assert!(rate >= 20.0 / began.elapsed().as_secs_f64(), "{rate}");
+        let mut value = Window::default();
+        value.page(&source("speed")).unwrap();
+        value.page(&source("speed")).unwrap();
+        assert_eq!(value.rate(&source("speed")), Some(7.5));
+        let missing = value.page(&source("done_total")).unwrap_err();
+        assert!(missing.message.contains("has no metric `done_total`"), "{missing}");
+    }
 }
