@@ -1,0 +1,42 @@
+//! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
+
+mod printer;
+mod profile;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::fault::Fault;
+
+/// Profile tenants, place together what complements, and scale in two dimensions.
+#[derive(Parser)]
+#[command(name = "weir-cluster", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON document on stdout instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure what a program needs: shares, batch, memory, and what a neighbour costs it
+    Profile(Box<profile::Args>),
+}
+
+/// Runs the command line.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    run(cli).unwrap_or_else(|fault| {
+        printer::talk(&fault);
+        ExitCode::from(fault.exit)
+    })
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Fault> {
+    match cli.command {
+        Command::Profile(args) => profile::run(&args, cli.json),
+    }
+}
