@@ -1,3 +1,4 @@
-//! Recorded measurements, read with file and place in every error.
+//! Recorded and generated clusters, requests and measurements, read with file and place in every error.
 
 pub mod gavel;
+pub mod mix;
