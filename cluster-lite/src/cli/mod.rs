@@ -22,6 +22,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {}
 
+/// A word on stderr, from those who find something absent.
+pub(crate) fn talk(text: impl std::fmt::Display) {
+    printer::talk(text);
+}
+
 /// Runs the command line.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
