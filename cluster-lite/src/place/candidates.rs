@@ -22,8 +22,16 @@ pub fn best(score: &dyn Score, seen: &Seen<'_>) -> Option<Offer> {
     let rated = |slices: Vec<Slice>| Offer { rating: score.rate(seen, &slices), slices };
     match seen.demand.gpus {
         0 => Some(rated(Vec::new())),
-        1 => best_single(score, seen).or_else(|| fragments(score, seen).map(rated)),
+        1 => better(best_single(score, seen), fragments(score, seen).map(rated)),
         gang => take(score, seen, piece(seen.demand, 1), usize::from(gang)).map(rated),
+    }
+}
+
+/// One piece or several: one, unless several are rated higher.
+fn better(one: Option<Offer>, several: Option<Offer>) -> Option<Offer> {
+    match (one, several) {
+        (Some(one), Some(several)) if several.rating > one.rating => Some(several),
+        (one, several) => one.or(several),
     }
 }
 

@@ -6,7 +6,8 @@
 //! candidates  the ways to sit on a node      index       an order of nodes that is kept up, not made anew
 //! workload    what is expected to come       fragments   what of the free share it cannot use
 //! interference  what tenants on one GPU cost each other     paldia  how many requests run together, on which class
-//! random, dotprod, clustering, packing, bestfit, fgd, pwr, sum, weir: the scores
+//! shortage    how often a latency tenant gets less than it wants
+//! random, dotprod, clustering, packing, bestfit, fgd, pwr, dilu, together, sum, weir: the scores
 //! ```
 //!
 //! A score sees one node state and one demand, and nothing else. Nodes in equal states are therefore rated once, and a rating
@@ -15,6 +16,7 @@
 mod bestfit;
 mod candidates;
 mod clustering;
+mod dilu;
 mod dotprod;
 mod explain;
 mod fgd;
@@ -28,7 +30,9 @@ mod policies;
 pub mod pwr;
 mod random;
 mod score;
+pub mod shortage;
 mod sum;
+mod together;
 mod weir;
 mod workload;
 

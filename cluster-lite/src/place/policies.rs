@@ -2,6 +2,7 @@
 
 use super::bestfit::BestFit;
 use super::clustering::Clustering;
+use super::dilu::Dilu;
 use super::dotprod::DotProduct;
 use super::fgd::Fgd;
 use super::packing::Packing;
@@ -9,6 +10,7 @@ use super::pwr::Pwr;
 use super::random::Random;
 use super::score::Score;
 use super::sum::{Sum, Weighted};
+use super::together::Together;
 use super::weir::Weir;
 use super::workload::Workload;
 use crate::fault::{Fault, USAGE};
@@ -77,6 +79,18 @@ pub const POLICIES: &[Row] = &[
         score: |workload| Box::new(Fgd::published(&workload.covering(COUNTED_BY_FGD))),
     },
     Row { name: "pwr", about: "least added power", ties: Ties::Drawn, score: |_| Box::new(Pwr) },
+    Row {
+        name: "dilu",
+        about: "best fit of share and memory, training slowed evenly",
+        ties: Ties::First,
+        score: |_| Box::new(Dilu),
+    },
+    Row {
+        name: "together",
+        about: "fewest GPUs, counting latency tenants that would be short",
+        ties: Ties::First,
+        score: |_| Box::new(Together),
+    },
 ];
 
 /// A policy ready for use.

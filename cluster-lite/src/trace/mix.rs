@@ -10,6 +10,7 @@
 //! * Memory of training jobs: with what stands in [`MODELS`], fragmentation under one task a GPU is near the published 0.4.
 
 pub mod file;
+pub mod replay;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
+use super::replay::{Outcome, Sharing, replay};
 use super::*;
 
 fn mix(count: usize) -> Mix {
@@ -85,4 +86,21 @@ fn what_cannot_be_is_refused_with_its_line() {
         let fault = Mix::read(text.as_bytes(), "mix.csv").err().map(|fault| fault.to_string()).expect(&text);
         assert!(fault.contains(place) && fault.contains("help: "), "{fault}\n{text}");
     }
+}
+
+/// Issue 6: `dilu` saves against one task a GPU and against reserving limits in the published order, ours at least as much with
+/// predicted violations no higher.
+#[test]
+fn ours_needs_no_more_gpus_than_dilu_and_leaves_fewer_short() {
+    let mix = mix(300);
+    let run = |sharing| replay(&mix, sharing, &mut ChaCha12Rng::seed_from_u64(1)).unwrap();
+    let [exclusive, limit, request, dilu, weir] = Sharing::ALL.map(|(_, sharing)| run(sharing));
+    let saved =
+        |by: &Outcome, against: &Outcome| 1.0 - f64::from(by.peak_gpus) / f64::from(against.peak_gpus);
+    assert!(saved(&dilu, &exclusive) >= 0.28 && saved(&dilu, &limit) >= 0.22, "{dilu:?}");
+    assert!(
+        weir.peak_gpus <= dilu.peak_gpus && weir.violations_percent <= dilu.violations_percent,
+        "{weir:?} {dilu:?}"
+    );
+    assert_eq!(exclusive.violations_percent + limit.violations_percent, 0.0);
 }
