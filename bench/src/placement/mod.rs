@@ -3,6 +3,7 @@
 //! Nothing here depends on the machine or its load, except decisions a second.
 
 mod matching;
+mod mix;
 mod pairs;
 mod sets;
 
@@ -16,6 +17,7 @@ use crate::report::Report;
 pub fn run(options: &QuickOptions) -> io::Result<ExitCode> {
     let mut report = Report::new("placement", true);
     pairs::measure(&mut report, options)?;
+    mix::measure(&mut report, options)?;
     sets::measure(&mut report, options);
     Ok(report.finish(options.common.json))
 }
