@@ -1,0 +1,4 @@
+//! Recorded and generated clusters, requests and measurements, read with file and line in every error.
+
+pub mod lines;
+pub mod openb;
