@@ -1,6 +1,7 @@
 //! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
 
 mod printer;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -20,7 +21,10 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Simulate placement over a recorded cluster
+    Simulate(simulate::Options),
+}
 
 /// A word on stderr, from those who find something absent.
 pub(crate) fn talk(text: impl std::fmt::Display) {
@@ -37,5 +41,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
-    match cli.command {}
+    match cli.command {
+        Command::Simulate(options) => simulate::run(&options, cli.json),
+    }
 }

@@ -14,7 +14,7 @@ use super::shortage::{Wants, short, wants};
 use crate::cluster::{Kind, Slice};
 
 /// GPUs that a tenant is worth which is short all the time.
-const SHORT: f64 = 2.0;
+const SHORT: f64 = 1.0;
 /// GPUs that a wholly unused GPU in use is worth.
 const UNUSED: f64 = 0.1;
 /// GPUs that loading a backbone once more is worth.

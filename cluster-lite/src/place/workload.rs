@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::cluster::{ClassSet, Demand, MilliCpu};
+use crate::cluster::{ClassId, ClassSet, Cluster, Demand, MilliCpu};
 
 /// One kind of expected demand, as far as fragmentation depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,8 @@ pub struct Expected {
 pub struct Workload {
     /// Kinds with their frequencies.
     pub kinds: Vec<(Expected, f64)>,
+    /// GPUs of each device class that are there for them; empty where that is not known.
+    pub supply: Vec<u32>,
 }
 
 impl Expected {
@@ -47,7 +49,28 @@ impl Workload {
         let mut kinds: Vec<_> = counts.into_iter().collect();
         kinds.sort_by_key(|(kind, count)| (*count, kind.rank()));
         kinds.reverse();
-        Self { kinds: kinds.into_iter().map(|(kind, count)| (kind, f64::from(count) / total)).collect() }
+        let kinds = kinds.into_iter().map(|(kind, count)| (kind, f64::from(count) / total)).collect();
+        Self { kinds, supply: Vec::new() }
+    }
+
+    /// The same, to be met by the GPUs of `cluster`.
+    #[must_use]
+    pub fn on(mut self, cluster: &Cluster) -> Self {
+        self.supply = vec![0; cluster.classes().len()];
+        for node in cluster.nodes().map(|node| cluster.spec(node)) {
+            if let Some(class) = node.class {
+                self.supply[class.index()] += u32::from(node.gpus);
+            }
+        }
+        self
+    }
+
+    /// The part of all GPUs that `kind` may use, from 0 to 1; 1 where that is not known.
+    pub fn reach(&self, kind: &Expected) -> f64 {
+        let all: u32 = self.supply.iter().sum();
+        let classes = (0u8..).map(ClassId::from_index).zip(&self.supply);
+        let usable: u32 = classes.filter(|(class, _)| kind.classes.has(*class)).map(|(_, gpus)| gpus).sum();
+        if all == 0 { 1.0 } else { f64::from(usable) / f64::from(all) }
     }
 
     /// The most frequent kinds, as many as make up `covered` (0 to 1) of all.
@@ -61,6 +84,6 @@ impl Workload {
         };
         let mut kinds: Vec<_> = self.kinds.iter().filter(|kind| wanted(kind)).copied().collect();
         kinds.iter_mut().for_each(|(_, frequency)| *frequency /= taken);
-        Self { kinds }
+        Self { kinds, supply: self.supply.clone() }
     }
 }
