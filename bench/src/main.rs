@@ -27,6 +27,7 @@ mod pair;
 mod picture;
 mod placement;
 mod policy;
+mod profile;
 mod register;
 mod registrant;
 mod report;
@@ -133,6 +134,8 @@ enum Bench {
     Policy(policy::Options),
     /// What placement makes of recorded and generated clusters
     Placement(QuickOptions),
+    /// Searches of the profiler, on surfaces with a known best
+    Profile(Options),
     /// Published comparisons, beside the same rivals simulated
     Shapes(PlotOptions),
     /// A thousand processes register at once
@@ -196,6 +199,7 @@ fn main() -> ExitCode {
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
         Bench::Placement(options) => placement::run(&options),
+        Bench::Profile(options) => profile::run(&options),
         Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),

@@ -18,6 +18,8 @@ pub mod cli;
 pub mod cluster;
 pub mod data;
 pub mod fault;
+pub mod nearest;
 pub mod place;
+pub mod profile;
 pub mod sim;
 pub mod trace;

@@ -39,6 +39,11 @@ impl Dist {
         self.0.join("test/weir-failpoints")
     }
 
+    /// The command of the cluster.
+    pub fn cluster(&self) -> PathBuf {
+        self.0.join("bin/weir-cluster")
+    }
+
     /// The benchmarks.
     pub fn bench(&self) -> PathBuf {
         self.0.join("bin/weir-bench")

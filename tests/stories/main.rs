@@ -44,6 +44,7 @@ mod power;
 mod preload;
 mod probe;
 mod process;
+mod profile;
 mod promise;
 mod proxy;
 mod readme;

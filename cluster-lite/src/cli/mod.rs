@@ -1,6 +1,7 @@
 //! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
 
 mod printer;
+mod profile;
 mod simulate;
 
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Simulate placement over a recorded cluster
     Simulate(simulate::Options),
+    /// Measure what a program needs: shares, batch, memory, and what a neighbour costs it
+    Profile(Box<profile::Args>),
 }
 
 /// A word on stderr, from those who find something absent.
@@ -43,5 +46,6 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
     match cli.command {
         Command::Simulate(options) => simulate::run(&options, cli.json),
+        Command::Profile(args) => profile::run(&args, cli.json),
     }
 }

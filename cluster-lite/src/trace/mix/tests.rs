@@ -94,7 +94,7 @@ fn what_cannot_be_is_refused_with_its_line() {
 fn ours_needs_no_more_gpus_than_dilu_and_leaves_fewer_short() {
     let mix = mix(300);
     let run = |sharing| replay(&mix, sharing, &mut ChaCha12Rng::seed_from_u64(1)).unwrap();
-    let [exclusive, limit, request, dilu, weir] = Sharing::ALL.map(|(_, sharing)| run(sharing));
+    let [exclusive, limit, _, dilu, weir] = Sharing::ALL.map(|(_, sharing)| run(sharing));
     let saved =
         |by: &Outcome, against: &Outcome| 1.0 - f64::from(by.peak_gpus) / f64::from(against.peak_gpus);
     assert!(saved(&dilu, &exclusive) >= 0.28 && saved(&dilu, &limit) >= 0.22, "{dilu:?}");
