@@ -6,6 +6,7 @@
 //! candidates  the ways to sit on a node      index       an order of nodes that is kept up, not made anew
 //! workload    what is expected to come       fragments   what of the free share it cannot use
 //! interference  what tenants on one GPU cost each other     paldia  how many requests run together, on which class
+//! fit         the fewest GPUs for a handful of services
 //! shortage    how often a latency tenant gets less than it wants
 //! random, dotprod, clustering, packing, bestfit, fgd, pwr, dilu, together, sum, weir: the scores
 //! ```
@@ -20,6 +21,7 @@ mod dilu;
 mod dotprod;
 mod explain;
 mod fgd;
+pub mod fit;
 mod fragments;
 mod index;
 pub mod interference;
