@@ -25,6 +25,7 @@ mod manager;
 mod meter;
 mod pair;
 mod picture;
+mod placement;
 mod policy;
 mod profile;
 mod register;
@@ -131,6 +132,8 @@ enum Bench {
     Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
     Policy(policy::Options),
+    /// What placement makes of recorded and generated clusters
+    Placement(QuickOptions),
     /// Searches of the profiler, on surfaces with a known best
     Profile(Options),
     /// Published comparisons, beside the same rivals simulated
@@ -195,6 +198,7 @@ fn main() -> ExitCode {
         Bench::Agree(options) => agree::run(&options),
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
+        Bench::Placement(options) => placement::run(&options),
         Bench::Profile(options) => profile::run(&options),
         Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),

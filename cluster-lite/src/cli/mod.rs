@@ -1,7 +1,9 @@
 //! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
 
+mod fit;
 mod printer;
 mod profile;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -22,8 +24,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Say which services fit together on which device, and what it would cost each
+    Fit(fit::Options),
+    /// Simulate placement over a recorded cluster
+    Simulate(simulate::Options),
     /// Measure what a program needs: shares, batch, memory, and what a neighbour costs it
     Profile(Box<profile::Args>),
+}
+
+/// A word on stderr, from those who find something absent.
+pub(crate) fn talk(text: impl std::fmt::Display) {
+    printer::talk(text);
 }
 
 /// Runs the command line.
@@ -37,6 +48,8 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
     match cli.command {
+        Command::Fit(options) => fit::run(&options, cli.json),
+        Command::Simulate(options) => simulate::run(&options, cli.json),
         Command::Profile(args) => profile::run(&args, cli.json),
     }
 }

@@ -1,0 +1,197 @@
+//! `weir-cluster fit`: which services fit together on which device, and what it would cost each. *Predicted.*
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use weir_protocol::units::{Bytes, SmShare};
+
+use super::printer;
+use crate::fault::{Fault, USAGE};
+use crate::nearest::nearest;
+use crate::place::fit::{Candidate, Group, MOST, Question};
+use crate::place::interference::Uses;
+use crate::profile::Profile;
+use crate::trace::mix::{MODELS, Model};
+
+/// Devices that are looked at unless some are named, by their memory in GiB.
+const DEVICES: [(&str, u64); 6] =
+    [("T4", 16), ("A10", 24), ("A100-40GB", 40), ("A100-80GB", 80), ("H100-80GB", 80), ("H200", 141)];
+
+/// Flags of the command.
+#[derive(Args)]
+pub struct Options {
+    /// Profile files, or models such as `BERT-base` or `LLaMA2-7B:training`; 1 to 12
+    #[arg(required = true, value_name = "PROFILE")]
+    services: Vec<String>,
+    /// A device and its memory, such as `A100=40GiB`, several times if need be [default: common ones]
+    #[arg(long, value_name = "NAME=MEMORY")]
+    device: Vec<String>,
+    /// Greatest slowdown that anybody may have; 1 to 100
+    #[arg(long, default_value_t = 1.5, value_parser = ceiling)]
+    ceiling: f64,
+    /// Say why what does not fit together does not
+    #[arg(long)]
+    explain: bool,
+}
+
+fn ceiling(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (1.0..=100.0).contains(value));
+    value.ok_or_else(|| format!("`{text}` is no slowdown: 1 to 100"))
+}
+
+#[derive(Serialize)]
+struct Answer {
+    device: String,
+    memory_bytes: u64,
+    /// Nothing if some service does not fit alone.
+    gpus: Option<Vec<Vec<Row>>>,
+    /// Why services do not fit, alone or in pairs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasons: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    service: String,
+    request_percent: f64,
+    limit_percent: f64,
+    memory_bytes: u64,
+    predicted_slowdown: f64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A profile that is none, a model or device that is unknown.
+pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
+    if options.services.len() > MOST {
+        let told = format!("{} services are too many: at most {MOST}", options.services.len());
+        return Err(Fault::new(told, "ask for fewer at once").exit(USAGE));
+    }
+    let candidates = options.services.iter().map(|name| candidate(name)).collect::<Result<Vec<_>, _>>()?;
+    let named = options.device.iter().map(|text| device(text)).collect::<Result<Vec<_>, _>>()?;
+    let common = || DEVICES.map(|(name, gib)| (name.to_owned(), Bytes::gib(gib))).to_vec();
+    let devices = if named.is_empty() { common() } else { named };
+    let answers: Vec<_> = devices.into_iter().map(|device| answer(&candidates, device, options)).collect();
+    if json {
+        printer::json(&answers);
+    } else {
+        answers.iter().for_each(print);
+        printer::talk(
+            "Predicted from solo profiles by queueing; device classes differ by memory alone here.",
+        );
+    }
+    let fits = answers.iter().any(|answer| answer.gpus.is_some());
+    Ok(if fits { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn answer(candidates: &[Candidate], (device, memory): (String, Bytes), options: &Options) -> Answer {
+    let question = Question::new(candidates, memory, options.ceiling);
+    let groups = question.divide();
+    let mut reasons: Vec<_> = groups.as_ref().err().map(ToString::to_string).into_iter().collect();
+    if options.explain {
+        let pairs =
+            (0..candidates.len()).flat_map(|one| (one + 1..candidates.len()).map(move |other| (one, other)));
+        let why = pairs.filter_map(|(one, other)| {
+            let unfit = question.group(&[one, other]).err()?;
+            Some(format!("{} and {}: {unfit}", candidates[one].name, candidates[other].name))
+        });
+        reasons.extend(why);
+    }
+    let gpus = groups.ok().map(|groups| groups.iter().map(|group| rows(candidates, group)).collect());
+    Answer { device, memory_bytes: memory.0, gpus, reasons }
+}
+
+fn rows(candidates: &[Candidate], group: &Group) -> Vec<Row> {
+    let row = |(at, slowdown): (&usize, &f64)| {
+        let candidate = &candidates[*at];
+        Row {
+            service: candidate.name.clone(),
+            request_percent: candidate.request.as_percent(),
+            limit_percent: candidate.limit.as_percent(),
+            memory_bytes: candidate.memory.0,
+            predicted_slowdown: *slowdown,
+        }
+    };
+    group.members.iter().zip(&group.slowdowns).map(row).collect()
+}
+
+fn print(answer: &Answer) {
+    let memory = Bytes(answer.memory_bytes);
+    match &answer.gpus {
+        None => printer::data(format!("{} ({memory}): does not fit", answer.device)),
+        Some(gpus) => {
+            printer::data(format!("{} ({memory}): {} GPUs", answer.device, gpus.len()));
+            let lines = (1..).zip(gpus).flat_map(|(gpu, rows)| rows.iter().map(move |row| line(gpu, row)));
+            let heads = ["GPU", "SERVICE", "REQUEST", "LIMIT", "MEMORY", "SLOWDOWN"];
+            printer::data(printer::table(&heads, &lines.collect::<Vec<_>>()));
+        }
+    }
+    answer.reasons.iter().for_each(|reason| printer::data(format!("  {reason}")));
+}
+
+fn line(gpu: usize, row: &Row) -> Vec<String> {
+    let percent = |value: f64| format!("{value:.0} %");
+    let (request, limit) = (percent(row.request_percent), percent(row.limit_percent));
+    let (memory, slowdown) = (Bytes(row.memory_bytes).to_string(), format!("{:.2}", row.predicted_slowdown));
+    vec![gpu.to_string(), row.service.clone(), request, limit, memory, slowdown]
+}
+
+fn device(text: &str) -> Result<(String, Bytes), Fault> {
+    let wrong = |told: String| Fault::new(told, "write it as `A100=40GiB`").exit(USAGE);
+    let (name, memory) = text.split_once('=').ok_or_else(|| wrong(format!("`{text}` names no memory")))?;
+    let memory = memory.parse::<Bytes>().map_err(|error| wrong(format!("{text}: {error}")))?;
+    Ok((name.into(), memory))
+}
+
+/// A profile file where there is one of that name, else a model.
+fn candidate(name: &str) -> Result<Candidate, Fault> {
+    let path = Path::new(name);
+    if path.exists() || path.extension().is_some() {
+        return Profile::read(path).map(|profile| profiled(&profile));
+    }
+    let (model, work) = name.split_once(':').map_or((name, None), |(model, work)| (model, Some(work)));
+    let found = MODELS
+        .iter()
+        .find(|known| known.name == model && work.is_none_or(|work| known.work.to_string() == work));
+    found.map(published).ok_or_else(|| {
+        let near = nearest(model, MODELS.iter().map(|known| known.name));
+        let help =
+            near.map_or_else(|| "name a profile file".to_owned(), |near| format!("did you mean `{near}`?"));
+        Fault::new(format!("`{name}` is neither a profile file nor a known model"), help).exit(USAGE)
+    })
+}
+
+fn profiled(profile: &Profile) -> Candidate {
+    let (stalls, copies) = (&profile.stalls, &profile.copies);
+    let all = copies.host_to_device_gb_s + copies.device_to_host_gb_s;
+    let to_device = if all > 0.0 { copies.host_to_device_gb_s / all } else { 1.0 };
+    let uses = Uses::new(
+        stalls.compute + stalls.communication,
+        stalls.copies * to_device,
+        stalls.copies * (1.0 - to_device),
+    );
+    let worst = if profile.request == SmShare::ZERO {
+        f64::INFINITY
+    } else {
+        (profile.throughput.alone / profile.throughput.at_request).max(1.0)
+    };
+    let (name, request, limit) = (profile.name.clone(), profile.request, profile.limit);
+    Candidate { name, request, limit, memory: profile.memory, uses, worst }
+}
+
+/// Of a model no more than shares and memory is published: it is on the SMs for its limit's part of the time.
+fn published(model: &Model) -> Candidate {
+    let (request, limit) = (f64::from(model.request.as_permille()), f64::from(model.limit.as_permille()));
+    let (name, uses) = (format!("{}:{}", model.name, model.work), Uses::new(limit / 1_000.0, 0.0, 0.0));
+    Candidate {
+        name,
+        request: model.request,
+        limit: model.limit,
+        memory: model.memory,
+        uses,
+        worst: limit / request,
+    }
+}
