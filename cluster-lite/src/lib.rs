@@ -17,3 +17,4 @@ pub mod cli;
 pub mod fault;
 pub mod nearest;
 pub mod profile;
+pub mod scale;
