@@ -18,3 +18,4 @@ pub mod fault;
 pub mod nearest;
 pub mod profile;
 pub mod scale;
+pub mod trace;
