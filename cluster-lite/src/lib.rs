@@ -18,4 +18,5 @@ pub mod fault;
 pub mod nearest;
 pub mod profile;
 pub mod scale;
+pub mod sim;
 pub mod trace;
