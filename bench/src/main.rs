@@ -34,6 +34,7 @@ mod resize;
 mod restart;
 mod rig;
 mod sample;
+mod scaling;
 mod shapes;
 mod share;
 mod spawn;
@@ -133,6 +134,8 @@ enum Bench {
     Policy(policy::Options),
     /// Searches of the profiler, on surfaces with a known best
     Profile(Options),
+    /// What scaling policies make of request traces, in virtual time
+    Scaling(QuickOptions),
     /// Published comparisons, beside the same rivals simulated
     Shapes(PlotOptions),
     /// A thousand processes register at once
@@ -196,6 +199,7 @@ fn main() -> ExitCode {
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
         Bench::Profile(options) => profile::run(&options),
+        Bench::Scaling(options) => scaling::run(&options),
         Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),

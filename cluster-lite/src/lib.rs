@@ -19,4 +19,5 @@ pub mod nearest;
 pub mod profile;
 pub mod scale;
 pub mod sim;
+pub mod sites;
 pub mod trace;

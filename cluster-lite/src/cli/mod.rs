@@ -2,6 +2,7 @@
 
 mod printer;
 mod simulate;
+mod sites;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,8 @@ enum Command {
     /// Simulate traces under policies, in virtual time
     #[command(subcommand)]
     Simulate(simulate::Simulate),
+    /// Split a training over sites, and shift best-effort work by carbon and power
+    Sites(sites::Options),
 }
 
 /// Runs the command line.
@@ -39,5 +42,6 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
     match cli.command {
         Command::Simulate(what) => simulate::run(&what, cli.json),
+        Command::Sites(options) => sites::run(&options, cli.json),
     }
 }

@@ -33,7 +33,7 @@ pub enum Action {
     Forget(u32),
 }
 
-/// What to do so that there is what is wished. An instance that drains comes back for nothing, one that is parked in
+/// What to do so that there is what is wished; `wish.parked` is how many of those that go are kept, none is started for it. An instance that drains comes back for nothing, one that is parked in
 /// seconds, one that is started in tens of them.
 pub fn actions(seen: &Seen, wish: &Wish) -> Vec<Action> {
     let serving = seen.serving();

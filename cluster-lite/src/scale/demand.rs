@@ -18,10 +18,34 @@ pub fn gpus(work: Tokens, over: Nanos) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Demand {
     by_work: bool,
-    over_s: f64,
+    least_s: f64,
+    most_s: f64,
+    requests: f64,
+    rate: Average,
     before: Option<Nanos>,
-    average: f64,
+    average: Average,
+    rush: Average,
+}
+
+/// An exponential mean that is unbiased from its first value on.
+#[derive(Clone, Copy, Debug)]
+struct Average {
+    value: f64,
     weight: f64,
+}
+
+impl Average {
+    const NONE: Self = Self { value: 0.0, weight: 0.0 };
+
+    fn learn(&mut self, value: f64, passed_s: f64, over_s: f64) -> f64 {
+        let keep = (-passed_s / over_s.max(1e-3)).exp();
+        let weight = self.weight * keep + (1.0 - keep);
+        if weight > 0.0 {
+            self.value = (self.value * self.weight * keep + value * (1.0 - keep)) / weight;
+        }
+        self.weight = weight;
+        self.value
+    }
 }
 
 /// Demand at the moment, in GPUs and GPU-seconds.
@@ -29,6 +53,8 @@ pub struct Demand {
 pub struct Need {
     /// Work that arrives, in GPUs.
     pub arriving: f64,
+    /// The same over the time that a request may take, where that is shorter: a rush.
+    pub rush: f64,
     /// Work that arrived since the last look, in tokens.
     pub arrived: Tokens,
     /// Work that waits, in GPU-seconds.
@@ -38,12 +64,21 @@ pub struct Need {
 impl Demand {
     /// A memory of what arrives. `by_work`: by sizes where they are known; else each request counts as a mean one.
     pub const fn new(rules: &Rules, by_work: bool) -> Self {
-        Self { by_work, over_s: rules.rate_s, before: None, average: 0.0, weight: 0.0 }
+        Self {
+            by_work,
+            least_s: rules.rate_s,
+            most_s: rules.rate_most_s,
+            requests: rules.rate_requests,
+            rate: Average::NONE,
+            before: None,
+            average: Average::NONE,
+            rush: Average::NONE,
+        }
     }
 
-    /// Over how many seconds arrivals are averaged.
-    pub const fn over_s(&self) -> f64 {
-        self.over_s
+    /// Over how many seconds arrivals are averaged now: as many as bring enough requests, within bounds.
+    pub fn over_s(&self) -> f64 {
+        (self.requests / self.rate.value.max(1e-9)).min(self.most_s).max(self.least_s)
     }
 
     /// One more look.
@@ -57,22 +92,25 @@ impl Demand {
         // The first look has nothing before it: a second is what lies between two.
         let passed = if self.before.is_none() { Nanos::from_secs(1) } else { passed };
         self.before = Some(seen.now);
-        self.learn(gpus(arrived, passed), nanos(passed) / 1e9);
-        Need { arriving: self.average, arrived, queued_s: gpus(queued, Nanos::from_secs(1)) }
-    }
-
-    /// An exponential mean that is unbiased from its first value on.
-    fn learn(&mut self, rate: f64, passed_s: f64) {
-        let keep = (-passed_s / self.over_s.max(1e-3)).exp();
-        let weight = self.weight * keep + (1.0 - keep);
-        if weight > 0.0 {
-            self.average = (self.average * self.weight * keep + rate * (1.0 - keep)) / weight;
-        }
-        self.weight = weight;
+        let (rate, passed_s) = (gpus(arrived, passed), seconds(passed));
+        #[allow(clippy::cast_precision_loss, reason = "requests of a second")]
+        self.rate.learn(seen.arrived as f64 / passed_s.max(1e-9), passed_s, self.most_s);
+        let over_s = self.over_s();
+        let arriving = self.average.learn(rate, passed_s, over_s);
+        // What is uneven within a request's own time is evened out by its batch.
+        let rush_s = (seconds(service.patience) + own_s(service)).min(over_s);
+        let rush = if rush_s <= passed_s { rate } else { self.rush.learn(rate, passed_s, rush_s) };
+        Need { arriving, rush, arrived, queued_s: gpus(queued, Nanos::from_secs(1)) }
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a time between two looks is far below 2^53 ns")]
-const fn nanos(time: Nanos) -> f64 {
-    time.0 as f64
+/// Time of a mean request in a full batch at the profiled share, in seconds.
+fn own_s(service: &Service) -> f64 {
+    let in_a_batch = gpus(service.mean_work, Nanos::from_secs(1)) * f64::from(service.batch);
+    in_a_batch / service.capacity(service.request).max(1e-9)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "times of this kind are far below 2^53 ns")]
+const fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
 }

@@ -11,7 +11,7 @@ use super::{Rules, Scaler, Seen, Service, Wish};
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Dilu {
         // One-second samples, not averaged.
-        demand: Demand::new(&Rules { rate_s: 1e-3, ..rules.clone() }, false),
+        demand: Demand::new(&Rules { rate_s: 1e-3, rate_requests: 0.0, ..rules.clone() }, false),
         above: Lately::new(rules.history_s),
         below: Lately::new(rules.history_s),
         out_s: rules.out_s,

@@ -132,7 +132,7 @@ impl Seen {
 pub struct Wish {
     /// Instances that answer, within floor and ceiling.
     pub instances: u32,
-    /// Instances kept parked beside them: loaded, without share.
+    /// Instances kept parked beside them, of those that are there: loaded, without share.
     pub parked: u32,
     /// The share of each that answers, within the service's range.
     #[serde(rename = "share_permille")]

@@ -89,6 +89,21 @@ impl Speed {
         }
         SmShare::permille(high)
     }
+
+    /// The largest share worth having: from each measured one to the next worthwhile one, a share must buy at least
+    /// `part` of the speed that it buys on average up to `request`.
+    pub fn worthwhile(&self, request: SmShare, part: f64) -> SmShare {
+        let bought = |from: SmShare, to: SmShare| {
+            (self.at(to) - self.at(from))
+                / f64::from(to.as_permille().saturating_sub(from.as_permille()).max(1))
+        };
+        let least = part * bought(SmShare::ZERO, request);
+        let beyond = self.points.iter().map(|point| point.0).filter(|share| *share > request);
+        beyond.fold(
+            request,
+            |worthwhile, share| if bought(worthwhile, share) >= least { share } else { worthwhile },
+        )
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +132,17 @@ mod tests {
             assert!(speed.at(share) + 1e-9 >= wanted);
             assert!(speed.at(SmShare::permille(share.as_permille() - 1)) < wanted);
         }
+    }
+
+    #[test]
+    fn a_share_beyond_which_nothing_is_gained_is_not_worth_having() {
+        let speed = |points: [(u16, f64); 4]| {
+            Speed::from_latencies(&points.map(|(share, ms)| (SmShare::percent(share), ms))).unwrap()
+        };
+        let roberta = speed([(20, 57.7), (30, 34.2), (50, 26.8), (100, 26.2)]);
+        assert_eq!(roberta.worthwhile(SmShare::percent(30), 0.1), SmShare::percent(50));
+        let gpt2 = speed([(20, 65.7), (30, 49.7), (50, 49.0), (100, 32.9)]);
+        assert_eq!(gpt2.worthwhile(SmShare::percent(30), 0.1), SmShare::FULL, "over the flat stretch");
     }
 
     #[test]

@@ -59,21 +59,24 @@ impl Weir {
     fn speed(&self, service: &Service, need: &Need) -> f64 {
         // The next look is a second away: a queue cannot be cleared in less.
         let clear_s = (seconds(service.patience) * self.rules.queue_patience).max(1.0);
-        need.arriving / self.rules.utilisation + need.queued_s / clear_s
+        // A rush is believed at once, and forgotten as slowly as the average forgets.
+        need.arriving.max(need.rush) / self.rules.utilisation + need.queued_s / clear_s
     }
 
     /// The share of each instance.
-    fn share(&mut self, service: &Service, seen: &Seen, speed: f64) -> SmShare {
-        let ready = seen.ready.max(1);
-        let at_hand = u32::try_from(seen.running + seen.queued).unwrap_or(u32::MAX).div_ceil(ready);
-        // One more may come before the next look.
-        let batch = service.stretch(at_hand.saturating_add(1)) / service.stretch(service.batch);
-        let unhurried = service.capacity(service.request) * batch;
-        let needed = service.speed.least_share((speed / f64::from(ready)).max(unhurried));
+    fn share(&mut self, service: &Service, seen: &Seen, need: &Need, speed: f64) -> SmShare {
+        let ready = f64::from(seen.ready.max(1));
+        let profiled = service.capacity(service.request);
+        let full = service.stretch(service.batch);
+        // Requests at hand at the same time if each took its own time (Little's law), and what chance adds.
+        let together = need.arriving * f64::from(service.batch) / full / profiled;
+        let batch = ceil((together + 2.0 * together.sqrt() + 1.0) / ready);
+        let unhurried = profiled * service.stretch(batch) / full;
+        let needed = service.speed.least_share((speed / ready).max(unhurried));
         if self.shares.len() >= self.rules.lower_s.max(1) {
             self.shares.pop_front();
         }
-        self.shares.push_back(service.share_within(needed));
+        self.shares.push_back(service.share_within(needed).min(self.most_share(service)));
         let most = self.shares.iter().copied().max().unwrap_or(service.request);
         if seen.ready > 0 { most.min(seen.room).max(service.shares[0]) } else { most }
     }
@@ -94,18 +97,37 @@ impl Weir {
                 () => (0, "nobody asks"),
             };
         }
-        let enough = ceil(speed / capacity);
+        // Instances come too late for what waits now: they are for what arrives, and what will still wait then.
+        // What has gathered during the very first start is for shares to clear.
+        let waiting_s = if seen.ready == 0 { 0.0 } else { need.queued_s };
+        let lasting = need.arriving + waiting_s / seconds(service.cold_start).max(1.0);
+        let enough = ceil(lasting / self.rules.utilisation / capacity);
+        let with_room = ceil(lasting / self.rules.utilisation / capacity * self.rules.in_room);
         let above = self.above.push(enough.max(ahead) > serving);
-        let below = self.below.push(enough.max(ahead) < serving);
-        let largest = f64::from(seen.ready.max(1)) * service.capacity(seen.room.max(service.request));
-        let late = need.queued_s > largest * seconds(wait) && seen.starting == 0;
+        let below = self.below.push(with_room.max(ahead) < serving);
+        let exhausted = lasting > f64::from(serving) * service.capacity(self.most_share(service));
+        let late = seen.starting == 0 && self.is_late(service, seen, need, wait);
         match () {
+            () if late && seen.parked > 0 => (serving + 1, "the queue outlasts a return from the host"),
             () if late => (enough.max(serving + 1), "the queue outlasts a start"),
+            () if exhausted => (enough.max(serving + 1), "no share suffices"),
             () if above >= self.rules.out_s => (serving + 1, "too much for long enough"),
             () if serving == 1 && self.may_sleep(service, idle, coming) => (0, "nobody asks"),
             () if serving > 1 && below >= self.rules.in_s => (serving - 1, "too little for long enough"),
             () => (serving, "shares suffice"),
         }
+    }
+
+    /// Whether what waits would take longer than it takes to bring another instance, and than it may.
+    fn is_late(&self, service: &Service, seen: &Seen, need: &Need, wait: Nanos) -> bool {
+        let most = self.most_share(service).min(seen.room.max(service.request));
+        let together = f64::from(seen.ready.max(1)) * service.capacity(most);
+        need.queued_s > together * seconds(wait).max(seconds(service.patience) * self.rules.queue_patience)
+    }
+
+    /// The largest share worth having.
+    fn most_share(&self, service: &Service) -> SmShare {
+        service.share_within(service.speed.worthwhile(service.request, self.rules.worthwhile))
     }
 
     /// How long there has been nothing to do.
@@ -139,9 +161,7 @@ impl Scaler for Weir {
             .idle_since
             .is_some_and(|since| seen.now.since(since) >= Nanos::from_secs(self.rules.forget_parked_s));
         let keep = if service.unpark.is_some() && !forgotten { self.rules.keep_parked } else { 0 };
-        // One that answers needs none beside it; what goes is what is kept.
-        let parked = if instances == 0 { keep } else { keep.min(seen.parked) };
-        Wish { instances, parked, share: self.share(service, seen, speed), why }
+        Wish { instances, parked: keep, share: self.share(service, seen, &need, speed), why }
     }
 }
 

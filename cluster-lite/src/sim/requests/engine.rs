@@ -251,7 +251,8 @@ impl<'a> Engine<'a> {
 impl Running {
     fn new(scenario: &Scenario, hosted: &Hosted, policy: &Row, random: &mut ChaCha8Rng) -> Self {
         let model = hosted.model;
-        let error = LogNormal::new(0.0, scenario.prediction_sigma.max(0.0));
+        let sigma = scenario.prediction_sigma.max(0.0);
+        let error = LogNormal::new(-sigma * sigma / 2.0, sigma); // right on average
         let mut asked = |request: &crate::trace::requests::Request| {
             let alone = model.alone_ms(request.size) * 1e6;
             let missed: f64 = error.as_ref().map_or(1.0, |error| error.sample(random));
