@@ -27,24 +27,15 @@ pub struct Demand {
     rush: Average,
 }
 
-/// An exponential mean that is unbiased from its first value on.
+/// An exponential mean that begins at nothing: one large request after a silence is no rate.
 #[derive(Clone, Copy, Debug)]
-struct Average {
-    value: f64,
-    weight: f64,
-}
+struct Average(f64);
 
 impl Average {
-    const NONE: Self = Self { value: 0.0, weight: 0.0 };
-
     fn learn(&mut self, value: f64, passed_s: f64, over_s: f64) -> f64 {
         let keep = (-passed_s / over_s.max(1e-3)).exp();
-        let weight = self.weight * keep + (1.0 - keep);
-        if weight > 0.0 {
-            self.value = (self.value * self.weight * keep + value * (1.0 - keep)) / weight;
-        }
-        self.weight = weight;
-        self.value
+        self.0 = self.0 * keep + value * (1.0 - keep);
+        self.0
     }
 }
 
@@ -69,16 +60,16 @@ impl Demand {
             least_s: rules.rate_s,
             most_s: rules.rate_most_s,
             requests: rules.rate_requests,
-            rate: Average::NONE,
+            rate: Average(0.0),
             before: None,
-            average: Average::NONE,
-            rush: Average::NONE,
+            average: Average(0.0),
+            rush: Average(0.0),
         }
     }
 
     /// Over how many seconds arrivals are averaged now: as many as bring enough requests, within bounds.
     pub fn over_s(&self) -> f64 {
-        (self.requests / self.rate.value.max(1e-9)).min(self.most_s).max(self.least_s)
+        (self.requests / self.rate.0.max(1e-9)).min(self.most_s).max(self.least_s)
     }
 
     /// One more look.

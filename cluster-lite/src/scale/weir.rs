@@ -82,7 +82,7 @@ impl Weir {
     }
 
     /// Instances, and why.
-    fn instances(&mut self, service: &Service, seen: &Seen, need: &Need, speed: f64) -> (u32, &'static str) {
+    fn instances(&mut self, service: &Service, seen: &Seen, need: &Need) -> (u32, &'static str) {
         let serving = seen.serving();
         let idle = self.idle_for(seen);
         let wait =
@@ -92,7 +92,9 @@ impl Weir {
         let ahead = ceil(coming / self.rules.utilisation / capacity);
         if serving == 0 {
             return match () {
-                () if !seen.is_idle() => (1.max(ceil(speed / capacity)), "the first request"),
+                () if !seen.is_idle() => {
+                    (1.max(ceil(need.arriving / self.rules.utilisation / capacity)), "the first request")
+                }
                 () if coming >= once_in(wait, service) => (1.max(ahead), "forecast"),
                 () => (0, "nobody asks"),
             };
@@ -151,7 +153,7 @@ impl Scaler for Weir {
         let need = self.demand.see(service, seen);
         self.forecaster.see(seen.now, need.arrived);
         let speed = self.speed(service, &need);
-        let (wanted, why) = self.instances(service, seen, &need, speed);
+        let (wanted, why) = self.instances(service, seen, &need);
         let instances = service.within(wanted);
         if instances != seen.serving() {
             self.above.clear();
