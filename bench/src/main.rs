@@ -35,6 +35,7 @@ mod resize;
 mod restart;
 mod rig;
 mod sample;
+mod scaling;
 mod shapes;
 mod share;
 mod spawn;
@@ -136,6 +137,8 @@ enum Bench {
     Placement(QuickOptions),
     /// Searches of the profiler, on surfaces with a known best
     Profile(Options),
+    /// What scaling policies make of request traces, in virtual time
+    Scaling(QuickOptions),
     /// Published comparisons, beside the same rivals simulated
     Shapes(PlotOptions),
     /// A thousand processes register at once
@@ -200,6 +203,7 @@ fn main() -> ExitCode {
         Bench::Policy(options) => policy::run(&options),
         Bench::Placement(options) => placement::run(&options),
         Bench::Profile(options) => profile::run(&options),
+        Bench::Scaling(options) => scaling::run(&options),
         Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),

@@ -21,5 +21,7 @@ pub mod fault;
 pub mod nearest;
 pub mod place;
 pub mod profile;
+pub mod scale;
 pub mod sim;
+pub mod sites;
 pub mod trace;

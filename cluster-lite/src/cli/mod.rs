@@ -4,6 +4,7 @@ mod fit;
 mod printer;
 mod profile;
 mod simulate;
+mod sites;
 
 use std::process::ExitCode;
 
@@ -26,10 +27,13 @@ struct Cli {
 enum Command {
     /// Say which services fit together on which device, and what it would cost each
     Fit(fit::Options),
-    /// Simulate placement over a recorded cluster
-    Simulate(simulate::Options),
     /// Measure what a program needs: shares, batch, memory, and what a neighbour costs it
     Profile(Box<profile::Args>),
+    /// Simulate traces under policies, in virtual time
+    #[command(subcommand)]
+    Simulate(simulate::Simulate),
+    /// Split a training over sites, and shift best-effort work by carbon and power
+    Sites(sites::Options),
 }
 
 /// A word on stderr, from those who find something absent.
@@ -49,7 +53,8 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
     match cli.command {
         Command::Fit(options) => fit::run(&options, cli.json),
-        Command::Simulate(options) => simulate::run(&options, cli.json),
         Command::Profile(args) => profile::run(&args, cli.json),
+        Command::Simulate(what) => simulate::run(&what, cli.json),
+        Command::Sites(options) => sites::run(&options, cli.json),
     }
 }

@@ -96,7 +96,9 @@ impl ClusterError {
             Self::ClassTwice { .. } | Self::NodeTwice { .. } => "describe each once",
             Self::ManyClasses => "join classes that differ in nothing that placement sees",
             Self::Node { .. } => "correct its line in the node list",
-            Self::Unknown { .. } => "`weir-cluster simulate --help` says how nodes and classes are listed",
+            Self::Unknown { .. } => {
+                "`weir-cluster simulate placement --help` says how nodes and classes are listed"
+            }
             Self::Demand { .. } => "correct the demand",
             Self::Never { .. } => "ask for less, allow more device classes, or add such a node",
             Self::Elsewhere { .. } => "remove the tenant first",

@@ -1,8 +1,9 @@
-//! Experiments in simulated time over recorded clusters. All of their figures are simulated.
+//! Simulators in virtual time. Everything they print is *simulated*, and says so.
 
 pub mod inflation;
 mod parallel;
 #[cfg(feature = "plot")]
 pub mod plot;
+pub mod requests;
 
 pub use self::parallel::in_parallel;

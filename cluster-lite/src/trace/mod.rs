@@ -4,3 +4,4 @@ pub mod gavel;
 pub mod lines;
 pub mod mix;
 pub mod openb;
+pub mod requests;

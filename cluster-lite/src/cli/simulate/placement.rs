@@ -1,4 +1,4 @@
-//! `weir-cluster simulate`: placement experiments over recorded clusters, as a table, JSON, CSV and pictures.
+//! `weir-cluster simulate placement`: placement experiments over recorded clusters, as a table, JSON, CSV and pictures.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use super::printer;
+use super::super::printer;
 use crate::fault::{Fault, USAGE};
 use crate::place::{POLICIES, Policy, Ties, Workload};
 use crate::sim::in_parallel;

@@ -1,0 +1,34 @@
+//! One instance whose share follows the requests: elastic in one dimension, like HAS-GPU's quotas without its instances.
+//! It keeps at least the profiled share, at which its SLO holds, and gives up all but the least when nobody asks.
+
+use super::demand::Demand;
+use super::{Rules, Scaler, Seen, Service, Wish};
+
+pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
+    Box::new(Vertical {
+        demand: Demand::new(rules, false),
+        utilisation: rules.utilisation,
+        idle_s: rules.idle_s,
+        idle: 0,
+    })
+}
+
+struct Vertical {
+    demand: Demand,
+    utilisation: f64,
+    idle_s: u64,
+    idle: u64,
+}
+
+impl Scaler for Vertical {
+    fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
+        let need = self.demand.see(service, seen);
+        let speed = need.arriving / self.utilisation + need.queued_s / self.demand.over_s();
+        self.idle = if seen.is_idle() { self.idle + 1 } else { 0 };
+        let least = if self.idle < self.idle_s { service.request } else { service.shares[0] };
+        let share = service.share_within(service.speed.least_share(speed).max(least));
+        // What the GPU has not cannot be given.
+        let share = if seen.ready > 0 { share.min(seen.room.max(service.shares[0])) } else { share };
+        Wish { instances: service.within(1), parked: 0, share, why: "requests a second" }
+    }
+}
