@@ -29,7 +29,12 @@ impl Fault {
     }
 
     /// A file that is not what it should be, at `line` (from 1) of `file`.
-    pub fn input(file: impl fmt::Display, line: u64, message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub fn input(
+        file: impl fmt::Display,
+        line: u64,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
         Self { exit: CONFIG, ..Self::new(message, help) }.at(format!("{file}:{line}"))
     }
 
@@ -66,7 +71,10 @@ mod tests {
     #[test]
     fn a_fault_says_what_happened_where_and_what_to_do() {
         let fault = Fault::input("pods.csv", 7, "`x` is no number of GPUs", "write 0 to 8");
-        assert_eq!(fault.to_string(), "error: `x` is no number of GPUs\n  --> pods.csv:7\nhelp: write 0 to 8");
+        assert_eq!(
+            fault.to_string(),
+            "error: `x` is no number of GPUs\n  --> pods.csv:7\nhelp: write 0 to 8"
+        );
         assert_eq!(fault.exit, CONFIG);
     }
 }

@@ -6,8 +6,8 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use weir_abi::fns;
 use weir_abi::types::*;
 
-use super::now;
 use crate::client::{ClientError, Driver, check};
+use crate::clock::now;
 
 /// Events in a ring: more than can be under way.
 const RING: usize = 64;
@@ -19,6 +19,7 @@ const LOOKS: usize = 50;
 pub struct Events {
     record: fns::cuEventRecord,
     elapsed: fns::cuEventElapsedTime,
+    synchronize: fns::cuEventSynchronize,
     stream: CUstream,
     base: (CUevent, u64),
     ring: [CUevent; RING],
@@ -29,10 +30,11 @@ impl Events {
     /// For an idle stream of the current context.
     pub fn new(driver: &Driver, stream: CUstream) -> Result<Self, ClientError> {
         // SAFETY: each symbol is given the type that weir-abi's table has for it; the driver stays open.
-        let (create, record, elapsed) = unsafe {
+        let (create, record, elapsed, synchronize) = unsafe {
             let library = Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)?;
             let create: fns::cuEventCreate = *library.get(b"cuEventCreate\0")?;
-            (create, *library.get(b"cuEventRecord\0")?, *library.get(b"cuEventElapsedTime\0")?)
+            let elapsed: fns::cuEventElapsedTime = *library.get(b"cuEventElapsedTime\0")?;
+            (create, *library.get(b"cuEventRecord\0")?, elapsed, *library.get(b"cuEventSynchronize\0")?)
         };
         let make = || {
             let mut event = null_mut();
@@ -43,7 +45,7 @@ impl Events {
         for event in &mut ring {
             *event = make()?;
         }
-        let mut events = Self { record, elapsed, stream, base: (null_mut(), 0), ring, next: 0 };
+        let mut events = Self { record, elapsed, synchronize, stream, base: (null_mut(), 0), ring, next: 0 };
         events.base = events.find_base(driver, make)?;
         Ok(events)
     }
@@ -78,14 +80,38 @@ impl Events {
         self.put(self.ring[self.next])
     }
 
+    /// The same; its place in the ring.
+    pub fn mark(&mut self) -> Result<usize, ClientError> {
+        self.record().map(|()| self.next)
+    }
+
+    /// Waits until the GPU has come to the one at this place.
+    pub fn wait(&self, place: usize) -> Result<(), ClientError> {
+        // SAFETY: an event of the driver's.
+        check("cuEventSynchronize", unsafe { (self.synchronize)(self.ring[place]) })
+    }
+
     /// When the GPU came to the last one, ns of the monotonic clock. It has.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]
     pub fn last(&self) -> Result<u64, ClientError> {
+        self.at(self.next)
+    }
+
+    /// The same of the one at this place.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]
+    pub fn at(&self, place: usize) -> Result<u64, ClientError> {
+        let milliseconds = self.elapsed_ms(self.base.0, self.ring[place])?;
+        Ok(self.base.1 + (milliseconds.max(0.0) * 1e6) as u64)
+    }
+
+    /// From one to another, in milliseconds: the GPU has come to both.
+    pub fn between_ms(&self, first: usize, second: usize) -> Result<f64, ClientError> {
+        self.elapsed_ms(self.ring[first], self.ring[second])
+    }
+
+    fn elapsed_ms(&self, first: CUevent, second: CUevent) -> Result<f64, ClientError> {
         let mut milliseconds = 0.0;
         // SAFETY: both events were recorded.
-        check("cuEventElapsedTime", unsafe {
-            (self.elapsed)(&raw mut milliseconds, self.base.0, self.ring[self.next])
-        })?;
-        Ok(self.base.1 + (f64::from(milliseconds.max(0.0)) * 1e6) as u64)
+        check("cuEventElapsedTime", unsafe { (self.elapsed)(&raw mut milliseconds, first, second) })?;
+        Ok(f64::from(milliseconds))
     }
 }

@@ -1,0 +1,209 @@
+//! Latency beside a training job: a server that is asked at random moments, alone, beside the job under the driver's own time slices,
+//! and under Weir with each policy. What the job still gets done stands beside it: the two together are the frontier. The server is a
+//! decode loop of a transformer (PyTorch), of kernels of the same shape (twin), and vLLM where it is installed.
+
+use std::io;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use weir_nodemgr::control::schema::ClassName;
+
+use super::finding::{Figure, Finding};
+use super::overhead;
+use super::setup::{Setup, Wanted, tenant};
+use super::share;
+use super::side::{Player, Side, Way, numbers};
+use crate::live::Random;
+use crate::rig::{Control, Rig};
+use crate::sample::{most, quantile};
+
+/// What the server does for a request, and what the job does.
+const REQUEST: &str = "decode";
+const JOB: &str = "train";
+
+/// How much of the time requests take alone.
+const LOAD: f64 = 0.4;
+
+/// Weir's default.
+const OURS: &str = "weir";
+
+/// A promise of so many times the p99 alone, for `weir` with one.
+const PROMISED: f64 = 2.0;
+
+/// Requests beside the job by one rule.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Who plays.
+    pub side: &'static str,
+    /// By which rule.
+    pub rule: String,
+    /// Requests served.
+    pub requests: usize,
+    /// Their latencies, in microseconds.
+    pub p50_us: f64,
+    /// As above.
+    pub p95_us: f64,
+    /// As above.
+    pub p99_us: f64,
+    /// By p99 alone.
+    pub p99_ratio: f64,
+    /// What the job got done, of what it gets done alone, in percent; nothing if it was not there.
+    pub job_percent: f64,
+}
+
+/// Measures all of it.
+pub fn tell(setup: &Setup) -> io::Result<Finding> {
+    let mut points = Vec::new();
+    for side in setup.sides() {
+        let mut scene = Scene::open(setup, side)?;
+        points.push(scene.alone()?);
+        points.push(scene.sliced()?);
+        setup.note(&found(setup, &points))?;
+        let policies: &[&str] = setup.of(&["static", "dilu", "specinf", "tgs", OURS], &["static", OURS]);
+        for policy in policies {
+            points.push(scene.under(policy, None)?);
+            setup.note(&found(setup, &points))?;
+        }
+        if !setup.quick {
+            let promise = format!("p99 < {:.0}us", (PROMISED * scene.alone_p99_us).ceil());
+            points.push(scene.under(OURS, Some(&promise))?);
+        }
+    }
+    Ok(found(setup, &points))
+}
+
+/// What is the same by every rule.
+pub struct Scene<'a> {
+    setup: &'a Setup,
+    side: Side,
+    offsets_us: Vec<u64>,
+    job_alone_per_s: f64,
+    alone_p99_us: f64,
+}
+
+impl<'a> Scene<'a> {
+    /// Finds out how long a request takes, and how much the job gets done alone.
+    pub fn open(setup: &'a Setup, side: Side) -> io::Result<Self> {
+        let rig = setup.rig()?;
+        let mut server = Player::start(&rig, &side, REQUEST, Way::Bare)?;
+        server.round(10)?;
+        let request_s = server.round(50)? / 50.0;
+        drop(server);
+        let job_alone_per_s = share::alone(setup, &rig, &side, JOB)?;
+        let offsets_us = arrivals(request_s / LOAD, setup.time(10, 1_200));
+        Ok(Self { setup, side, offsets_us, job_alone_per_s, alone_p99_us: f64::NAN })
+    }
+
+    /// Nothing beside the server.
+    pub fn alone(&mut self) -> io::Result<Point> {
+        let rig = self.setup.rig()?;
+        let mut server = Player::start(&rig, &self.side, REQUEST, Way::Bare)?;
+        let point = self.point("alone", &self.serve(&mut server)?, f64::NAN);
+        self.alone_p99_us = point.p99_us;
+        Ok(Point { p99_ratio: 1.0, ..point })
+    }
+
+    fn sliced(&self) -> io::Result<Point> {
+        self.beside(&self.setup.rig()?, "plain slicing", (Way::Bare, Way::Bare))
+    }
+
+    /// Both as they are, side by side, on a node's GPU.
+    pub fn beside(&self, rig: &Rig, rule: &str, (server, job): (Way<'_>, Way<'_>)) -> io::Result<Point> {
+        let mut job = Player::start(rig, &self.side, JOB, job)?;
+        let mut server = Player::start(rig, &self.side, REQUEST, server)?;
+        job.go("")?;
+        self.serve_for(&mut server, self.setup.time(3, 500))?; // prices are learnt, rates found
+        let before = job.look()?;
+        let took_us = self.serve(&mut server)?;
+        let rate = job.look()?.rate_since(before);
+        Ok(self.point(rule, &took_us, 100.0 * rate / self.job_alone_per_s))
+    }
+
+    fn under(&self, policy: &str, promise: Option<&str>) -> io::Result<Point> {
+        let rig = self.setup.rig_with("", &format!("policy = \"{policy}\"\n"))?;
+        let mut control = Control::of(&rig)?;
+        let wanted = Wanted { slo: promise, ..Wanted::class("server", ClassName::Latency, Some(50)) };
+        let server = tenant(&mut control, wanted)?;
+        let job = tenant(&mut control, Wanted::class("job", ClassName::Filler, None))?;
+        let rule =
+            if promise.is_some() { format!("{policy}, {PROMISED}x promised") } else { policy.to_owned() };
+        self.beside(&rig, &rule, (Way::Preload(&server), Way::Preload(&job)))
+    }
+
+    fn serve(&self, server: &mut Player) -> io::Result<Vec<f64>> {
+        self.serve_for(server, Duration::MAX)
+    }
+
+    /// All requests, or those of the first so and so long.
+    fn serve_for(&self, server: &mut Player, most: Duration) -> io::Result<Vec<f64>> {
+        let within = |offset: &&u64| Duration::from_micros(**offset) < most;
+        let offsets: Vec<u64> = self.offsets_us.iter().take_while(within).copied().collect();
+        let takes = Duration::from_micros(offsets.last().copied().unwrap_or(0));
+        numbers(&server.ask(&format!("serve {}", json!(offsets)), takes)?, "us")
+    }
+
+    fn point(&self, rule: &str, took_us: &[f64], job_percent: f64) -> Point {
+        let mut sorted = took_us.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let p99_us = quantile(&sorted, 0.99);
+        Point {
+            side: overhead::name(&self.side),
+            rule: rule.into(),
+            requests: sorted.len(),
+            p50_us: quantile(&sorted, 0.5),
+            p95_us: quantile(&sorted, 0.95),
+            p99_us,
+            p99_ratio: p99_us / self.alone_p99_us,
+            job_percent,
+        }
+    }
+}
+
+/// Moments of requests that come at random (Poisson), so far apart on average: the same in each run.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "microseconds of a run")]
+fn arrivals(mean_s: f64, length: Duration) -> Vec<u64> {
+    let mut random = Random(5);
+    let mut next = || {
+        let even = ((random.next() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64; // above 0, up to 1
+        -even.ln() * mean_s
+    };
+    let mut at = 0.0;
+    let moments = std::iter::repeat_with(|| {
+        at += next();
+        at
+    });
+    moments.take_while(|at| *at < length.as_secs_f64()).map(|at| (at * 1e6) as u64).collect()
+}
+
+fn found(setup: &Setup, points: &[Point]) -> Finding {
+    let judged = |points: &[Point]| {
+        let torch = points.iter().any(|point| point.side == "torch");
+        let ours = points.iter().filter(|point| point.rule == OURS && (!torch || point.side == "torch"));
+        most(ours.map(|point| point.p99_ratio))
+    };
+    let told = points.iter().map(|point| {
+        let Point { side, rule, p99_us, p99_ratio, job_percent, .. } = point;
+        let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
+        format!("{side} {rule}: p99 {:.2} ms ({p99_ratio:.2}x){job}", p99_us / 1e3)
+    });
+    let served = points.iter().all(|point| point.requests > 0 && point.p99_us > 0.0);
+    Finding {
+        holds: setup.simulated.then_some(served && points.len() > 2),
+        line: told.collect::<Vec<_>>().join("; ") + &setup.without_torch(),
+        bars: vec![Figure::of("gpu.latency_ratio", judged(points))],
+        figures: json!({"load": LOAD, "points": points}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_at_random_and_as_often_as_they_should() {
+        let moments = arrivals(0.001, Duration::from_secs(10));
+        assert!((9_500..10_500).contains(&moments.len()), "{}", moments.len());
+        assert!(moments.is_sorted() && moments == arrivals(0.001, Duration::from_secs(10)));
+    }
+}
