@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_nodemgr::control::schema::{ClassName, SetBudget};
+use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
 use super::finding::Finding;
@@ -36,16 +37,16 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let place = tenant(&mut control, wanted)?;
     let mut player = Player::start(&rig, &Side::Twin, "tiny", Way::Preload(&place))?;
     let mut broken = Vec::new();
-    let context = held(&mut control)?;
     let mut kinds = json!({});
     for kind in KINDS {
-        kinds[kind] = fill(&mut player, &mut control, kind, LIMIT, context, &mut broken)?;
+        kinds[kind] = fill(&mut player, &mut control, kind, LIMIT, &mut broken)?;
     }
+    let context = held(&mut control)?.context;
     let view = view(&mut player, &mut broken)?;
-    let resized = resize(&mut player, &mut control, context, &mut broken)?;
+    let resized = resize(&mut player, &mut control, &mut broken)?;
     let drift = stats_of(&mut control, "memory")?.gpus.first().and_then(|gpu| gpu.memory_drift_bytes);
     drop(player);
-    rig.wait_for("the ledger's end", || Ok((held(&mut control)? == 0).then_some(())))?;
+    rig.wait_for("the ledger's end", || Ok((held(&mut control)?.all == 0).then_some(())))?;
     let mut figures = json!({
         "context_bytes": context, "kinds": kinds, "view": view, "resized": resized, "ledger_less_nvml_bytes": drift,
     });
@@ -67,8 +68,22 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     })
 }
 
-fn held(control: &mut Control) -> io::Result<u64> {
-    Ok(stats_of(control, "memory")?.gpus.first().map_or(0, |gpu| gpu.memory_held_bytes))
+/// What the tenant holds: all of it, and what its context takes of that, which may grow.
+struct Held {
+    all: u64,
+    context: u64,
+}
+
+impl Held {
+    fn of_the_program(&self) -> u64 {
+        self.all.saturating_sub(self.context)
+    }
+}
+
+fn held(control: &mut Control) -> io::Result<Held> {
+    let tenant = stats_of(control, "memory")?;
+    let all = tenant.gpus.first().map_or(0, |gpu| gpu.memory_held_bytes);
+    Ok(Held { all, context: tenant.memory_of_kind_bytes(MemoryKind::Context.name()) })
 }
 
 /// Fills the limit with one kind; exactly as many pieces must fit as there is room for, and nothing may be left.
@@ -77,19 +92,20 @@ fn fill(
     control: &mut Control,
     kind: &str,
     limit: Bytes,
-    context: u64,
     broken: &mut Vec<String>,
 ) -> io::Result<Value> {
+    let before = held(control)?;
     let mut said = player.ask(&format!("fill {kind} {}", PIECE.0 >> 20), Duration::from_secs(5))?;
-    let room = limit.0.saturating_sub(context) / PIECE.0;
+    let room = limit.0.saturating_sub(before.all) / PIECE.0;
+    let left = held(control)?.of_the_program().saturating_sub(before.of_the_program());
     let (pieces, code) = (number(&said, "pieces")?, number(&said, "code")?);
-    let left = held(control)?.saturating_sub(context);
     said["left_bytes"] = left.into();
-    // Pools keep what they have reserved, and some kinds are rounded up: a piece less may fit, never one more.
+    // Some kinds are rounded up, and contexts grow meanwhile: a piece less may fit, never one more.
     let fits = pieces <= room as f64 && pieces >= room as f64 - 1.0;
     if !fits || code != OUT_OF_MEMORY {
         broken.push(format!("{kind}: {pieces} pieces of {room} fit, then error {code}"));
     }
+    // Pools keep what they have reserved until somebody trims them.
     if left > 0 && kind != "ordered" {
         broken.push(format!("{kind}: {left} bytes are held though all is freed"));
     }
@@ -112,12 +128,7 @@ fn view(player: &mut Player, broken: &mut Vec<String>) -> io::Result<Value> {
 }
 
 /// Half the limit while more is held: new allocations are refused, nothing is taken; and the whole of it again.
-fn resize(
-    player: &mut Player,
-    control: &mut Control,
-    context: u64,
-    broken: &mut Vec<String>,
-) -> io::Result<Value> {
+fn resize(player: &mut Player, control: &mut Control, broken: &mut Vec<String>) -> io::Result<Value> {
     let hold = |mib: u64, player: &mut Player| {
         number(&player.ask(&format!("hold {mib}"), Duration::from_secs(2))?, "code")
     };
@@ -126,9 +137,9 @@ fn resize(
     codes.push(hold(64, player)?);
     let kept = player.ask("check", Duration::from_secs(3))?;
     player.ask("free", Duration::ZERO)?;
-    let shrunk = fill(player, control, "plain", SHRUNK, context, broken)?;
+    let shrunk = fill(player, control, "plain", SHRUNK, broken)?;
     set(control, LIMIT)?;
-    let grown = fill(player, control, "plain", LIMIT, context, broken)?;
+    let grown = fill(player, control, "plain", LIMIT, broken)?;
     if codes != [0.0, OUT_OF_MEMORY] || kept["ok"] != true {
         broken.push(format!("below what is held: {codes:?}, {kept}"));
     }

@@ -86,6 +86,12 @@ pub struct StoryOptions {
     /// Where what is found goes.
     #[arg(long)]
     notes: PathBuf,
+    /// The Python that has PyTorch.
+    #[arg(long)]
+    torch: Option<PathBuf>,
+    /// Why there is none.
+    #[arg(long, default_value = "not looked for")]
+    without_torch: String,
     /// Which story.
     story: Story,
 }
@@ -102,6 +108,7 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
         println!("gpu-check: SIMULATED GPU: this checks the kit; what only a GPU can tell says so");
     }
     let pace = if simulated { None } else { Some(pace()?) };
+    let gpu = Gpu { simulated, pace, torch: find_torch(simulated) };
     let mut document = Document::begin(&options.out, simulated, machine(simulated));
     document.commands.push(std::env::args().skip(1).collect::<Vec<_>>().join(" "));
     let wanted =
@@ -111,15 +118,18 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
         let left = options
             .within
             .map_or(Duration::MAX, |within| Duration::from_secs(within).saturating_sub(began.elapsed()));
-        let told = if left < LEAST { skipped(story) } else { tell(story, options, simulated, pace, left)? };
+        let told = if left < LEAST { skipped(story) } else { tell(story, options, &gpu, left)? };
         print!("{}", told.lines(simulated));
         io::stdout().flush()?;
         failed |= told.failed(simulated);
         document.note(told);
         document.write(&options.out)?; // after each: a run that is cut off leaves what it has
-        calibration::keep(&document, &options.out)?;
+        let beside = calibration::keep(&document, &options.out).map_err(|error| error.to_string());
+        let drawn = sheet::draw(&document, &options.out).map_err(|error| error.to_string());
+        if let Err(why) = beside.and(drawn) {
+            writeln!(io::stderr(), "gpu-check: {why}")?; // the figures themselves are written
+        }
     }
-    sheet::draw(&document, &options.out).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(ExitCode::from(u8::from(failed)))
 }
 
@@ -128,24 +138,29 @@ fn skipped(story: Story) -> Told {
     Told { story, took_s: 0.0, finding }
 }
 
-/// A story in a process of its own.
-fn tell(
-    story: Story,
-    options: &Options,
+/// What is known of the GPU before the first story.
+struct Gpu {
     simulated: bool,
     pace: Option<f64>,
-    left: Duration,
-) -> io::Result<Told> {
+    torch: Result<PathBuf, String>,
+}
+
+/// A story in a process of its own.
+fn tell(story: Story, options: &Options, gpu: &Gpu, left: Duration) -> io::Result<Told> {
     let began = Instant::now();
     let directory = tempfile::tempdir()?;
     let notes = directory.path().join("finding.json");
     let mut command = Command::new(THIS_PROGRAM);
     command.args(["gpu-check-story", &story.name(), "--notes"]).arg(&notes);
-    command.args(simulated.then_some("--simulated")).args(options.common.quick.then_some("--quick"));
+    match &gpu.torch {
+        Ok(python) => command.arg("--torch").arg(python),
+        Err(why) => command.arg("--without-torch").arg(why),
+    };
+    command.args(gpu.simulated.then_some("--simulated")).args(options.common.quick.then_some("--quick"));
     for other in &options.common.interposer {
         command.arg("--interposer").arg(other);
     }
-    command.envs(pace.map(|pace| (kernels::PACE, pace.to_string())));
+    command.envs(gpu.pace.map(|pace| (kernels::PACE, pace.to_string())));
     command.stdin(Stdio::null()).stdout(io::stderr()).process_group(0);
     let outcome = wait(command.spawn()?, story.deadline().min(left))?;
     let found = std::fs::read(&notes).ok().and_then(|text| serde_json::from_slice::<Finding>(&text).ok());
@@ -190,7 +205,7 @@ pub fn run_story(options: &StoryOptions) -> io::Result<ExitCode> {
     let setup = Setup {
         simulated: common.simulated,
         quick: common.quick,
-        torch: find_torch(common.simulated),
+        torch: options.torch.clone().ok_or_else(|| options.without_torch.clone()),
         others: common.interposer.clone(),
         notes: options.notes.clone(),
     };

@@ -109,18 +109,24 @@ pub fn furnish(rig: &Rig, command: &mut Command, way: Way<'_>) {
         }
         Way::Proxy(place) => {
             let proxy = rig.preload().with_file_name("proxy");
-            let others = [proxy, rig.driver_directory()].map(|path| path.display().to_string());
-            let inherited = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-            let all: Vec<_> = others.into_iter().chain([inherited]).filter(|path| !path.is_empty()).collect();
-            command.env("LD_LIBRARY_PATH", all.join(":")).env("WEIR_DIR", place);
+            let first = [proxy, rig.driver_directory()].map(|path| path.display().to_string());
+            let all = paths(first, "LD_LIBRARY_PATH");
+            command.env("LD_LIBRARY_PATH", all).env("WEIR_DIR", place);
         }
         Way::Other(library) => {
             command.env("LD_PRELOAD", library);
         }
     }
-    let python =
-        rig.preload().parent().and_then(Path::parent).and_then(Path::parent).map(|dist| dist.join("python"));
-    command.envs(python.map(|python| ("PYTHONPATH", python)));
+    if let Some(dist) = rig.preload().ancestors().nth(3) {
+        command.env("PYTHONPATH", paths([dist.join("python").display().to_string()], "PYTHONPATH"));
+    }
+}
+
+/// These directories before those that a variable names already.
+fn paths<const N: usize>(first: [String; N], variable: &str) -> String {
+    let inherited = std::env::var(variable).unwrap_or_default();
+    let all: Vec<_> = first.into_iter().chain([inherited]).filter(|path| !path.is_empty()).collect();
+    all.join(":")
 }
 
 impl Player {
