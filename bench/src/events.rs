@@ -17,6 +17,7 @@ const LOOKS: usize = 50;
 
 /// A stream's events.
 pub struct Events {
+    create: fns::cuEventCreate,
     record: fns::cuEventRecord,
     elapsed: fns::cuEventElapsedTime,
     synchronize: fns::cuEventSynchronize,
@@ -36,29 +37,21 @@ impl Events {
             let elapsed: fns::cuEventElapsedTime = *library.get(b"cuEventElapsedTime\0")?;
             (create, *library.get(b"cuEventRecord\0")?, elapsed, *library.get(b"cuEventSynchronize\0")?)
         };
-        let make = || {
-            let mut event = null_mut();
-            // SAFETY: a place for the answer.
-            check("cuEventCreate", unsafe { create(&raw mut event, 0) }).map(|()| event)
-        };
-        let mut ring = [null_mut(); RING];
-        for event in &mut ring {
-            *event = make()?;
+        let ring = [null_mut(); RING];
+        let mut events =
+            Self { create, record, elapsed, synchronize, stream, base: (null_mut(), 0), ring, next: 0 };
+        for place in 0..RING {
+            events.ring[place] = events.make()?;
         }
-        let mut events = Self { record, elapsed, synchronize, stream, base: (null_mut(), 0), ring, next: 0 };
-        events.base = events.find_base(driver, make)?;
+        events.base = events.find_base(driver)?;
         Ok(events)
     }
 
     /// An event, and its moment as late as it can have been.
-    fn find_base(
-        &self,
-        driver: &Driver,
-        make: impl Fn() -> Result<CUevent, ClientError>,
-    ) -> Result<(CUevent, u64), ClientError> {
+    fn find_base(&self, driver: &Driver) -> Result<(CUevent, u64), ClientError> {
         let mut best = (null_mut(), 0, u64::MAX);
         for _ in 0..LOOKS {
-            let (event, before) = (make()?, now());
+            let (event, before) = (self.make()?, now());
             self.put(event)?;
             driver.synchronize()?;
             let after = now();
@@ -67,6 +60,21 @@ impl Events {
             }
         }
         Ok((best.0, best.1))
+    }
+
+    fn make(&self) -> Result<CUevent, ClientError> {
+        let mut event = null_mut();
+        // SAFETY: a place for the answer.
+        check("cuEventCreate", unsafe { (self.create)(&raw mut event, 0) }).map(|()| event)
+    }
+
+    /// What a moment of [`Self::at`] is by the monotonic clock: the GPU's own may be some millionths slower or faster, which is known
+    /// once both have gone on for a while. Of an idle stream.
+    pub fn corrected(&self, driver: &Driver, moments: &[u64]) -> Result<Vec<u64>, ClientError> {
+        let (event, now) = self.find_base(driver)?;
+        let by_events = self.elapsed_ms(self.base.0, event)? * 1e6;
+        let by_clock = now.saturating_sub(self.base.1) as f64;
+        Ok(moments.iter().map(|moment| scaled(*moment, self.base.1, by_clock / by_events)).collect())
     }
 
     fn put(&self, event: CUevent) -> Result<(), ClientError> {
@@ -113,5 +121,28 @@ impl Events {
         // SAFETY: both events were recorded.
         check("cuEventElapsedTime", unsafe { (self.elapsed)(&raw mut milliseconds, first, second) })?;
         Ok(f64::from(milliseconds))
+    }
+}
+
+/// Clocks differ by a thousandth at most: more is no clock's doing, and left alone.
+const MOST_APART: f64 = 1e-3;
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds of a run")]
+fn scaled(moment: u64, base: u64, scale: f64) -> u64 {
+    match (scale - 1.0).abs() < MOST_APART {
+        true => base + (moment.saturating_sub(base) as f64 * scale) as u64,
+        false => moment,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_slower_is_corrected_and_nonsense_is_not() {
+        let (base, moment) = (1_000_000, 1_000_000 + 5_000_000_000);
+        assert_eq!(scaled(moment, base, 1.000_02), moment + 100_000);
+        assert_eq!((scaled(moment, base, 2.0), scaled(moment, base, f64::NAN)), (moment, moment));
     }
 }

@@ -9,6 +9,7 @@ mod finding;
 mod illegal;
 mod kill;
 mod latency;
+mod letters;
 mod liveness;
 mod lookup;
 mod memory;

@@ -17,6 +17,7 @@
 
 mod facts;
 pub mod memory;
+mod pace;
 mod parity;
 pub mod work;
 
@@ -48,7 +49,6 @@ const SPIN: Duration = Duration::from_micros(300);
 
 /// Kernels of the check that are no work.
 const CRASH: &str = "check_crash";
-const PACE: &str = "check_pace";
 
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
 const MULTIPROCESSOR_COUNT: u32 = 16;
@@ -69,7 +69,7 @@ static AT_NS: AtomicU64 = AtomicU64::new(0);
 /// Plays until stdin ends.
 pub fn run(work: &str) -> ExitCode {
     let played = match work {
-        "pace" => pace().map(say).map_err(Refused::from),
+        "pace" => pace::measure().map(say).map_err(Refused::from),
         "parity" => parity::results().map(say).map_err(Refused::from),
         "facts" => facts::all().map(say).map_err(Refused::from),
         _ => play(work),
@@ -131,29 +131,6 @@ fn look() -> Value {
 fn count_one() {
     AT_NS.store(now(), Ordering::Relaxed);
     DONE.fetch_add(1, Ordering::Release);
-}
-
-/// How many rounds of a kernel's work this GPU does in a microsecond: by two lengths, so that starting one does not count.
-fn pace() -> Result<Value, ClientError> {
-    let names = [PACE, "check_pace_short"];
-    let (long, short) = (1e6, 1e5); // rounds: the variable says 1 for a microsecond
-    let driver = Driver::open_with(&[Kernel::work(names[0], long), Kernel::work(names[1], short)])?;
-    let stream = driver.stream()?;
-    let mut events = Events::new(&driver, stream)?;
-    let mut best = |name: &str, number| -> Result<f64, ClientError> {
-        let function = driver.function(name, number)?;
-        let mut least = f64::INFINITY;
-        for _ in 0..10 {
-            let first = events.mark()?;
-            driver.launch_into(stream, function, work::WIDE)?;
-            let second = events.mark()?;
-            events.wait(second)?;
-            least = least.min(1e3 * events.between_ms(first, second)?);
-        }
-        Ok(least)
-    };
-    let took_us = best(names[0], 0)? - best(names[1], 1)?;
-    Ok(json!({"rounds_per_us": (long - short) / took_us.max(f64::MIN_POSITIVE)}))
 }
 
 /// The driver and what is launched by it.
@@ -227,7 +204,10 @@ impl Player {
                 self.go(Duration::from_micros(pause_us), words.contains(&"stamps"), orders, next)?
             }
             "stop" => json!({}),
-            "stamps" => json!({"ends_ns": std::mem::take(&mut self.ends_ns)}),
+            "stamps" => {
+                let ends_ns = std::mem::take(&mut self.ends_ns);
+                json!({"ends_ns": self.events.corrected(&self.driver, &ends_ns)?})
+            }
             "serve" => self.serve(&list(rest).ok_or_else(unknown)?)?,
             "wake" => self.wake(&list(rest).ok_or_else(unknown)?)?,
             "span" => self.span(number()?)?,
