@@ -4,10 +4,7 @@
 //! the simulated GPU is configured to or assumes by default; run on the simulated one it shows how well these measurements find out
 //! what is known.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -16,13 +13,10 @@ use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::Bytes;
 use weir_simgpu_link::config::Config;
 
-use super::finding::{Document, Finding};
-use super::setup::{Setup, Wanted, find_torch, stats_of, tenant, wait};
+use super::finding::Finding;
+use super::setup::{Setup, Wanted, stats_of, tenant, wait};
 use super::share;
 use super::side::{Player, Side, Way, number, numbers};
-use super::story::Story;
-use crate::demo::has_real_gpu;
-use crate::kernels;
 use crate::rig::Control;
 use crate::sample::{Spread, quantile};
 
@@ -39,19 +33,19 @@ const APART_NS: f64 = 5.0 * UNIT_NS;
 /// Bytes of a copy that is timed, in MiB; and in the short form.
 const COPY_MIB: (u32, u32) = (512, 64);
 
-/// The file's name among the results.
-const FILE: &str = "calibration.toml";
-
 /// One measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Row {
+pub struct Row {
     /// Key in the simulated GPU's configuration, if it has one.
-    key: Option<String>,
-    what: String,
-    unit: String,
+    pub key: Option<String>,
+    /// What was measured.
+    pub what: String,
+    /// Its unit.
+    pub unit: String,
     /// What the simulated GPU takes it for.
-    predicted: Option<f64>,
-    measured: f64,
+    pub predicted: Option<f64>,
+    /// What it is.
+    pub measured: f64,
 }
 
 /// Measures all of it.
@@ -95,7 +89,8 @@ impl Found {
 }
 
 impl Row {
-    fn told(&self) -> String {
+    /// A line for people.
+    pub fn told(&self) -> String {
         let predicted =
             self.predicted.map_or_else(String::new, |predicted| format!(" (predicted {predicted:.4})"));
         format!("{} {:.4} {}{predicted}", self.what, self.measured, self.unit)
@@ -281,92 +276,6 @@ pub fn card(simulated: bool) -> io::Result<Value> {
     }))
 }
 
-/// Writes what the story found as the calibration file beside the results, if it was told.
-pub fn keep(document: &Document, directory: &Path) -> io::Result<()> {
-    let told = document.stories.iter().find(|told| told.story == Story::Calibration);
-    let rows =
-        told.and_then(|told| serde_json::from_value::<Vec<Row>>(told.finding.figures["rows"].clone()).ok());
-    rows.map_or(Ok(()), |rows| fs::write(directory.join(FILE), file(&rows, &document.machine["gpu"])?))
-}
-
-/// The rows as a configuration of the simulated GPU; refused if that would refuse it.
-fn file(rows: &[Row], card: &Value) -> io::Result<String> {
-    let mut text = format!(
-        "# A simulated GPU like this card: {card}\n# Written by `weir doctor --measure`; measured, or the driver's word.\n"
-    );
-    for row in rows {
-        let Some(key) = &row.key else { continue };
-        let value = match key.as_str() {
-            "memory" | "context_overhead" => format!("\"{:.0}B\"", row.measured),
-            "slice_us" | "switch_us" | "idle_w" | "busy_w" | "power_limit_w" | "sms" => {
-                format!("{:.0}", row.measured.max(1.0))
-            }
-            _ if key.ends_with("gb_s") => format!("{:.0}", row.measured.max(1.0)),
-            _ => format!("{:.0}", row.measured.max(0.0)),
-        };
-        text += &format!("{key} = {value} # {}\n", row.what);
-    }
-    toml::from_str::<Config>(&text)
-        .map_err(|error| io::Error::other(format!("no calibration file: {error}\n{text}")))?;
-    Ok(text)
-}
-
-/// Options of the calibration alone.
-#[derive(clap::Args, Clone)]
-pub struct MeasureOptions {
-    /// Print one JSON document instead of lines
-    #[arg(long)]
-    json: bool,
-    /// Less of everything
-    #[arg(long)]
-    quick: bool,
-    /// Measure the simulated GPU even where there is a real one
-    #[arg(long)]
-    simulated: bool,
-    /// Where the calibration file goes
-    #[arg(long, value_name = "FILE", default_value = "weir-calibration.toml")]
-    out: PathBuf,
-}
-
-/// Measures, prints, and writes the file.
-#[allow(clippy::print_stdout, reason = "the measurements are the result")]
-pub fn measure(options: &MeasureOptions) -> io::Result<ExitCode> {
-    let simulated = options.simulated || !has_real_gpu();
-    if !simulated && std::env::var_os(kernels::PACE).is_none() {
-        return paced(options);
-    }
-    let notes = tempfile::NamedTempFile::new()?;
-    let setup = Setup {
-        simulated,
-        quick: options.quick,
-        torch: find_torch(true),
-        others: Vec::new(),
-        notes: notes.path().with_extension("json"),
-    };
-    let finding = tell(&setup)?;
-    let rows: Vec<Row> = serde_json::from_value(finding.figures["rows"].clone())?;
-    let card = card(simulated)?;
-    fs::write(&options.out, file(&rows, &card)?)?;
-    if options.json {
-        println!("{:#}", json!({"simulated": simulated, "card": card, "rows": rows, "file": options.out}));
-    } else {
-        let on = if simulated { "SIMULATED GPU: these are a model's figures" } else { "real GPU" };
-        println!("{on}: {card}");
-        rows.iter().for_each(|row| println!("{}", row.told()));
-        println!("written: {}", options.out.display());
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The same once more, with kernels that know how fast this GPU is.
-fn paced(options: &MeasureOptions) -> io::Result<ExitCode> {
-    let mut command = std::process::Command::new(crate::stage::THIS_PROGRAM);
-    command.arg("measure").args(options.json.then_some("--json")).args(options.quick.then_some("--quick"));
-    command.arg("--out").arg(&options.out).env(kernels::PACE, super::pace()?.to_string());
-    let code = command.status()?.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(1)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,21 +287,5 @@ mod tests {
         let ends: Vec<f64> = (0..20).chain(42..62).chain(84..90).map(unit).collect();
         assert!((run_us(&ends) - 2_000.0).abs() < 1.0, "{}", run_us(&ends));
         assert!(run_us(&[]).is_nan());
-    }
-
-    #[test]
-    fn the_file_is_a_configuration_of_the_simulated_gpu() {
-        let row = |key: &str, measured| Row {
-            key: Some(key.into()),
-            what: "what".into(),
-            unit: "us".into(),
-            predicted: None,
-            measured,
-        };
-        let rows = [row("slice_us", 1_912.4), row("memory", f64::from(1 << 30)), row("switch_us", -3.0)];
-        let text = file(&rows, &Value::Null).unwrap();
-        let config: Config = toml::from_str(&text).unwrap();
-        assert_eq!((config.slice_us, config.switch_us, config.memory), (1_912, 1, Bytes::gib(1)));
-        assert!(file(&[row("slice_us", 1e12)], &Value::Null).is_err(), "no card is like that");
     }
 }

@@ -12,6 +12,7 @@ mod latency;
 mod letters;
 mod liveness;
 mod lookup;
+mod measure;
 mod memory;
 mod meter;
 mod mps;
@@ -42,7 +43,7 @@ use self::story::Story;
 use crate::demo::has_real_gpu;
 use crate::kernels;
 use crate::stage::THIS_PROGRAM;
-pub use calibration::{MeasureOptions, measure};
+pub use measure::{Options as MeasureOptions, run as measure};
 pub use player::run as play;
 pub use read::{Options as ReadOptions, run as read};
 
@@ -125,7 +126,7 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
         failed |= told.failed(simulated);
         document.note(told);
         document.write(&options.out)?; // after each: a run that is cut off leaves what it has
-        let beside = calibration::keep(&document, &options.out).map_err(|error| error.to_string());
+        let beside = measure::keep(&document, &options.out).map_err(|error| error.to_string());
         let drawn = sheet::draw(&document, &options.out).map_err(|error| error.to_string());
         if let Err(why) = beside.and(drawn) {
             writeln!(io::stderr(), "gpu-check: {why}")?; // the figures themselves are written
