@@ -110,3 +110,28 @@ fn draw(dir: &Path, comparison: &sim::Comparison) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_calibration_file_gives_slice_and_switch_and_one_that_cannot_be_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("calibration.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Calibration::read(&path)
+        };
+        let measured = read("slice_us = 1912 # time slice\nswitch_us = 94\nsms = 132\n").unwrap();
+        assert_eq!((measured.slice_us, measured.switch_us), (Some(1_912.0), Some(94.0)));
+        for wrong in ["slice_us = 0", "switch_us = nan", "slice_us = \"long\"", "slice_us ="] {
+            let fault = read(wrong).err().unwrap();
+            assert!(
+                fault.message.contains("calibration.toml") && fault.help.contains("--measure"),
+                "{wrong}"
+            );
+        }
+        assert!(Calibration::read(&directory.path().join("absent")).is_err());
+    }
+}
