@@ -3,7 +3,6 @@
 //! static shares, and under the driver's own time slices. PyTorch's job also as two processes that exchange through gloo.
 
 use std::io;
-use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
@@ -14,7 +13,7 @@ use super::overhead;
 use super::setup::{Setup, Wanted, tenant, wait};
 use super::share::{self, rates};
 use super::side::{Player, Side, Way};
-use crate::rig::{Control, Rig};
+use crate::rig::Control;
 use crate::sample::most;
 
 /// The job's step, its pause, and what fills it.
@@ -47,22 +46,29 @@ struct Rule {
     fills: bool,                  // the filler is one, and has no share of its own
 }
 
-const RULES: [Rule; 4] = [
-    Rule { name: "plain slicing", policy: None, fills: false },
-    Rule { name: "static shares", policy: Some("static"), fills: false },
-    Rule { name: "tgs", policy: Some("tgs"), fills: true },
+const SLICING: Rule = Rule { name: "plain slicing", policy: None, fills: false };
+const RULES: [Rule; 3] = [
     Rule { name: OURS, policy: Some(OURS), fills: true },
+    Rule { name: "tgs", policy: Some("tgs"), fills: true },
+    Rule { name: "static shares", policy: Some("static"), fills: false },
 ];
 
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let mut outcomes = Vec::new();
     for side in setup.sides() {
-        let steps: &[&'static str] = if side == Side::Twin { &[STEP] } else { &[STEP, "exchange"] };
-        for step in steps {
-            let scene = Scene::open(setup, &side, step)?;
-            for rule in RULES.iter().filter(|rule| !setup.quick || rule.name == OURS || rule.policy.is_none())
-            {
+        // PyTorch takes its time to start: some rules are the twin's alone.
+        let plan: &[(&'static str, usize)] = match side {
+            Side::Twin => &[(STEP, RULES.len())],
+            Side::Torch(_) => &[(STEP, 2), ("exchange", 1)],
+        };
+        for (step, rules) in plan {
+            let rig = setup.rig()?;
+            let mut bare = Player::start_all(&rig, &side, &[(step, Way::Bare), (FILLER, Way::Bare)])?;
+            let scene = Scene::open(setup, &side, step, &mut bare)?;
+            outcomes.push(scene.outcome(SLICING, scene.beside(&mut bare)?));
+            drop(bare);
+            for rule in &RULES[..setup.of(*rules, 1)] {
                 outcomes.push(scene.measure(*rule)?);
                 setup.note(&found(setup, &outcomes))?;
             }
@@ -81,66 +87,58 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    fn open(setup: &'a Setup, side: &'a Side, step: &'static str) -> io::Result<Self> {
-        let rig = setup.rig()?;
-        let filler_alone_per_s = share::alone(setup, &rig, side, FILLER)?;
-        let mut job = Player::start(&rig, side, step, Way::Bare)?;
-        job.round(5)?;
-        // Steps that wait for each other with no pause: what the GPU takes for one.
-        let step_s = job.round(30)? / 30.0;
-        let how = format!("{}", Self::pause_us(step));
-        job.go(&how)?;
+    fn open(setup: &'a Setup, side: &'a Side, step: &'static str, bare: &mut [Player]) -> io::Result<Self> {
+        let filler_alone_per_s = share::alone_of(setup, &mut bare[1])?;
+        bare[0].round(5)?;
+        // Steps with no pause between them: what one takes of the GPU, and of the exchange where that is its pause.
+        let step_s = bare[0].round(30)? / 30.0;
+        bare[0].go(&pause_us(step).to_string())?;
         wait(setup.time(1, 300));
-        let steps_alone_per_s = mean(&rates(std::slice::from_mut(&mut job), 2, setup.time(2, 400))?[0]);
+        let steps_alone_per_s = mean(&rates(&mut bare[..1], 2, setup.time(2, 400))?[0]);
+        bare[0].stop()?;
         let busy_percent = (100.0 * steps_alone_per_s * step_s).min(100.0);
         Ok(Self { setup, side, step, steps_alone_per_s, filler_alone_per_s, busy_percent })
     }
 
-    /// Who exchanges pauses by that.
-    fn pause_us(step: &str) -> u64 {
-        if step == STEP { PAUSE_US } else { 0 }
+    fn measure(&self, rule: Rule) -> io::Result<Outcome> {
+        let policy = rule.policy.map_or_else(String::new, |policy| format!("policy = \"{policy}\"\n"));
+        let rig = self.setup.rig_with("", &policy)?;
+        let mut control = Control::of(&rig)?;
+        let job = tenant(&mut control, Wanted::class("job", ClassName::Primary, Some(50)))?;
+        let filler = match rule.fills {
+            true => tenant(&mut control, Wanted::class("filler", ClassName::Filler, None))?,
+            false => tenant(&mut control, Wanted::share("filler", 50))?,
+        };
+        let ways = [(self.step, Way::Preload(&job)), (FILLER, Way::Preload(&filler))];
+        let mut pair = Player::start_all(&rig, self.side, &ways)?;
+        Ok(self.outcome(rule, self.beside(&mut pair)?))
     }
 
-    fn measure(&self, rule: Rule) -> io::Result<Outcome> {
-        let node = rule.policy.map_or_else(String::new, |policy| format!("policy = \"{policy}\"\n"));
-        let rig = self.setup.rig_with("", &node)?;
-        let (steps, filled) = match rule.policy {
-            None => self.beside(&rig, Way::Bare, Way::Bare)?,
-            Some(_) => {
-                let mut control = Control::of(&rig)?;
-                let job = tenant(&mut control, Wanted::class("job", ClassName::Primary, Some(50)))?;
-                let filler = match rule.fills {
-                    true => tenant(&mut control, Wanted::class("filler", ClassName::Filler, None))?,
-                    false => tenant(&mut control, Wanted::share("filler", 50))?,
-                };
-                self.beside(&rig, Way::Preload(&job), Way::Preload(&filler))?
-            }
-        };
+    /// Steps and filler's units in a second.
+    fn beside(&self, pair: &mut [Player]) -> io::Result<(f64, f64)> {
+        pair[0].go(&pause_us(self.step).to_string())?;
+        pair[1].go("")?;
+        wait(self.setup.time(3, 700)); // prices are learnt, rhythms foreseen
+        let rates = rates(pair, self.setup.of(4, 2), self.setup.time(1, 500))?;
+        Ok((mean(&rates[0]), mean(&rates[1])))
+    }
+
+    fn outcome(&self, rule: Rule, (steps, filled): (f64, f64)) -> Outcome {
         let filler_percent = 100.0 * filled / self.filler_alone_per_s;
-        Ok(Outcome {
+        Outcome {
             side: overhead::name(self.side),
             step: self.step,
             rule: rule.name,
             loss_percent: 100.0 * (1.0 - steps / self.steps_alone_per_s),
             filler_percent,
             filled_percent: 100.0 * filler_percent / (100.0 - self.busy_percent).max(1.0),
-        })
+        }
     }
+}
 
-    /// Steps and filler's units in a second.
-    fn beside(&self, rig: &Rig, job: Way<'_>, filler: Way<'_>) -> io::Result<(f64, f64)> {
-        let mut players =
-            [Player::start(rig, self.side, self.step, job)?, Player::start(rig, self.side, FILLER, filler)?];
-        players[0].go(&Self::pause_us(self.step).to_string())?;
-        players[1].go("")?;
-        wait(self.setup.time(3, 700)); // prices are learnt, rhythms foreseen
-        let rates = rates(
-            &mut players,
-            self.setup.of(5, 2),
-            self.setup.of(Duration::from_secs(1), Duration::from_millis(500)),
-        )?;
-        Ok((mean(&rates[0]), mean(&rates[1])))
-    }
+/// Who exchanges pauses by that.
+fn pause_us(step: &str) -> u64 {
+    if step == STEP { PAUSE_US } else { 0 }
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
+use weir_nodemgr::control::policy::AskPolicy;
 use weir_nodemgr::control::schema::ClassName;
 
 use super::finding::{Figure, Finding};
@@ -32,7 +33,7 @@ const OURS: &str = "weir";
 const PROMISED: f64 = 2.0;
 
 /// Requests beside the job by one rule.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Point {
     /// Who plays.
     pub side: &'static str,
@@ -56,79 +57,101 @@ pub struct Point {
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let mut points = Vec::new();
     for side in setup.sides() {
-        let mut scene = Scene::open(setup, side)?;
-        points.push(scene.alone()?);
-        points.push(scene.sliced()?);
+        let rig = setup.rig()?;
+        let mut bare = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
+        let scene = Scene::open(setup, &side, &mut bare)?;
+        points.push(scene.alone.clone());
+        points.push(scene.beside(&mut bare, "plain slicing")?);
+        drop(bare);
         setup.note(&found(setup, &points))?;
-        let policies: &[&str] = setup.of(&["static", "dilu", "specinf", "tgs", OURS], &["static", OURS]);
-        for policy in policies {
-            points.push(scene.under(policy, None)?);
-            setup.note(&found(setup, &points))?;
-        }
+        scene.under_policies(
+            setup.of(&["static", "dilu", "specinf", "tgs", OURS], &["static", OURS]),
+            &mut points,
+        )?;
         if !setup.quick {
-            let promise = format!("p99 < {:.0}us", (PROMISED * scene.alone_p99_us).ceil());
-            points.push(scene.under(OURS, Some(&promise))?);
+            points.push(scene.under_promise()?);
         }
     }
     Ok(found(setup, &points))
 }
 
+/// The server and the job, which wait for orders.
+pub struct Pair {
+    server: Player,
+    job: Player,
+}
+
+impl Pair {
+    /// Starts both.
+    pub fn start(rig: &Rig, side: &Side, (server, job): (Way<'_>, Way<'_>)) -> io::Result<Self> {
+        let mut players = Player::start_all(rig, side, &[(REQUEST, server), (JOB, job)])?;
+        let (server, job) = (players.swap_remove(0), players.swap_remove(0));
+        Ok(Self { server, job })
+    }
+}
+
 /// What is the same by every rule.
 pub struct Scene<'a> {
     setup: &'a Setup,
-    side: Side,
+    side: &'a Side,
     offsets_us: Vec<u64>,
     job_alone_per_s: f64,
-    alone_p99_us: f64,
+    /// The server with nothing beside it.
+    pub alone: Point,
 }
 
 impl<'a> Scene<'a> {
-    /// Finds out how long a request takes, and how much the job gets done alone.
-    pub fn open(setup: &'a Setup, side: Side) -> io::Result<Self> {
-        let rig = setup.rig()?;
-        let mut server = Player::start(&rig, &side, REQUEST, Way::Bare)?;
-        server.round(10)?;
-        let request_s = server.round(50)? / 50.0;
-        drop(server);
-        let job_alone_per_s = share::alone(setup, &rig, &side, JOB)?;
-        let offsets_us = arrivals(request_s / LOAD, setup.time(10, 1_200));
-        Ok(Self { setup, side, offsets_us, job_alone_per_s, alone_p99_us: f64::NAN })
+    /// Finds out how long a request takes, and how much either gets done alone, by a pair that nobody holds back.
+    pub fn open(setup: &'a Setup, side: &'a Side, bare: &mut Pair) -> io::Result<Self> {
+        bare.server.round(10)?;
+        let request_s = bare.server.round(50)? / 50.0;
+        let job_alone_per_s = share::alone_of(setup, &mut bare.job)?;
+        let offsets_us = arrivals(request_s / LOAD, setup.time(7, 1_200));
+        let nobody = Point { side: overhead::name(side), rule: "alone".into(), ..Point::default() };
+        let mut scene = Self { setup, side, offsets_us, job_alone_per_s, alone: nobody };
+        let took_us = scene.serve(&mut bare.server)?;
+        scene.alone = Point { p99_ratio: 1.0, ..scene.point("alone", &took_us, f64::NAN) };
+        Ok(scene)
     }
 
-    /// Nothing beside the server.
-    pub fn alone(&mut self) -> io::Result<Point> {
-        let rig = self.setup.rig()?;
-        let mut server = Player::start(&rig, &self.side, REQUEST, Way::Bare)?;
-        let point = self.point("alone", &self.serve(&mut server)?, f64::NAN);
-        self.alone_p99_us = point.p99_us;
-        Ok(Point { p99_ratio: 1.0, ..point })
-    }
-
-    fn sliced(&self) -> io::Result<Point> {
-        self.beside(&self.setup.rig()?, "plain slicing", (Way::Bare, Way::Bare))
-    }
-
-    /// Both as they are, side by side, on a node's GPU.
-    pub fn beside(&self, rig: &Rig, rule: &str, (server, job): (Way<'_>, Way<'_>)) -> io::Result<Point> {
-        let mut job = Player::start(rig, &self.side, JOB, job)?;
-        let mut server = Player::start(rig, &self.side, REQUEST, server)?;
-        job.go("")?;
-        self.serve_for(&mut server, self.setup.time(3, 500))?; // prices are learnt, rates found
-        let before = job.look()?;
-        let took_us = self.serve(&mut server)?;
-        let rate = job.look()?.rate_since(before);
+    /// Both at once.
+    pub fn beside(&self, pair: &mut Pair, rule: &str) -> io::Result<Point> {
+        pair.job.go("")?;
+        self.serve_for(&mut pair.server, self.setup.time(2, 500))?; // prices are learnt, rates found
+        let before = pair.job.look()?;
+        let took_us = self.serve(&mut pair.server)?;
+        let rate = pair.job.look()?.rate_since(before);
+        pair.job.stop()?;
         Ok(self.point(rule, &took_us, 100.0 * rate / self.job_alone_per_s))
     }
 
-    fn under(&self, policy: &str, promise: Option<&str>) -> io::Result<Point> {
-        let rig = self.setup.rig_with("", &format!("policy = \"{policy}\"\n"))?;
+    /// Under Weir, with one policy after the other.
+    fn under_policies(&self, policies: &[&str], points: &mut Vec<Point>) -> io::Result<()> {
+        let rig = self.setup.rig()?;
         let mut control = Control::of(&rig)?;
-        let wanted = Wanted { slo: promise, ..Wanted::class("server", ClassName::Latency, Some(50)) };
-        let server = tenant(&mut control, wanted)?;
-        let job = tenant(&mut control, Wanted::class("job", ClassName::Filler, None))?;
-        let rule =
-            if promise.is_some() { format!("{policy}, {PROMISED}x promised") } else { policy.to_owned() };
-        self.beside(&rig, &rule, (Way::Preload(&server), Way::Preload(&job)))
+        let mut pair = self.managed(&rig, &mut control, None)?;
+        for policy in policies {
+            let wanted = AskPolicy { name: Some((*policy).to_owned()), ..AskPolicy::default() };
+            control.client().policy(wanted).map_err(|fault| io::Error::other(fault.to_string()))?;
+            points.push(self.beside(&mut pair, policy)?);
+            self.setup.note(&found(self.setup, points))?;
+        }
+        Ok(())
+    }
+
+    /// Under `weir`, with a promise that leaves slack.
+    fn under_promise(&self) -> io::Result<Point> {
+        let rig = self.setup.rig_with("", &format!("policy = \"{OURS}\"\n"))?;
+        let promise = format!("p99 < {:.0}us", (PROMISED * self.alone.p99_us).ceil());
+        let mut pair = self.managed(&rig, &mut Control::of(&rig)?, Some(&promise))?;
+        self.beside(&mut pair, &format!("{OURS}, {PROMISED}x promised"))
+    }
+
+    fn managed(&self, rig: &Rig, control: &mut Control, slo: Option<&str>) -> io::Result<Pair> {
+        let wanted = Wanted { slo, ..Wanted::class("server", ClassName::Latency, Some(50)) };
+        let server = tenant(control, wanted)?;
+        let job = tenant(control, Wanted::class("job", ClassName::Filler, None))?;
+        Pair::start(rig, self.side, (Way::Preload(&server), Way::Preload(&job)))
     }
 
     fn serve(&self, server: &mut Player) -> io::Result<Vec<f64>> {
@@ -148,13 +171,13 @@ impl<'a> Scene<'a> {
         sorted.sort_by(f64::total_cmp);
         let p99_us = quantile(&sorted, 0.99);
         Point {
-            side: overhead::name(&self.side),
+            side: overhead::name(self.side),
             rule: rule.into(),
             requests: sorted.len(),
             p50_us: quantile(&sorted, 0.5),
             p95_us: quantile(&sorted, 0.95),
             p99_us,
-            p99_ratio: p99_us / self.alone_p99_us,
+            p99_ratio: p99_us / self.alone.p99_us,
             job_percent,
         }
     }

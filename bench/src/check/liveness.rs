@@ -16,7 +16,7 @@ use crate::live;
 use crate::rig::Control;
 
 /// For so long random programs follow those that are no matter of chance.
-const RANDOM: (u64, u64) = (30, 1);
+const RANDOM: (u64, u64) = (20, 1);
 
 /// Tenants of 10 %, the first two of two processes each.
 const TENANTS: (usize, usize) = (4, 2);

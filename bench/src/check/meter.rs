@@ -49,7 +49,7 @@ const PAIRS: [(&str, &str); 4] =
 const QUICK_PAIRS: [(&str, &str); 1] = [("100:132", "1000:132")];
 
 /// Work of one window, in microseconds.
-const WINDOW_US: (f64, f64) = (700_000.0, 250_000.0);
+const WINDOW_US: (f64, f64) = (400_000.0, 250_000.0);
 
 /// One shape alone.
 #[derive(Serialize)]

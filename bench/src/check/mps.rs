@@ -12,9 +12,9 @@ use serde_json::json;
 use weir_nodemgr::control::schema::ClassName;
 
 use super::finding::Finding;
-use super::latency::{Point, Scene};
+use super::latency::{Pair, Point, Scene};
 use super::setup::{Setup, Wanted, file_name, tenant};
-use super::side::Way;
+use super::side::{Side, Way};
 use crate::rig::{Control, Rig};
 
 /// NVIDIA's control program.
@@ -25,21 +25,26 @@ const START: Duration = Duration::from_secs(10);
 
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
-    let mut scene = Scene::open(setup, setup.best_side())?;
-    let mut points = vec![scene.alone()?];
+    let side = setup.best_side();
+    let rig = setup.rig()?;
+    let mut bare = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
+    let scene = Scene::open(setup, &side, &mut bare)?;
+    drop(bare); // before a control daemon starts: it wants the GPU without other clients
+    let mut points = vec![scene.alone.clone()];
     for other in &setup.others {
-        let rig = setup.rig()?;
-        let point = scene.beside(&rig, &file_name(other), (Way::Other(other), Way::Other(other)))?;
-        points.push(point);
+        let mut pair = Pair::start(&rig, &side, (Way::Other(other), Way::Other(other)))?;
+        points.push(scene.beside(&mut pair, &file_name(other))?);
         setup.note(&found(setup, &points, ""))?;
     }
     let why = match Daemon::start(setup) {
         Err(why) => why,
         Ok(daemon) => {
             let rig = daemon.rig(setup, "")?;
-            points.push(scene.beside(&rig, "MPS", (Way::Bare, Way::Bare))?);
+            let mut pair = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
+            points.push(scene.beside(&mut pair, "MPS")?);
+            drop(pair);
             setup.note(&found(setup, &points, ""))?;
-            points.push(managed(setup, &scene, &daemon)?);
+            points.push(managed(setup, &side, &scene, &daemon)?);
             String::new()
         }
     };
@@ -47,12 +52,13 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
 }
 
 /// The same with Weir over MPS.
-fn managed(setup: &Setup, scene: &Scene<'_>, daemon: &Daemon) -> io::Result<Point> {
+fn managed(setup: &Setup, side: &Side, scene: &Scene<'_>, daemon: &Daemon) -> io::Result<Point> {
     let rig = daemon.rig(setup, "policy = \"weir\"\n")?;
     let mut control = Control::of(&rig)?;
     let server = tenant(&mut control, Wanted::class("server", ClassName::Latency, Some(50)))?;
     let job = tenant(&mut control, Wanted::class("job", ClassName::Filler, None))?;
-    scene.beside(&rig, "MPS under weir", (Way::Preload(&server), Way::Preload(&job)))
+    let mut pair = Pair::start(&rig, side, (Way::Preload(&server), Way::Preload(&job)))?;
+    scene.beside(&mut pair, "MPS under weir")
 }
 
 /// The control daemon, ours alone; or the simulated GPU's mode.

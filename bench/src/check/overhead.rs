@@ -63,8 +63,8 @@ fn measure(
     interposer: &Interposer<'_>,
     cases: &mut Vec<Case>,
 ) -> io::Result<()> {
-    let start = |way| Player::start(rig, side, WORKS[0], way);
-    let mut players = [start(Way::Bare)?, start(interposer.way)?, start(Way::Bare)?];
+    let ways = [Way::Bare, interposer.way, Way::Bare].map(|way| (WORKS[0], way));
+    let mut players = Player::start_all(rig, side, &ways)?;
     for work in WORKS {
         players.iter_mut().try_for_each(|player| player.take_up(work))?;
         cases.push(case(setup, side, work, interposer, &mut players)?);
@@ -79,7 +79,7 @@ fn case(
     side: &Side,
     work: &'static str,
     interposer: &Interposer<'_>,
-    players: &mut [Player; 3],
+    players: &mut [Player],
 ) -> io::Result<Case> {
     let rounds = setup.of(9, 2);
     players[0].round(2)?; // kernels are loaded, and clocks come up

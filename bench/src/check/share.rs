@@ -57,7 +57,7 @@ struct Case {
 
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
-    let mut cases = Vec::new();
+    let (mut cases, mut alone) = (Vec::new(), Alone::default());
     let twin = SETTINGS.iter().filter(|setting| setting.quick || !setup.quick);
     let mut all: Vec<_> = twin.map(|setting| (Side::Twin, setting)).collect();
     if let Ok(python) = &setup.torch {
@@ -68,7 +68,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
             // Plain slicing knows no shares: one setting of each number of tenants says it all.
             let told = setting.requests.iter().all(|request| *request == setting.requests[0]);
             if weir || (told && !setup.quick) {
-                cases.push(measure(setup, &side, setting, weir)?);
+                cases.push(measure(setup, &side, setting, weir, &mut alone)?);
                 setup.note(&found(setup, &cases))?;
             }
         }
@@ -76,19 +76,36 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     Ok(found(setup, &cases))
 }
 
-fn measure(setup: &Setup, side: &Side, setting: &Setting, weir: bool) -> io::Result<Case> {
+/// What each work gets done alone, by side and work; measured once.
+#[derive(Default)]
+struct Alone(Vec<(&'static str, &'static str, f64)>);
+
+impl Alone {
+    fn of(&mut self, setup: &Setup, rig: &Rig, side: &Side, work: &'static str) -> io::Result<f64> {
+        let key = (overhead::name(side), work);
+        if let Some((.., rate)) = self.0.iter().find(|(side, work, _)| (*side, *work) == key) {
+            return Ok(*rate);
+        }
+        let rate = alone(setup, rig, side, work)?;
+        self.0.push((key.0, key.1, rate));
+        Ok(rate)
+    }
+}
+
+fn measure(setup: &Setup, side: &Side, setting: &Setting, weir: bool, alone: &mut Alone) -> io::Result<Case> {
     let rig = setup.rig()?;
     let mut control = Control::of(&rig)?;
-    let alone_per_s = alone(setup, &rig, side, setting.work)?;
-    let mut players = Vec::new();
-    for (number, percent) in setting.requests.iter().enumerate() {
-        let place = tenant(&mut control, Wanted::share(&format!("tenant{number}"), *percent))?;
-        let way = if weir { Way::Preload(&place) } else { Way::Bare };
-        players.push(Player::start(&rig, side, setting.work, way)?);
-    }
+    let alone_per_s = alone.of(setup, &rig, side, setting.work)?;
+    let make = |(number, percent): (usize, &u16)| {
+        tenant(&mut control, Wanted::share(&format!("tenant{number}"), *percent))
+    };
+    let places = setting.requests.iter().enumerate().map(make).collect::<io::Result<Vec<_>>>()?;
+    let way = |place| if weir { Way::Preload(place) } else { Way::Bare };
+    let wanted: Vec<_> = places.iter().map(|place| (setting.work, way(place))).collect();
+    let mut players = Player::start_all(&rig, side, &wanted)?;
     players.iter_mut().try_for_each(|player| player.go(""))?;
     wait(setup.time(4, 1_500)); // prices are learnt, turns found
-    let windows = rates(&mut players, setup.of(5, 2), setup.time(1, 500))?;
+    let windows = rates(&mut players, setup.of(4, 2), setup.time(1, 500))?;
     let progress: Vec<Vec<f64>> =
         windows.iter().map(|rates| rates.iter().map(|rate| 100.0 * rate / alone_per_s).collect()).collect();
     let whole = setting.requests.iter().sum::<u16>() == 100;
@@ -118,11 +135,16 @@ fn measure(setup: &Setup, side: &Side, setting: &Setting, weir: bool) -> io::Res
 
 /// Units in a second of this work with nothing beside it.
 pub fn alone(setup: &Setup, rig: &Rig, side: &Side, work: &str) -> io::Result<f64> {
-    let mut player = Player::start(rig, side, work, Way::Bare)?;
+    alone_of(setup, &mut Player::start(rig, side, work, Way::Bare)?)
+}
+
+/// The same of a player that waits for orders.
+pub fn alone_of(setup: &Setup, player: &mut Player) -> io::Result<f64> {
     player.go("")?;
     wait(setup.time(1, 200));
-    let mut rates =
-        rates(std::slice::from_mut(&mut player), setup.of(3, 2), setup.time(1, 400))?.swap_remove(0);
+    let windows = rates(std::slice::from_mut(player), setup.of(3, 2), setup.time(1, 400))?;
+    player.stop()?;
+    let mut rates = windows.into_iter().flatten().collect::<Vec<_>>();
     rates.sort_by(f64::total_cmp);
     Ok(quantile(&rates, 0.5))
 }

@@ -132,13 +132,29 @@ fn paths<const N: usize>(first: [String; N], variable: &str) -> String {
 impl Player {
     /// Starts one, and waits until it is ready.
     pub fn start(rig: &Rig, side: &Side, work: &str, way: Way<'_>) -> io::Result<Self> {
-        let mut command = side.command(work)?;
-        furnish(rig, &mut command, way);
-        Self::of(command, work)
+        Ok(Self::start_all(rig, side, &[(work, way)])?.swap_remove(0))
     }
 
-    /// The same of a command that plays.
-    pub fn of(mut command: Command, name: &str) -> io::Result<Self> {
+    /// Starts several at once: PyTorch takes its time.
+    pub fn start_all(rig: &Rig, side: &Side, wanted: &[(&str, Way<'_>)]) -> io::Result<Vec<Self>> {
+        let begin = |(work, way): &(&str, Way<'_>)| {
+            let mut command = side.command(work)?;
+            furnish(rig, &mut command, *way);
+            Self::begin(command, work)
+        };
+        let mut players = wanted.iter().map(begin).collect::<io::Result<Vec<_>>>()?;
+        players.iter_mut().try_for_each(|player| player.answer(START).map(drop))?;
+        Ok(players)
+    }
+
+    /// Starts a command that plays, and waits until it is ready.
+    pub fn of(command: Command, name: &str) -> io::Result<Self> {
+        let mut player = Self::begin(command, name)?;
+        player.answer(START)?;
+        Ok(player)
+    }
+
+    fn begin(mut command: Command, name: &str) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let (send, answers) = channel();
@@ -146,9 +162,7 @@ impl Player {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             lines.filter(|line| line.starts_with('{')).all(|line| send.send(line).is_ok())
         });
-        let mut player = Self { name: name.into(), stdin: child.stdin.take(), child, answers };
-        player.answer(START)?;
-        Ok(player)
+        Ok(Self { name: name.into(), stdin: child.stdin.take(), child, answers })
     }
 
     /// Gives an order.
