@@ -8,6 +8,8 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use weir_abi::types::*;
 use weir_abi::{CUresult, fns};
 
+use crate::kernels::{Kernel, image};
+
 /// The functions that a worker calls.
 pub struct Driver {
     launch: fns::cuLaunchKernel,
@@ -66,17 +68,14 @@ pub fn check(call: &'static str, result: CUresult) -> Result<(), ClientError> {
     if result == CUDA_SUCCESS { Ok(()) } else { Err(ClientError::Call { call, result }) }
 }
 
-/// PTX of a module whose kernels do nothing; what they cost is a matter of the simulated GPU's table.
-fn image(kernels: &[&str]) -> std::ffi::CString {
-    let entries: String =
-        kernels.iter().map(|name| format!(".visible .entry {name}() {{ ret; }}\n")).collect();
-    let text = format!(".version 7.0\n.target sm_80\n.address_size 64\n{entries}");
-    std::ffi::CString::new(text).unwrap_or_default()
-}
-
 impl Driver {
-    /// Opens the driver, makes device 0's primary context current, and loads a module with `kernels`.
+    /// Opens the driver, makes device 0's primary context current, and loads a module with kernels that do nothing.
     pub fn open(kernels: &[&str]) -> Result<Self, ClientError> {
+        Self::open_with(&kernels.iter().map(|name| Kernel::nothing(name)).collect::<Vec<_>>())
+    }
+
+    /// The same with kernels that do something, where the GPU is real.
+    pub fn open_with(kernels: &[Kernel<'_>]) -> Result<Self, ClientError> {
         let image = image(kernels);
         // SAFETY: every symbol is given the type that weir-abi's table has for it; arguments follow the driver's
         // documentation.

@@ -11,6 +11,7 @@ use weir_abi::types::{CUDA_SUCCESS, CUfunction, CUgraphExec};
 
 use crate::client::{ClientError, Driver};
 use crate::graphs::Graphs;
+use crate::kernels::Kernel;
 use crate::rig::{Cost, Rig};
 use crate::stage::THIS_PROGRAM;
 
@@ -97,8 +98,8 @@ pub fn run(load: Load) -> ExitCode {
 }
 
 fn launch_until(stop: &AtomicBool, load: Load) -> Result<(), ClientError> {
-    let names: Vec<&str> = load.rows().iter().map(|(cost, _)| cost.name).collect();
-    let driver = Driver::open(&names)?;
+    let kernels: Vec<_> = load.rows().iter().map(|(cost, _)| Kernel::work(cost.name, cost.time_us)).collect();
+    let driver = Driver::open_with(&kernels)?;
     let rows = load.rows().iter().enumerate();
     let rows: Result<Vec<_>, ClientError> =
         rows.map(|(n, (cost, count))| Ok((driver.function(cost.name, n)?, *count))).collect();

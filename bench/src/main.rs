@@ -12,12 +12,15 @@ mod agree;
 mod alloc;
 mod check;
 mod client;
+mod clock;
 mod count;
 mod demo;
+mod events;
 mod gate;
 mod graphs;
 mod host;
 mod instructions;
+mod kernels;
 mod launch;
 mod live;
 mod load;
@@ -151,6 +154,10 @@ enum Bench {
     Live(live::Options),
     /// What only a GPU can answer, in stories
     GpuCheck(check::Options),
+    /// The figures of the newest run of `gpu-check` on a real GPU
+    Gpu(check::ReadOptions),
+    /// What the GPU is like; the node's calibration file (`weir doctor --measure`)
+    Measure(check::MeasureOptions),
     /// The main job: two real programs share one GPU
     Demo(demo::Options),
     #[command(hide = true)]
@@ -159,6 +166,13 @@ enum Bench {
     Pace {
         /// Which case of the sweep.
         case: usize,
+    },
+    #[command(hide = true)]
+    GpuCheckStory(check::StoryOptions),
+    #[command(hide = true)]
+    CheckPlayer {
+        /// What it launches, to begin with.
+        work: String,
     },
     #[command(hide = true)]
     GatePlayer {
@@ -213,6 +227,10 @@ fn main() -> ExitCode {
         Bench::Manager(options) => manager::run(&options),
         Bench::Registrant { life } => Ok(registrant::run(life)),
         Bench::GpuCheck(options) => check::run(&options),
+        Bench::GpuCheckStory(options) => check::run_story(&options),
+        Bench::CheckPlayer { work } => Ok(check::play(&work)),
+        Bench::Gpu(options) => check::read(&options),
+        Bench::Measure(options) => check::measure(&options),
         Bench::Demo(options) => demo::run(&options),
         Bench::Load { load } => Ok(load::run(load)),
         Bench::Worker { task } => Ok(worker::run(task)),

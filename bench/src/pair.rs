@@ -51,7 +51,10 @@ impl Setting {
     pub fn furnish(&self, command: &mut Command, task: Task) {
         let name = task.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
         command.args(["worker", &name]);
-        command.env("LD_LIBRARY_PATH", &self.driver).env_remove("LD_PRELOAD");
+        command.env_remove("LD_PRELOAD");
+        if !self.driver.as_os_str().is_empty() {
+            command.env("LD_LIBRARY_PATH", &self.driver); // else where this machine has it
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some((library, place)) = &self.preload {
             command.env("LD_PRELOAD", library).env("WEIR_DIR", place);

@@ -45,7 +45,12 @@ impl Bar {
         Self { name, value: Some(value), unit, limit, holds: Some(value <= limit), why: None }
     }
 
-    /// The same with no verdict: it was measured, and something stood in its way.
+    /// Nothing was measured, and why.
+    pub fn absent(name: &'static str, unit: &'static str, limit: f64, why: impl Into<String>) -> Self {
+        Self { name, value: None, unit, limit, holds: None, why: Some(why.into()) }
+    }
+
+    /// A bar with no verdict: it was measured, and something stood in its way.
     #[must_use]
     pub fn unjudged(self, why: impl Into<String>) -> Self {
         Self { holds: None, why: Some(why.into()), ..self }

@@ -74,41 +74,42 @@ pub struct Rig {
     dist: &'static Path,
     node: Child,
     simulated: bool,
+    variables: Vec<(&'static str, PathBuf)>,
 }
 
 impl Rig {
     /// A node over one simulated GPU on which kernels cost `costs`.
     pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
-        Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs }, costs, true)
+        Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs }, costs)
     }
 
     /// A node over so many simulated GPUs, on which nothing will run.
     pub fn of_gpus(gpus: u32) -> io::Result<Self> {
-        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus, sms: SMS, kernel: &[] }, &[], true)
+        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus, sms: SMS, kernel: &[] }, &[])
     }
 
     /// A node over one simulated GPU whose kernels' costs nobody has told it.
     pub fn untold<K: Serialize>(gpu: &SimulatedGpu<'_, K>) -> io::Result<Self> {
-        Self::start(gpu, &[], true)
+        Self::start(gpu, &[])
     }
 
-    /// A node over the machine's own GPUs.
-    pub fn real() -> io::Result<Self> {
-        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &[] }, &[], false)
-    }
-
-    fn start<K: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[Cost], simulated: bool) -> io::Result<Self> {
+    /// A node over simulated GPUs, or over the machine's own: of their configuration and the node manager's, as they stand in TOML.
+    pub fn configured(simulated: bool, gpu: &str, node: &str) -> io::Result<Self> {
         let directory = tempfile::tempdir()?;
-        let write = |name: &str, text: Result<String, toml::ser::Error>| {
-            fs::write(directory.path().join(name), text.map_err(io::Error::other)?)
-        };
-        write("simgpu.toml", toml::to_string(gpu))?;
-        write("weir.toml", toml::to_string(&NodeConfig { price: prices }))?;
+        fs::write(directory.path().join("simgpu.toml"), gpu)?;
+        let node = if node.is_empty() { "price = []\n" } else { node }; // an empty file is refused as a mistake
+        fs::write(directory.path().join("weir.toml"), node)?;
         let dist = stage::dist()?;
-        let node = node(directory.path(), dist, simulated, None)?;
-        let rig = Self { directory, dist, node, simulated };
+        let node = self::node(directory.path(), dist, simulated, None)?;
+        let rig = Self { directory, dist, node, simulated, variables: Vec::new() };
         rig.wait_for("the node manager", || Ok(rig.control().is_ok().then_some(())))?;
         Ok(rig)
+    }
+
+    fn start<K: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[Cost]) -> io::Result<Self> {
+        let gpu = toml::to_string(gpu).map_err(io::Error::other)?;
+        let node = toml::to_string(&NodeConfig { price: prices }).map_err(io::Error::other)?;
+        Self::configured(true, &gpu, &node)
     }
 
     /// Kills the node manager, as nothing in it can prevent.
@@ -180,6 +181,12 @@ impl Rig {
     /// Where the programs of a rig find the driver.
     pub fn environment(&self, command: &mut Command) {
         environment(command, self.directory.path(), self.dist, self.simulated);
+        command.envs(self.variables.iter().cloned());
+    }
+
+    /// Gives its programs these variables, too.
+    pub fn add_variables(&mut self, variables: Vec<(&'static str, PathBuf)>) {
+        self.variables.extend(variables);
     }
 
     /// `weir run` of a program, with its output in a file of the rig.
@@ -210,6 +217,16 @@ impl Rig {
     /// Where libweir.so lies.
     pub fn preload(&self) -> PathBuf {
         self.dist.join("lib/weir/libweir.so")
+    }
+
+    /// Whether its GPUs are simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated
+    }
+
+    /// Where it keeps its files.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The simulated GPU's own books.
@@ -343,6 +360,11 @@ impl Control {
             ..SetBudget::default()
         };
         self.0.set(change).map_err(fault)
+    }
+
+    /// For whatever else can be asked.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.0
     }
 
     /// Everything that the manager knows.

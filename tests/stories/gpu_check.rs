@@ -1,21 +1,111 @@
-//! The kit that measures a real GPU, run on the simulated one, so that it is sound when there is a GPU to measure.
+//! The kit that measures a real GPU, run on the simulated one in its short form, so that it is sound when there is a GPU to measure.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
 use weir_tests::dist::Dist;
 
-#[test]
-fn the_gpu_check_runs_on_the_simulated_gpu_and_its_promises_hold() {
-    let (dist, out) = (Dist::find(), tempfile::tempdir().expect("a directory"));
+/// The check on the simulated GPU, in its short form.
+fn check(out: &Path, arguments: &[&str]) -> Output {
+    let dist = Dist::find();
     let mut check = Command::new(dist.bench());
-    check.args(["gpu-check", "--simulated", "--quick", "--out"]).arg(out.path()).args(["lookup", "limit"]);
-    let check = check.env("WEIR_DIST", dist.root()).output().expect("weir-bench runs");
-    let told = String::from_utf8_lossy(&check.stdout);
-    assert!(check.status.success(), "{told}{}", String::from_utf8_lossy(&check.stderr));
-    for story in ["lookup", "limit"] {
-        let line = told.lines().find(|line| line.starts_with(story)).unwrap_or_default();
-        assert!(line.contains("holds") && line.contains("[simulated]"), "{story}: {told}");
+    check.args(["gpu-check", "--simulated", "--quick", "--out"]).arg(out).args(arguments);
+    check.env("WEIR_DIST", dist.root()).stdin(Stdio::null()).output().expect("weir-bench runs")
+}
+
+fn document(out: &Path) -> Value {
+    let text = std::fs::read(out.join("gpu-check.json")).expect("a document");
+    serde_json::from_slice(&text).expect("it is JSON")
+}
+
+/// All stories of a call, none of which may fail; the files that it leaves.
+fn call(number: &str, stories: &[&str]) -> Vec<String> {
+    let out = tempfile::tempdir().expect("a directory");
+    let output = check(out.path(), &["--call", number]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let document = document(out.path());
+    let all = document["stories"].as_array().expect("stories");
+    let names: Vec<_> = all.iter().map(|story| story["story"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, stories);
+    for story in all {
+        assert!(story["holds"] == true && !story["figures"].is_null(), "{story}");
+        for bar in story["bars"].as_array().expect("bars") {
+            let name = bar["name"].as_str().expect("a name");
+            assert!(told.contains(&format!("{name}: not yet measured on a GPU")), "{told}");
+        }
     }
-    let results = std::fs::read_dir(out.path()).expect("results").count();
-    assert_eq!(results, 2, "one JSON and one text");
+    let text = std::fs::read_to_string(out.path().join("gpu-check.txt")).expect("a text");
+    assert!(stories.iter().all(|story| text.lines().any(|line| line.starts_with(story))), "{text}");
+    let mut files: Vec<_> =
+        std::fs::read_dir(out.path()).expect("results").flatten().map(|entry| entry.file_name()).collect();
+    files.sort();
+    files.into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn the_first_call_tells_what_it_costs_and_whether_shares_and_memory_are_kept() {
+    let files = call("1", &["lookup", "overhead", "parity", "share", "memory"]);
+    assert_eq!(files, ["figures.png", "gpu-check.json", "gpu-check.txt"]);
+}
+
+#[test]
+fn the_second_call_tells_of_latency_silence_and_what_is_charged() {
+    let files = call("2", &["latency", "silence", "liveness", "meter", "bubbles"]);
+    assert_eq!(files, ["figures.png", "frontier.png", "gpu-check.json", "gpu-check.txt"]);
+}
+
+#[test]
+fn the_third_call_tells_what_the_gpu_is_like_and_what_survives() {
+    let files = call("3", &["calibration", "facts", "resize", "park", "kill", "illegal", "mps"]);
+    assert_eq!(files, ["calibration.toml", "figures.png", "frontier.png", "gpu-check.json", "gpu-check.txt"]);
+}
+
+#[test]
+fn a_story_that_is_not_done_in_time_is_ended_and_the_others_are_told() {
+    let out = tempfile::tempdir().expect("a directory");
+    // Share takes longer than that; what was told before stays.
+    let first = check(out.path(), &["facts"]);
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stdout));
+    let second = check(out.path(), &["--within", "6", "share", "resize"]);
+    assert_eq!(second.status.code(), Some(1), "{}", String::from_utf8_lossy(&second.stdout));
+    let told = document(out.path());
+    let line = |n: usize| told["stories"][n]["line"].as_str().unwrap_or_default().to_owned();
+    assert!(line(0).contains("0 differ"), "{told}");
+    assert!(line(1).contains("it was not done within"), "{told}");
+    assert!(line(2).contains("no time was left"), "{told}");
+}
+
+#[test]
+fn without_results_of_a_gpu_each_figure_says_so() {
+    let (dist, results) = (Dist::find(), tempfile::tempdir().expect("a directory"));
+    let read = || {
+        let mut command = Command::new(dist.bench());
+        let output = command
+            .args(["gpu", "--json", "--results"])
+            .arg(results.path())
+            .output()
+            .expect("weir-bench runs");
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
+    };
+    let (code, document) = read();
+    let bars = document["bars"].as_array().expect("bars").clone();
+    assert!(code == Some(3) && document["simulated"] == false && bars.len() >= 2, "{document}");
+    assert!(
+        bars.iter().all(|bar| bar["holds"].is_null() && bar["why"] == "not yet measured on a GPU"),
+        "{document}"
+    );
+    let there = results.path().join("gpu-card-2026-01-02");
+    std::fs::create_dir(&there).expect("a directory");
+    let figure = |value: f64| {
+        let bars = serde_json::json!([{"name": "gpu.overhead_percent", "value": value}]);
+        let story = serde_json::json!({"story": "overhead", "took_s": 1.0, "holds": null, "line": "", "bars": bars, "figures": {}});
+        let all = serde_json::json!({"simulated": false, "machine": {}, "commands": [], "stories": [story]});
+        std::fs::write(there.join("gpu-check.json"), all.to_string()).expect("a file");
+        let (code, document) = read();
+        (code, document["bars"][0]["holds"].clone(), document["bars"][1]["holds"].clone())
+    };
+    assert_eq!(figure(0.3), (Some(3), Value::Bool(true), Value::Null), "the others are still to be measured");
+    assert_eq!(figure(0.7), (Some(1), Value::Bool(false), Value::Null));
 }

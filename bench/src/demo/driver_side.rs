@@ -44,7 +44,8 @@ impl DriverSide {
         if simulated {
             return Ok(Self::Simulated);
         }
-        let nvml = Nvml::init().map_err(io::Error::other)?;
+        let library = "libnvidia-ml.so.1".as_ref(); // the one that drivers bring; the other name is for building
+        let nvml = Nvml::builder().lib_path(library).init().map_err(io::Error::other)?;
         let name = nvml.device_by_index(0).and_then(|device| device.name()).map_err(io::Error::other)?;
         Ok(Self::Real(Box::new(Real { nvml, name, last_seen_us: None, used_ns: HashMap::new() })))
     }

@@ -97,7 +97,7 @@ struct Demo {
 impl Demo {
     fn start(simulated: bool, progress: &ProgressBar) -> io::Result<Self> {
         step(progress, "starting the node manager");
-        let rig = if simulated { Rig::simulated(&costs())? } else { Rig::real()? };
+        let rig = if simulated { Rig::simulated(&costs())? } else { Rig::configured(false, "", "")? };
         step(progress, "starting tinygrad and numba under `weir run`");
         let programs: io::Result<Vec<_>> = PROGRAMS.iter().map(|row| Program::start(row, &rig)).collect();
         let mut demo = Self {

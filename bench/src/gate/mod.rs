@@ -22,7 +22,6 @@
 mod bare;
 mod bell;
 mod cores;
-mod events;
 mod outcome;
 mod player;
 
@@ -38,6 +37,7 @@ use weir_protocol::units::Bytes;
 pub use self::cores::Cores;
 pub use self::player::{Part, run as play};
 use crate::Options;
+use crate::clock::now;
 use crate::report::{Bar, Report};
 use crate::rig::{Cost, Rig};
 use crate::sample::Spread;
@@ -217,10 +217,4 @@ fn told<T: for<'a> Deserialize<'a>>(mut player: Child) -> io::Result<T> {
     let line = BufReader::new(stdout).lines().last().ok_or(io::ErrorKind::UnexpectedEof)??;
     player.wait()?;
     serde_json::from_str(&line).map_err(io::Error::other)
-}
-
-/// The monotonic clock, which the simulated GPU's is too.
-fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::events::Events;
 use super::{BURST, Filled, HELD_NS, Hold, SHORT, UNIT, WAKES, Wake, cores, now};
 use crate::client::{ClientError, Driver};
+use crate::events::Events;
 
 /// Who a player is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -10,6 +10,7 @@ use weir_abi::{CUresult, fns};
 use super::generate::KERNELS;
 use super::program::Reach;
 use crate::client::{ClientError, Driver};
+use crate::kernels::{Body, Kernel};
 
 /// What a call answered, with its name if it was an error.
 pub type Answer = Result<(), ClientError>;
@@ -102,10 +103,10 @@ macro_rules! call {
 impl Calls {
     /// Opens the driver; its primary context is current on this thread.
     pub fn open() -> Result<Self, ClientError> {
-        let mut names: Vec<&str> = KERNELS.iter().map(|(name, ..)| *name).collect();
-        names.push(SPIN);
-        let driver = Driver::open(&names)?;
-        let found = names.iter().enumerate().map(|(n, name)| driver.function(name, n));
+        let work = KERNELS.iter().map(|(name, time_us, _)| Kernel::work(name, *time_us));
+        let all: Vec<_> = work.chain([Kernel { name: SPIN, body: Body::Spin }]).collect();
+        let driver = Driver::open_with(&all)?;
+        let found = all.iter().enumerate().map(|(n, kernel)| driver.function(kernel.name, n));
         let mut kernels = found
             .map(|function| function.map(|function| function.expose_provenance()))
             .collect::<Result<Vec<usize>, _>>()?;

@@ -27,6 +27,7 @@ use weir_simgpu_link::config::SMS;
 use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu};
 pub use player::{Options as PlayerOptions, run as play};
+pub use random::Random;
 use watch::{Said, Tenant, Totals};
 
 /// Processes of each tenant. Eight tenants of 10 %: the GPU has room for all, each is throttled.
@@ -103,7 +104,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let first = options.seed;
     let tenants = if options.programs == Some(1) { 1 } else { options.tenants };
     let bare = options.programs.unwrap_or(BARE).min(BARE);
-    let bare = Session::new(false, tenants)?.play(Plan { first, count: bare, until: None })?;
+    let bare = Session::new(true, false, tenants)?.play(Plan { first, count: bare, until: None })?;
     let mut report = Report::new("live", true);
     report.figure("bare", bare.figures());
     if options.bare {
@@ -126,10 +127,37 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     Ok(report.finish(options.json))
 }
 
+/// What came of programs that others have run.
+pub struct Checked {
+    /// How many ended.
+    pub programs: u64,
+    /// How many hung.
+    pub hangs: usize,
+    /// How many failed otherwise.
+    pub errors: usize,
+    /// The launch that was held back longest.
+    pub longest_launch_ms: f64,
+    /// Everything else.
+    pub figures: serde_json::Value,
+}
+
+/// Runs what is no matter of chance, and then random programs for so long, throttled, on either kind of GPU.
+pub fn check(simulated: bool, tenants: usize, time: Duration) -> io::Result<Checked> {
+    let plan = Plan { first: 0, count: u64::MAX, until: Some(Instant::now() + time) };
+    let outcome = Session::new(simulated, true, tenants)?.play(plan)?;
+    Ok(Checked {
+        programs: outcome.programs,
+        hangs: outcome.hangs.len(),
+        errors: outcome.errors.len(),
+        longest_launch_ms: outcome.longest_launch.0 as f64 / 1e6,
+        figures: outcome.figures(),
+    })
+}
+
 /// Runs each plan on a GPU of its own, all at once.
 fn side_by_side(plans: Vec<Plan>, tenants: usize) -> io::Result<Outcome> {
     std::thread::scope(|scope| {
-        let play = |plan| scope.spawn(move || Session::new(true, tenants)?.play(plan));
+        let play = |plan| scope.spawn(move || Session::new(true, true, tenants)?.play(plan));
         let played: Vec<_> = plans.into_iter().map(play).collect();
         let mut outcome = Outcome::default();
         for played in played {
@@ -175,13 +203,14 @@ struct Session {
 }
 
 impl Session {
-    fn new(throttled: bool, tenants: usize) -> io::Result<Self> {
+    fn new(simulated: bool, throttled: bool, tenants: usize) -> io::Result<Self> {
         let mut kernels: Vec<Kernel> = generate::KERNELS
             .iter()
             .map(|(name, time_us, _)| Kernel { name, time_us: *time_us, blocks: 20, spins: false })
             .collect();
         kernels.push(Kernel { name: calls::SPIN, time_us: 10.0, blocks: 1, spins: true });
-        let rig = Rig::untold(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &kernels })?;
+        let gpu = SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &kernels };
+        let rig = if simulated { Rig::untold(&gpu)? } else { Rig::configured(false, "", "")? };
         let mut control = if throttled { Some(Control::of(&rig)?) } else { None };
         let (mouth, said) = channel();
         let processes = &TENANTS[..tenants.min(TENANTS.len())];

@@ -6,6 +6,7 @@ mod container_spec;
 mod doctor;
 mod events;
 mod explain;
+mod measure;
 mod node;
 mod park;
 mod policy;
@@ -96,7 +97,7 @@ enum Command {
     /// Print what a container needs to be a tenant: a CDI file, or flags for docker and podman
     ContainerSpec(container_spec::Args),
     /// Check what this machine has and what it lacks
-    Doctor,
+    Doctor(measure::Args),
     /// Check a configuration file
     Check(check::Args),
     /// Show the settings of the node manager
@@ -149,7 +150,8 @@ pub fn main() -> ExitCode {
         Command::Web(args) => web::run(&context, &args),
         Command::Scrape => crate::scraper::run().map(|()| 0),
         Command::ContainerSpec(args) => container_spec::run(&context, &args),
-        Command::Doctor => doctor::run(&context),
+        Command::Doctor(args) if args.measure => measure::run(&context, &args),
+        Command::Doctor(_) => doctor::run(&context),
         Command::Check(args) => check::run(&context, &args),
         Command::Config(args) => config::run(&context, &args),
         Command::Explain(args) => explain::run(&context, &args),

@@ -1,0 +1,232 @@
+//! Latency beside a training job: a server that is asked at random moments, alone, beside the job under the driver's own time slices,
+//! and under Weir with each policy. What the job still gets done stands beside it: the two together are the frontier. The server is a
+//! decode loop of a transformer (PyTorch), of kernels of the same shape (twin), and vLLM where it is installed.
+
+use std::io;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use weir_nodemgr::control::policy::AskPolicy;
+use weir_nodemgr::control::schema::ClassName;
+
+use super::finding::{Figure, Finding};
+use super::overhead;
+use super::setup::{Setup, Wanted, tenant};
+use super::share;
+use super::side::{Player, Side, Way, numbers};
+use crate::live::Random;
+use crate::rig::{Control, Rig};
+use crate::sample::{most, quantile};
+
+/// What the server does for a request, and what the job does.
+const REQUEST: &str = "decode";
+const JOB: &str = "train";
+
+/// How much of the time requests take alone.
+const LOAD: f64 = 0.4;
+
+/// Weir's default.
+const OURS: &str = "weir";
+
+/// A promise of so many times the p99 alone, for `weir` with one.
+const PROMISED: f64 = 2.0;
+
+/// Requests beside the job by one rule.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Point {
+    /// Who plays.
+    pub side: &'static str,
+    /// By which rule.
+    pub rule: String,
+    /// Requests served.
+    pub requests: usize,
+    /// Their latencies, in microseconds.
+    pub p50_us: f64,
+    /// As above.
+    pub p95_us: f64,
+    /// As above.
+    pub p99_us: f64,
+    /// By p99 alone.
+    pub p99_ratio: f64,
+    /// What the job got done, of what it gets done alone, in percent; nothing if it was not there.
+    pub job_percent: f64,
+}
+
+/// Measures all of it.
+pub fn tell(setup: &Setup) -> io::Result<Finding> {
+    let mut points = Vec::new();
+    for side in setup.sides() {
+        let rig = setup.rig()?;
+        let mut bare = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
+        let scene = Scene::open(setup, &side, &mut bare)?;
+        points.push(scene.alone.clone());
+        points.push(scene.beside(&mut bare, "plain slicing")?);
+        drop(bare);
+        setup.note(&found(setup, &points))?;
+        scene.under_policies(
+            setup.of(&["static", "dilu", "specinf", "tgs", OURS], &["static", OURS]),
+            &mut points,
+        )?;
+        if !setup.quick {
+            points.push(scene.under_promise()?);
+        }
+    }
+    Ok(found(setup, &points))
+}
+
+/// The server and the job, which wait for orders.
+pub struct Pair {
+    server: Player,
+    job: Player,
+}
+
+impl Pair {
+    /// Starts both.
+    pub fn start(rig: &Rig, side: &Side, (server, job): (Way<'_>, Way<'_>)) -> io::Result<Self> {
+        let mut players = Player::start_all(rig, side, &[(REQUEST, server), (JOB, job)])?;
+        let (server, job) = (players.swap_remove(0), players.swap_remove(0));
+        Ok(Self { server, job })
+    }
+}
+
+/// What is the same by every rule.
+pub struct Scene<'a> {
+    setup: &'a Setup,
+    side: &'a Side,
+    offsets_us: Vec<u64>,
+    job_alone_per_s: f64,
+    /// The server with nothing beside it.
+    pub alone: Point,
+}
+
+impl<'a> Scene<'a> {
+    /// Finds out how long a request takes, and how much either gets done alone, by a pair that nobody holds back.
+    pub fn open(setup: &'a Setup, side: &'a Side, bare: &mut Pair) -> io::Result<Self> {
+        bare.server.round(10)?;
+        let request_s = bare.server.round(50)? / 50.0;
+        let job_alone_per_s = share::alone_of(setup, &mut bare.job)?;
+        let offsets_us = arrivals(request_s / LOAD, setup.time(7, 1_200));
+        let nobody = Point { side: overhead::name(side), rule: "alone".into(), ..Point::default() };
+        let mut scene = Self { setup, side, offsets_us, job_alone_per_s, alone: nobody };
+        let took_us = scene.serve(&mut bare.server)?;
+        scene.alone = Point { p99_ratio: 1.0, ..scene.point("alone", &took_us, f64::NAN) };
+        Ok(scene)
+    }
+
+    /// Both at once.
+    pub fn beside(&self, pair: &mut Pair, rule: &str) -> io::Result<Point> {
+        pair.job.go("")?;
+        self.serve_for(&mut pair.server, self.setup.time(2, 500))?; // prices are learnt, rates found
+        let before = pair.job.look()?;
+        let took_us = self.serve(&mut pair.server)?;
+        let rate = pair.job.look()?.rate_since(before);
+        pair.job.stop()?;
+        Ok(self.point(rule, &took_us, 100.0 * rate / self.job_alone_per_s))
+    }
+
+    /// Under Weir, with one policy after the other.
+    fn under_policies(&self, policies: &[&str], points: &mut Vec<Point>) -> io::Result<()> {
+        let rig = self.setup.rig()?;
+        let mut control = Control::of(&rig)?;
+        let mut pair = self.managed(&rig, &mut control, None)?;
+        for policy in policies {
+            let wanted = AskPolicy { name: Some((*policy).to_owned()), ..AskPolicy::default() };
+            control.client().policy(wanted).map_err(|fault| io::Error::other(fault.to_string()))?;
+            points.push(self.beside(&mut pair, policy)?);
+            self.setup.note(&found(self.setup, points))?;
+        }
+        Ok(())
+    }
+
+    /// Under `weir`, with a promise that leaves slack.
+    fn under_promise(&self) -> io::Result<Point> {
+        let rig = self.setup.rig_with("", &format!("policy = \"{OURS}\"\n"))?;
+        let promise = format!("p99 < {:.0}us", (PROMISED * self.alone.p99_us).ceil());
+        let mut pair = self.managed(&rig, &mut Control::of(&rig)?, Some(&promise))?;
+        self.beside(&mut pair, &format!("{OURS}, {PROMISED}x promised"))
+    }
+
+    fn managed(&self, rig: &Rig, control: &mut Control, slo: Option<&str>) -> io::Result<Pair> {
+        let wanted = Wanted { slo, ..Wanted::class("server", ClassName::Latency, Some(50)) };
+        let server = tenant(control, wanted)?;
+        let job = tenant(control, Wanted::class("job", ClassName::Filler, None))?;
+        Pair::start(rig, self.side, (Way::Preload(&server), Way::Preload(&job)))
+    }
+
+    fn serve(&self, server: &mut Player) -> io::Result<Vec<f64>> {
+        self.serve_for(server, Duration::MAX)
+    }
+
+    /// All requests, or those of the first so and so long.
+    fn serve_for(&self, server: &mut Player, most: Duration) -> io::Result<Vec<f64>> {
+        let within = |offset: &&u64| Duration::from_micros(**offset) < most;
+        let offsets: Vec<u64> = self.offsets_us.iter().take_while(within).copied().collect();
+        let takes = Duration::from_micros(offsets.last().copied().unwrap_or(0));
+        numbers(&server.ask(&format!("serve {}", json!(offsets)), takes)?, "us")
+    }
+
+    fn point(&self, rule: &str, took_us: &[f64], job_percent: f64) -> Point {
+        let mut sorted = took_us.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let p99_us = quantile(&sorted, 0.99);
+        Point {
+            side: overhead::name(self.side),
+            rule: rule.into(),
+            requests: sorted.len(),
+            p50_us: quantile(&sorted, 0.5),
+            p95_us: quantile(&sorted, 0.95),
+            p99_us,
+            p99_ratio: p99_us / self.alone.p99_us,
+            job_percent,
+        }
+    }
+}
+
+/// Moments of requests that come at random (Poisson), so far apart on average: the same in each run.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "microseconds of a run")]
+fn arrivals(mean_s: f64, length: Duration) -> Vec<u64> {
+    let mut random = Random(5);
+    let mut next = || {
+        let even = ((random.next() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64; // above 0, up to 1
+        -even.ln() * mean_s
+    };
+    let mut at = 0.0;
+    let moments = std::iter::repeat_with(|| {
+        at += next();
+        at
+    });
+    moments.take_while(|at| *at < length.as_secs_f64()).map(|at| (at * 1e6) as u64).collect()
+}
+
+fn found(setup: &Setup, points: &[Point]) -> Finding {
+    let judged = |points: &[Point]| {
+        let torch = points.iter().any(|point| point.side == "torch");
+        let ours = points.iter().filter(|point| point.rule == OURS && (!torch || point.side == "torch"));
+        most(ours.map(|point| point.p99_ratio))
+    };
+    let told = points.iter().map(|point| {
+        let Point { side, rule, p99_us, p99_ratio, job_percent, .. } = point;
+        let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
+        format!("{side} {rule}: p99 {:.2} ms ({p99_ratio:.2}x){job}", p99_us / 1e3)
+    });
+    let served = points.iter().all(|point| point.requests > 0 && point.p99_us > 0.0);
+    Finding {
+        holds: setup.simulated.then_some(served && points.len() > 2),
+        line: told.collect::<Vec<_>>().join("; ") + &setup.without_torch(),
+        bars: vec![Figure::of("gpu.latency_ratio", judged(points))],
+        figures: json!({"load": LOAD, "points": points}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_at_random_and_as_often_as_they_should() {
+        let moments = arrivals(0.001, Duration::from_secs(10));
+        assert!((9_500..10_500).contains(&moments.len()), "{}", moments.len());
+        assert!(moments.is_sorted() && moments == arrivals(0.001, Duration::from_secs(10)));
+    }
+}

@@ -1,0 +1,162 @@
+//! MPS and other interposers as baselines: a server beside a training job, once with NVIDIA's Multi-Process Service alone, once with
+//! Weir managing it, and once under each interposer that was named. The control daemon is started for this story alone, in a directory
+//! of its own, where it is installed; on the simulated GPU its mode takes its place.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use weir_nodemgr::control::schema::ClassName;
+
+use super::finding::Finding;
+use super::latency::{Pair, Point, Scene};
+use super::setup::{Setup, Wanted, file_name, tenant};
+use super::side::{Side, Way};
+use crate::rig::{Control, Rig};
+
+/// NVIDIA's control program.
+const CONTROL: &str = "nvidia-cuda-mps-control";
+
+/// How long the daemon may take to be there.
+const START: Duration = Duration::from_secs(10);
+
+/// Measures all of it.
+pub fn tell(setup: &Setup) -> io::Result<Finding> {
+    let side = setup.best_side();
+    let rig = setup.rig()?;
+    let mut bare = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
+    let scene = Scene::open(setup, &side, &mut bare)?;
+    drop(bare); // before a control daemon starts: it wants the GPU without other clients
+    let mut points = vec![scene.alone.clone()];
+    for other in &setup.others {
+        let mut pair = Pair::start(&rig, &side, (Way::Other(other), Way::Other(other)))?;
+        points.push(scene.beside(&mut pair, &file_name(other))?);
+        setup.note(&found(setup, &points, ""))?;
+    }
+    let why = match Daemon::start(setup) {
+        Err(why) => why,
+        Ok(daemon) => {
+            let rig = daemon.rig(setup, "")?;
+            let mut pair = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
+            points.push(scene.beside(&mut pair, "MPS")?);
+            drop(pair);
+            setup.note(&found(setup, &points, ""))?;
+            points.push(managed(setup, &side, &scene, &daemon)?);
+            String::new()
+        }
+    };
+    Ok(found(setup, &points, &why))
+}
+
+/// The same with Weir over MPS.
+fn managed(setup: &Setup, side: &Side, scene: &Scene<'_>, daemon: &Daemon) -> io::Result<Point> {
+    let rig = daemon.rig(setup, "policy = \"weir\"\n")?;
+    let mut control = Control::of(&rig)?;
+    let server = tenant(&mut control, Wanted::class("server", ClassName::Latency, Some(50)))?;
+    let job = tenant(&mut control, Wanted::class("job", ClassName::Filler, None))?;
+    let mut pair = Pair::start(&rig, side, (Way::Preload(&server), Way::Preload(&job)))?;
+    scene.beside(&mut pair, "MPS under weir")
+}
+
+/// The control daemon, ours alone; or the simulated GPU's mode.
+struct Daemon {
+    directory: tempfile::TempDir,
+    simulated: bool,
+    process: Option<Child>,
+}
+
+impl Daemon {
+    /// Starts one; or why there is none.
+    fn start(setup: &Setup) -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut daemon = Self { directory, simulated: setup.simulated, process: None };
+        if setup.simulated {
+            return Ok(daemon);
+        }
+        let log = File::create(daemon.pipes().join("control.log")).map_err(|error| error.to_string())?;
+        let mut command = Command::new(CONTROL);
+        command
+            .arg("-f")
+            .envs(daemon.variables())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(|e| e.to_string())?);
+        let started = command.stderr(log).spawn();
+        daemon.process = Some(started.map_err(|error| format!("no MPS: `{CONTROL}`: {error}"))?);
+        let start = std::time::Instant::now();
+        while !daemon.pipes().join("control").exists() {
+            let ended =
+                daemon.process.as_mut().is_some_and(|process| !matches!(process.try_wait(), Ok(None)));
+            if ended || start.elapsed() > START {
+                let said = std::fs::read_to_string(daemon.pipes().join("control.log")).unwrap_or_default();
+                return Err(format!("no MPS: `{CONTROL}` does not come up: {}", said.trim()));
+            }
+            std::thread::sleep(Duration::from_millis(20)); // between two looks at another process
+        }
+        // By this file the node manager knows that it lives; one in the foreground may write none.
+        let (file, pid) =
+            (daemon.pipes().join(format!("{CONTROL}.pid")), daemon.process.as_ref().map(Child::id));
+        if let (false, Some(pid)) = (file.exists(), pid) {
+            std::fs::write(file, pid.to_string()).map_err(|error| error.to_string())?;
+        }
+        Ok(daemon)
+    }
+
+    fn pipes(&self) -> PathBuf {
+        self.directory.path().to_path_buf()
+    }
+
+    fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        [("CUDA_MPS_PIPE_DIRECTORY", self.pipes()), ("CUDA_MPS_LOG_DIRECTORY", self.pipes())]
+    }
+
+    /// A node whose programs are its clients.
+    fn rig(&self, setup: &Setup, node: &str) -> io::Result<Rig> {
+        let managed = match (self.simulated, node.is_empty()) {
+            (false, false) => format!("[mps]\npipe_directory = \"{}\"\n", self.pipes().display()),
+            _ => String::new(),
+        };
+        let mut rig = setup.rig_with("mode = \"mps\"\n", &format!("{node}{managed}"))?;
+        if !self.simulated {
+            rig.add_variables(self.variables().to_vec());
+        }
+        Ok(rig)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // Asked by its own pipe it ends its servers, too.
+            let mut quit = Command::new("sh");
+            quit.args(["-c", &format!("echo quit | {CONTROL}")]);
+            let variables = [("CUDA_MPS_PIPE_DIRECTORY", self.directory.path())];
+            let _ = quit
+                .envs(variables)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn found(setup: &Setup, points: &[Point], why: &str) -> Finding {
+    let told = points.iter().map(|point| {
+        let Point { rule, p99_us, p99_ratio, job_percent, .. } = point;
+        let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
+        format!("{rule}: p99 {:.2} ms ({p99_ratio:.2}x){job}", p99_us / 1e3)
+    });
+    let why = if why.is_empty() { String::new() } else { format!("; {why}") };
+    Finding {
+        // A baseline: nothing is promised of others.
+        holds: setup.simulated.then_some(points.len() >= 3),
+        line: told.collect::<Vec<_>>().join("; ") + &why,
+        figures: json!({"points": points}),
+        ..Finding::default()
+    }
+}
