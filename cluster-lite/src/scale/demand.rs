@@ -18,13 +18,13 @@ pub fn gpus(work: Tokens, over: Nanos) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Demand {
     by_work: bool,
-    least_s: f64,
-    most_s: f64,
-    requests: f64,
-    rate: Average,
+    least_s: f64,  // averaged over so many seconds at least,
+    most_s: f64,   // and at most,
+    requests: f64, // and over so many requests in between
+    rate: Average, // requests a second, over the most
     before: Option<Nanos>,
-    average: Average,
-    rush: Average,
+    average: Average, // in GPUs
+    rush: Average,    // in GPUs
 }
 
 /// An exponential mean that begins at nothing: one large request after a silence is no rate.

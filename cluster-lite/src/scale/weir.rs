@@ -73,6 +73,9 @@ impl Weir {
         let batch = ceil((together + 2.0 * together.sqrt() + 1.0) / ready);
         let unhurried = profiled * service.stretch(batch) / full;
         let needed = service.speed.least_share((speed / ready).max(unhurried));
+        // Who may wait for longer than until the next look needs no more than the profiled share before a queue shows.
+        let calm = seen.queued == 0 && seconds(service.patience) >= 1.0;
+        let needed = if calm { needed.min(service.request) } else { needed };
         if self.shares.len() >= self.rules.lower_s.max(1) {
             self.shares.pop_front();
         }
@@ -103,21 +106,30 @@ impl Weir {
         // What has gathered during the very first start is for shares to clear.
         let waiting_s = if seen.ready == 0 { 0.0 } else { need.queued_s };
         let lasting = need.arriving + waiting_s / seconds(service.cold_start).max(1.0);
-        let enough = ceil(lasting / self.rules.utilisation / capacity);
-        let with_room = ceil(lasting / self.rules.utilisation / capacity * self.rules.in_room);
+        // A large request fills one place of a batch for long, and not many of them: more places than requests serve nobody.
+        let filled = self.filled(service, seen);
+        let enough = ceil(lasting / self.rules.utilisation / capacity).min(filled);
+        let with_room = ceil(lasting / self.rules.utilisation / capacity * self.rules.in_room).min(filled);
         let above = self.above.push(enough.max(ahead) > serving);
         let below = self.below.push(with_room.max(ahead) < serving);
-        let exhausted = lasting > f64::from(serving) * service.capacity(self.most_share(service));
-        let late = seen.starting == 0 && self.is_late(service, seen, need, wait);
+        let exhausted =
+            enough > serving && lasting > f64::from(serving) * service.capacity(self.most_share(service));
+        let late = seen.starting == 0 && filled > serving && self.is_late(service, seen, need, wait);
         match () {
             () if late && seen.parked > 0 => (serving + 1, "the queue outlasts a return from the host"),
             () if late => (enough.max(serving + 1), "the queue outlasts a start"),
-            () if exhausted => (enough.max(serving + 1), "no share suffices"),
+            () if exhausted => (enough, "no share suffices"),
             () if above >= self.rules.out_s => (serving + 1, "too much for long enough"),
             () if serving == 1 && self.may_sleep(service, idle, coming) => (0, "nobody asks"),
             () if serving > 1 && below >= self.rules.in_s => (serving - 1, "too little for long enough"),
             () => (serving, "shares suffice"),
         }
+    }
+
+    /// Instances whose batches the requests at hand fill: with so many each keeps its own time.
+    fn filled(&self, service: &Service, seen: &Seen) -> u32 {
+        let at_hand = f64::from(u32::try_from(seen.running + seen.queued).unwrap_or(u32::MAX));
+        ceil(at_hand / f64::from(service.batch.max(1)) / self.rules.utilisation).max(1)
     }
 
     /// Whether what waits would take longer than it takes to bring another instance, and than it may.

@@ -255,6 +255,7 @@ impl Source<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::split;
     use super::*;
 
     const SITE: &str = "[[site]]\nname = \"a\"\ngpus = 2\nsamples_per_s = 10.0\nsamples = 100\nwan_gbit_per_s = 1.0\n\
@@ -272,6 +273,18 @@ mod tests {
         let setting = parse(&format!("{SITE}{BATCH}"), Path::new("s.toml")).unwrap();
         assert_eq!(setting.batch, Some(Batch { gpu_hours: 3.0, deadline_h: 2 }));
         assert_eq!(setting.sites[0].hours[1], Hour { grams_per_kwh: 100.0, cap_watts: None });
+    }
+
+    #[test]
+    fn the_example_is_planned_for_less_than_what_it_is_compared_with() {
+        let text = include_str!("../../../docs/sites.example.toml");
+        let Setting { sites, training, batch } = parse(text, Path::new("sites.example.toml")).unwrap();
+        let (training, batch) = (training.unwrap(), batch.unwrap());
+        let (even, matched) = (split::even(&sites, &training), split::matched(&sites, &training));
+        assert!(matched.round_s <= even.round_s + 1e-9 && matched.cost < even.cost);
+        let (fixed, following) =
+            (shift::fixed(&sites, &batch).unwrap(), shift::following(&sites, &batch).unwrap());
+        assert!(following.grams_per_gpu_hour < fixed.grams_per_gpu_hour);
     }
 
     #[test]
