@@ -25,6 +25,7 @@ mod manager;
 mod meter;
 mod pair;
 mod picture;
+mod placement;
 mod policy;
 mod register;
 mod registrant;
@@ -130,6 +131,8 @@ enum Bench {
     Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
     Policy(policy::Options),
+    /// What placement makes of recorded and generated clusters
+    Placement(QuickOptions),
     /// Published comparisons, beside the same rivals simulated
     Shapes(PlotOptions),
     /// A thousand processes register at once
@@ -192,6 +195,7 @@ fn main() -> ExitCode {
         Bench::Agree(options) => agree::run(&options),
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
+        Bench::Placement(options) => placement::run(&options),
         Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),

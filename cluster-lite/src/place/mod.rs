@@ -26,6 +26,8 @@ pub mod pwr;
 mod random;
 mod score;
 mod sum;
+#[cfg(test)]
+mod tests;
 mod weir;
 mod workload;
 
