@@ -16,6 +16,8 @@ mod error;
 mod socket;
 mod state;
 mod states;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -325,6 +327,9 @@ impl Cluster {
 
     /// Lets `node` be in `next`, wherever it was.
     fn enter(&mut self, node: NodeId, next: NodeState) {
+        if *self.nodes[node.index()].state == next {
+            return; // a tenant that takes nothing
+        }
         let next = Arc::new(next);
         let entry = &mut self.nodes[node.index()];
         let before = std::mem::replace(&mut entry.state, Arc::clone(&next));

@@ -34,6 +34,8 @@ mod random;
 mod score;
 pub mod shortage;
 mod sum;
+#[cfg(test)]
+mod tests;
 mod together;
 mod weir;
 mod workload;
