@@ -14,6 +14,7 @@
 //! `cluster`, `place`, `scale` and `sites` are pure: no clock, no files, no threads; time and randomness are passed in.
 
 pub mod cli;
+pub mod control;
 pub mod fault;
 pub mod nearest;
 pub mod profile;
