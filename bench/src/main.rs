@@ -26,6 +26,7 @@ mod meter;
 mod pair;
 mod picture;
 mod policy;
+mod profile;
 mod register;
 mod registrant;
 mod report;
@@ -130,6 +131,8 @@ enum Bench {
     Agree(agree::Options),
     /// What policies make of shared GPUs, in virtual time
     Policy(policy::Options),
+    /// Searches of the profiler, on surfaces with a known best
+    Profile(Options),
     /// Published comparisons, beside the same rivals simulated
     Shapes(PlotOptions),
     /// A thousand processes register at once
@@ -192,6 +195,7 @@ fn main() -> ExitCode {
         Bench::Agree(options) => agree::run(&options),
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
+        Bench::Profile(options) => profile::run(&options),
         Bench::Shapes(options) => shapes::run(&options),
         Bench::Live(options) => live::run(&options),
         Bench::LivePlayer(options) => Ok(live::play(&options)),

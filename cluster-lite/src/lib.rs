@@ -18,3 +18,6 @@ pub mod control;
 pub mod fault;
 pub mod nearest;
 pub mod profile;
+pub mod scale;
+pub mod sim;
+pub mod trace;

@@ -1,6 +1,7 @@
 //! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
 
 mod printer;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -20,7 +21,11 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Simulate traces under policies, in virtual time
+    #[command(subcommand)]
+    Simulate(simulate::Simulate),
+}
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
@@ -32,5 +37,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
-    match cli.command {}
+    match cli.command {
+        Command::Simulate(what) => simulate::run(&what, cli.json),
+    }
 }

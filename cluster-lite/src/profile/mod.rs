@@ -1,7 +1,9 @@
 //! What a tenant needs: searches over shares and batches, and the file that they are written to.
 
 mod file;
+pub mod inference;
 mod slo;
+pub mod training;
 mod values;
 
 pub use file::{

@@ -1,0 +1,3 @@
+//! Simulators in virtual time. Everything they print is *simulated*, and says so.
+
+pub mod requests;
