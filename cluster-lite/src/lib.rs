@@ -14,9 +14,12 @@
 //! `cluster`, `place`, `scale` and `sites` are pure: no clock, no files, no threads; time and randomness are passed in.
 
 pub mod cli;
+pub mod cluster;
 pub mod control;
+pub mod data;
 pub mod fault;
 pub mod nearest;
+pub mod place;
 pub mod profile;
 pub mod scale;
 pub mod sim;

@@ -27,6 +27,11 @@ enum Command {
     Simulate(simulate::Simulate),
 }
 
+/// A word on stderr, from those who find something absent.
+pub(crate) fn talk(text: impl std::fmt::Display) {
+    printer::talk(text);
+}
+
 /// Runs the command line.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -37,7 +37,7 @@ impl Nanos {
 pub struct Tokens(pub i64);
 
 /// A part of one GPU's SM time in thousandths: `SmShare::percent(60)` is 600. Never above 1000.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SmShare(u16);
 

@@ -1,0 +1,32 @@
+//! Weighted sums of scores: `pwr*0.1+fgd*0.9`.
+
+use super::score::{Part, Score, Seen};
+use crate::cluster::Slice;
+
+/// One of the added scores.
+pub struct Weighted {
+    /// Its name.
+    pub name: String,
+    /// What it rates.
+    pub score: Box<dyn Score>,
+    /// What its rating is multiplied by.
+    pub weight: f64,
+}
+
+/// Scores, each by a weight, added. GPUs of a node are chosen by the sum as well.
+pub struct Sum(pub Vec<Weighted>);
+
+impl Score for Sum {
+    fn rate(&self, seen: &Seen<'_>, slices: &[Slice]) -> f64 {
+        self.0.iter().map(|part| part.weight * part.score.rate(seen, slices)).sum()
+    }
+
+    fn parts(&self, seen: &Seen<'_>, slices: &[Slice]) -> Vec<Part> {
+        let part = |part: &Weighted| Part {
+            name: part.name.clone(),
+            rating: part.score.rate(seen, slices),
+            weight: part.weight,
+        };
+        self.0.iter().map(part).collect()
+    }
+}
