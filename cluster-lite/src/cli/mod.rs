@@ -1,6 +1,7 @@
 //! The commands of `weir-cluster`: each parses, calls the library, prints, and returns an exit code.
 
 mod printer;
+mod serve;
 mod simulate;
 
 use std::process::ExitCode;
@@ -25,6 +26,18 @@ enum Command {
     /// Simulate traces under policies, in virtual time
     #[command(subcommand)]
     Simulate(simulate::Simulate),
+    /// Run services on GPUs of this machine and of others, behind an HTTP gateway
+    Serve(serve::OfFile),
+    /// Check a cluster.toml
+    Check(serve::OfFile),
+    /// Show nodes, services and instances of a running controller
+    Ps(serve::Ps),
+    /// Take instances away from a node
+    Drain(serve::Drain),
+    #[command(hide = true)]
+    Gateway(serve::Gateway),
+    #[command(hide = true, subcommand)]
+    Instance(serve::Instance),
 }
 
 /// A word on stderr, from those who find something absent.
@@ -43,6 +56,13 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
     match cli.command {
-        Command::Simulate(what) => simulate::run(&what, cli.json),
+        Command::Simulate(what) => return simulate::run(&what, cli.json),
+        Command::Serve(args) => serve::serve(&args),
+        Command::Check(args) => serve::check(&args, cli.json),
+        Command::Ps(args) => serve::ps(&args, cli.json),
+        Command::Drain(args) => serve::drain(&args, cli.json),
+        Command::Gateway(args) => serve::gateway(&args),
+        Command::Instance(what) => serve::instance(&what),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

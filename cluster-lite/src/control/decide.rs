@@ -27,8 +27,14 @@ pub struct Load {
     pub ready: u32,
     /// Instances that answer, or are about to.
     pub serving: u32,
+    /// Instances that finish what they have.
+    pub draining: u32,
+    /// Instances whose memory is on the host.
+    pub parked: u32,
     /// The request of each of them now.
     pub share: SmShare,
+    /// The most that each of them could have, with what its GPU has free.
+    pub room: SmShare,
 }
 
 /// How much of a service there is to be.

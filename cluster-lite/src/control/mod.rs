@@ -5,6 +5,7 @@
 //!   order      what is to be done on a node, and what came of it
 //!   route      which instance answers which requests, and what the gateway says of them
 //!   room       what is free on each GPU, by what is reserved
+//!   policies   the placement and scaling libraries behind those traits
 //!   decide     where an instance goes and how many there are: small traits, and the plainest of each
 //!   machine    the state machine: reports, answers and traffic in; writes, orders and routes out
 //!   store      what outlives a SIGKILL: one file
@@ -21,14 +22,18 @@
 //! * A slice is reserved from the decision to start an instance until its node has said that it has ended *and can never
 //!   start again*: a node that is silent keeps what it may still be using.
 
+pub mod config;
 pub mod decide;
 pub mod gateway;
 pub mod instance;
 mod machine;
 pub mod model;
+pub mod node;
 pub mod order;
+pub mod policies;
 pub mod room;
 pub mod route;
+pub mod serve;
 pub mod store;
 
 pub use machine::{Controller, Kept, Standing, Turn, Write};

@@ -231,6 +231,12 @@ impl Controller {
         }
     }
 
+    /// Nothing is wanted any more.
+    pub fn end(&mut self) {
+        self.fleet.services.clear();
+        self.standing.clear();
+    }
+
     /// An operator knows that a silent node is dead: what was lost there is forgotten, and its slices with it.
     pub fn forget_node(&mut self, node: &str, now: Nanos) -> usize {
         let there = |i: &&Instance| i.place.node == node && matches!(i.state, State::Lost | State::Stopping);

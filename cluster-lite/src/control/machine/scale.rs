@@ -31,14 +31,26 @@ impl Controller {
         let traffic = self.traffic.services.get(&service.name).cloned().unwrap_or_default();
         let serving: Vec<_> = self.of_service(service).filter(|i| i.state.serves()).collect();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let in_state =
+            |is: fn(State) -> bool| count(self.of_service(service).filter(|i| is(i.state)).count());
         Load {
             arrived: traffic.arrived,
             queued: traffic.queued,
             outstanding: traffic.backends.values().map(|backend| backend.outstanding).sum(),
             ready: count(serving.iter().filter(|i| i.state == State::Ready).count()),
             serving: count(serving.len()),
+            draining: in_state(|state| matches!(state, State::Draining(_))),
+            parked: in_state(|state| state == State::Parked),
+            room: serving.iter().map(|i| self.most(i)).min().unwrap_or(service.shares[1]),
             share: serving.iter().map(|i| i.budget.request).max().unwrap_or(service.budget.request),
         }
+    }
+
+    /// The most that an instance could have where it is.
+    fn most(&self, instance: &Instance) -> SmShare {
+        let room = self.rooms_of(&instance.place.node).into_iter().find(|room| room.place == instance.place);
+        let free = room.map_or(SmShare::ZERO, |room| room.free_request());
+        SmShare::permille(instance.budget.request.as_permille() + free.as_permille())
     }
 
     /// Vertical: each instance gets the share, where its GPU has room for it.

@@ -346,7 +346,7 @@ impl World {
     /// Requests: they come, wait, are sent, and end.
     fn ask_and_answer(&mut self) {
         for service in ["web", "llm", "idle"] {
-            let busy = self.now.0 / 20_000_000_000 % 2 == 0 || service == "web";
+            let busy = (self.now.0 / 20_000_000_000).is_multiple_of(2) || service == "web";
             let rate = if busy && self.now < QUIET { 400.0 } else { 0.0 };
             if self.chance(rate) {
                 match self.book.arrive(self.now, service) {
