@@ -16,6 +16,7 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod control;
 pub mod data;
 pub mod fault;
 pub mod nearest;

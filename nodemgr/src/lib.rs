@@ -60,7 +60,7 @@ pub mod sim;
 mod takeover;
 mod tick;
 mod typed;
-mod unprivileged;
+pub mod unprivileged;
 pub mod web;
 
 pub use fault::Fault;

@@ -5,6 +5,7 @@
 mod bench;
 mod clients;
 mod clocks;
+mod cluster;
 mod container;
 mod copies;
 mod documents;

@@ -3,6 +3,7 @@
 mod fit;
 mod printer;
 mod profile;
+mod serve;
 mod simulate;
 mod sites;
 
@@ -34,6 +35,18 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Split a training over sites, and shift best-effort work by carbon and power
     Sites(sites::Options),
+    /// Run services on GPUs of this machine and of others, behind an HTTP gateway
+    Serve(serve::OfFile),
+    /// Check a cluster.toml
+    Check(serve::OfFile),
+    /// Show nodes, services and instances of a running controller
+    Ps(serve::Ps),
+    /// Take instances away from a node
+    Drain(serve::Drain),
+    #[command(hide = true)]
+    Gateway(serve::Gateway),
+    #[command(hide = true, subcommand)]
+    Instance(serve::Instance),
 }
 
 /// A word on stderr, from those who find something absent.
@@ -52,9 +65,16 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Fault> {
     match cli.command {
-        Command::Fit(options) => fit::run(&options, cli.json),
-        Command::Profile(args) => profile::run(&args, cli.json),
-        Command::Simulate(what) => simulate::run(&what, cli.json),
-        Command::Sites(options) => sites::run(&options, cli.json),
+        Command::Fit(options) => return fit::run(&options, cli.json),
+        Command::Profile(args) => return profile::run(&args, cli.json),
+        Command::Simulate(what) => return simulate::run(&what, cli.json),
+        Command::Sites(options) => return sites::run(&options, cli.json),
+        Command::Serve(args) => serve::serve(&args),
+        Command::Check(args) => serve::check(&args, cli.json),
+        Command::Ps(args) => serve::ps(&args, cli.json),
+        Command::Drain(args) => serve::drain(&args, cli.json),
+        Command::Gateway(args) => serve::gateway(&args),
+        Command::Instance(what) => serve::instance(&what),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

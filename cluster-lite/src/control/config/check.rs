@@ -1,0 +1,205 @@
+//! What each value may be, and what contradicts what.
+
+use std::collections::BTreeSet;
+
+use weir_nodemgr::control::schema::ClassName;
+use weir_protocol::units::{Bytes, Nanos, SmShare};
+
+use super::File;
+use super::lines::Lines;
+use crate::control::model::{ReadyWhen, Service, WhenIdle};
+use crate::control::policies::{ByPolicy, ByScaler};
+use crate::fault::Fault;
+use crate::profile::Slo;
+
+/// Longest name of a cluster and of a service, in bytes: with a number they make a tenant's name of at most 40.
+const LONGEST: [usize; 2] = [12, 18];
+
+/// Names that the gateway answers itself.
+const TAKEN: [&str; 2] = ["metrics", "healthz"];
+
+/// One row of services while it is read.
+pub(super) struct Values<'a> {
+    pub at: usize,
+    pub lines: &'a Lines<'a>,
+}
+
+impl Values<'_> {
+    pub fn wrong(&self, key: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
+        self.lines.row("service", self.at, key, message, help)
+    }
+
+    pub fn share(&self, key: &str, text: Option<&str>) -> Result<Option<SmShare>, Fault> {
+        let parse = |text: &str| {
+            let share = text.parse::<SmShare>();
+            share.map_err(|error| self.wrong(key, format!("{key}: {error}"), error.hint()))
+        };
+        text.map(parse).transpose()
+    }
+
+    pub fn size(&self, key: &str, text: Option<&str>) -> Result<Option<Bytes>, Fault> {
+        let parse = |text: &str| {
+            let size = text.parse::<Bytes>();
+            size.map_err(|error| self.wrong(key, format!("{key}: {error}"), error.hint()))
+        };
+        text.map(parse).transpose()
+    }
+
+    pub fn slo(&self, text: Option<&str>) -> Result<Option<Slo>, Fault> {
+        let parse =
+            |text: &str| text.parse::<Slo>().map_err(|fault| self.wrong("slo", fault.message, fault.help));
+        text.map(parse).transpose()
+    }
+
+    pub fn seconds(&self, key: &str, value: Option<f64>, default: u64) -> Result<Nanos, Fault> {
+        let Some(value) = value else { return Ok(Nanos::from_secs(default)) };
+        if !(0.001..=86_400.0).contains(&value) {
+            let message = format!("{key} is {value}");
+            return Err(self.wrong(key, message, "give seconds, from 0.001 to 86400"));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a day")]
+        Ok(Nanos((value * 1e9) as u64))
+    }
+}
+
+fn is_name(name: &str, longest: usize) -> bool {
+    let plain = name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-');
+    plain && !name.is_empty() && !name.starts_with('-') && name.len() <= longest
+}
+
+/// What needs no single row.
+pub(super) fn file(file: &File, lines: &Lines<'_>) -> Result<(), Fault> {
+    if let Some(name) = file.name.as_deref().filter(|name| !is_name(name, LONGEST[0])) {
+        let help = format!("use 1 to {} small letters, digits and `-`", LONGEST[0]);
+        return Err(lines.fault(&["name"], format!("`{name}` cannot be a cluster's name"), help));
+    }
+    if file.stale_after_s.is_some_and(|s| !(2..=3600).contains(&s)) {
+        return Err(lines.fault(
+            &["stale_after_s"],
+            "stale_after_s is out of range",
+            "give 2 to 3600 seconds",
+        ));
+    }
+    if let Some(policy) = &file.place {
+        ByPolicy::new(policy, &[], 0).map_err(|fault| lines.fault(&["place"], fault.message, fault.help))?;
+    }
+    if let Some(policy) = &file.scale {
+        let known = ByScaler::new(policy, crate::scale::Rules::default());
+        known.map_err(|fault| lines.fault(&["scale"], fault.message, fault.help))?;
+    }
+    if file.node.is_empty() {
+        let help = "add a [[node]] with a name and the dir of its node manager";
+        return Err(lines.fault(&[], "there is no node", help));
+    }
+    if file.service.is_empty() {
+        return Err(lines.fault(&[], "there is no service", "add a [[service]] with name and command"));
+    }
+    let nodes = file.node.iter().map(|row| row.name.as_str()).enumerate();
+    let services = file.service.iter().map(|row| row.name.as_str()).enumerate();
+    names("node", nodes, lines)?;
+    names("service", services, lines)
+}
+
+fn names<'a>(
+    list: &str,
+    names: impl Iterator<Item = (usize, &'a str)>,
+    lines: &Lines<'_>,
+) -> Result<(), Fault> {
+    let mut known = BTreeSet::new();
+    for (at, name) in names {
+        let wrong = |message: String, help: &str| Err(lines.row(list, at, "name", message, help));
+        if !is_name(name, LONGEST[1]) {
+            let help = format!("use 1 to {} small letters, digits and `-`", LONGEST[1]);
+            return wrong(format!("`{name}` cannot be a {list}'s name"), &help);
+        }
+        if list == "service" && TAKEN.contains(&name) {
+            return wrong(format!("`/{name}` is answered by the gateway itself"), "choose another name");
+        }
+        if !known.insert(name) {
+            return wrong(format!("there are two {list}s named `{name}`"), "give each its own name");
+        }
+    }
+    Ok(())
+}
+
+/// What contradicts what in a service.
+pub(super) fn service(service: &Service, values: &Values<'_>) -> Result<(), Fault> {
+    let Service { name, floor, ceiling, budget, shares, class, .. } = service;
+    let wrong = |key: &str, message: String, help: &str| Err(values.wrong(key, message, help));
+    if service.command.is_empty() {
+        return wrong("command", format!("service `{name}` has no program"), "name it with its arguments");
+    }
+    if floor > ceiling || *ceiling == 0 {
+        return wrong(
+            "ceiling",
+            format!("floor {floor} and ceiling {ceiling} exclude each other"),
+            "let floor be at most ceiling, and ceiling at least 1",
+        );
+    }
+    if budget.limit < budget.request {
+        let message = format!("limit {} lies below request {}", budget.limit, budget.request);
+        return wrong("limit", message, "raise the limit or lower the request");
+    }
+    if !(shares[0] <= budget.request && budget.request <= shares[1]) {
+        let message = format!("request {} lies outside {} to {}", budget.request, shares[0], shares[1]);
+        return wrong("request", message, "let share_least <= request <= share_most");
+    }
+    if *class != ClassName::Filler && shares[0] == SmShare::ZERO {
+        return wrong(
+            "request",
+            "a request of 0 % guarantees nothing".into(),
+            "give it a share, or class = \"filler\"",
+        );
+    }
+    if service.concurrency == 0 {
+        return wrong(
+            "concurrency",
+            "concurrency is 0: no request would ever be sent".into(),
+            "give 1 or more",
+        );
+    }
+    if service.when_idle == WhenIdle::Park && *class == ClassName::Primary {
+        return wrong(
+            "when_idle",
+            "a primary is never parked".into(),
+            "let it stop, or make its class latency",
+        );
+    }
+    let has_port = service.command.iter().any(|word| word.contains("{port}"))
+        || service.env.values().any(|value| value.contains("{port}"));
+    match &service.ready {
+        ReadyWhen::Runs if *floor == 0 => {
+            let help = "give it a floor: nobody asks it, so nothing would ever start it";
+            wrong("ready", format!("service `{name}` gets no requests and has no floor"), help)
+        }
+        ReadyWhen::Runs => Ok(()),
+        ReadyWhen::Answers(path) if !path.starts_with('/') => {
+            wrong("ready", format!("`{path}` is no path"), "write /healthz, or \"port\", or \"runs\"")
+        }
+        _ if !has_port => {
+            let help =
+                "write {port} where its command takes the port, or ready = \"runs\" if it gets no requests";
+            wrong("command", format!("service `{name}` is never told its port"), help)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a node whose size the file tells could hold each service. Where a node does not tell, its manager will.
+pub(super) fn held(file: &File, services: &[Service], lines: &Lines<'_>) -> Result<(), Fault> {
+    let mut sizes = Vec::new();
+    for (at, node) in file.node.iter().enumerate() {
+        let Some(text) = &node.gpu_memory else { return Ok(()) };
+        let size = text.parse::<Bytes>().map_err(|error| {
+            lines.row("node", at, "gpu_memory", format!("gpu_memory: {error}"), error.hint())
+        })?;
+        sizes.push(if node.gpus == Some(0) { Bytes(0) } else { size });
+    }
+    let most = sizes.into_iter().max().unwrap_or(Bytes(0));
+    let too_large = services.iter().enumerate().find(|(_, service)| service.budget.memory > most);
+    let Some((at, service)) = too_large else { return Ok(()) };
+    let key = if file.service[at].memory.is_some() { "memory" } else { "name" };
+    let message = format!("no node can hold service `{}`: it needs {}", service.name, service.budget.memory);
+    let help = format!("the largest GPU has {most}: lower its memory, or add a node");
+    Err(lines.row("service", at, key, message, help))
+}

@@ -1,0 +1,73 @@
+//! Each mistake has its line, and says what to do.
+
+use super::*;
+
+const GOOD: &str = r#"name = "lab"
+dir = "state"
+[[node]]
+name = "here"
+dir = "/run/weir"
+gpus = 1
+gpu_memory = "16GiB"
+[[service]]
+name = "web"
+command = ["serve", "--port", "{port}"]
+request = "30%"
+memory = "2GiB"
+"#;
+
+fn parse(text: &str) -> Result<Config, Fault> {
+    Config::parse(text, Path::new("c.toml"))
+}
+
+#[test]
+fn a_short_file_is_enough() {
+    let config = parse(GOOD).unwrap();
+    let service = &config.fleet.services[0];
+    assert_eq!(service.budget.request, SmShare::percent(30));
+    assert_eq!((service.floor, service.ceiling), (0, 4));
+    assert_eq!(config.reach[0].manager, ManagerAt::Socket("/run/weir".into()));
+    assert_eq!(config.fleet.nodes[0].ports, [20_000, 20_999]);
+}
+
+#[test]
+fn each_mistake_has_its_line() {
+    let cases = [
+        ("request = \"30%\"", "reqest = \"30%\"", 11, "unknown key `reqest`", "request"),
+        ("request = \"30%\"", "request = \"130%\"", 11, "130%", "%"),
+        ("memory = \"2GiB\"", "memory = \"20GiB\"", 12, "no node can hold", "16.0 GiB"),
+        ("memory = \"2GiB\"", "memory = \"40Q\"", 12, "40Q", "GiB"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nfloor = 5", 8, "exclude each other", "floor"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nlimit = \"20%\"", 13, "below request", "limit"),
+        ("\"{port}\"", "\"80\"", 10, "never told its port", "{port}"),
+        ("name = \"web\"", "name = \"Web\"", 9, "cannot be", "small letters"),
+        ("name = \"web\"", "name = \"metrics\"", 9, "by the gateway itself", "another name"),
+        ("name = \"lab\"", "name = \"lab\"\nplace = \"fdg\"", 2, "no policy `fdg`", "fgd"),
+        ("name = \"lab\"", "name = \"lab\"\nscale = \"wier\"", 2, "`wier`", "weir"),
+        ("dir = \"/run/weir\"", "", 4, "nothing says where", "dir"),
+        ("dir = \"/run/weir\"", "web = \"http://x\"", 5, "no token", "token_file"),
+        ("gpus = 1", "ports = \"9-1\"", 6, "range of ports", "20000-20999"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nslo = \"p95 200ms\"", 13, "no SLO", "p95 < 200ms"),
+        (
+            "memory = \"2GiB\"",
+            "memory = \"2GiB\"\nclass = \"primary\"\nwhen_idle = \"park\"",
+            14,
+            "never parked",
+            "latency",
+        ),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nready = \"runs\"", 13, "no floor", "floor"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\ncold_start_s = -1.0", 13, "-1", "seconds"),
+    ];
+    for (old, new, line, message, help) in cases {
+        let fault = parse(&GOOD.replace(old, new)).expect_err(new);
+        assert_eq!(fault.at.as_deref(), Some(format!("c.toml:{line}").as_str()), "{new}: {fault}");
+        assert!(fault.message.contains(message) && fault.help.contains(help), "{new}: {fault}");
+        assert_eq!(fault.exit, CONFIG);
+    }
+}
+
+#[test]
+fn two_of_one_name_are_refused() {
+    let twice = format!("{GOOD}[[service]]\nname = \"web\"\ncommand = [\"x\"]\n");
+    assert!(parse(&twice).unwrap_err().message.contains("two services named `web`"));
+}

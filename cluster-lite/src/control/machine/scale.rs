@@ -1,0 +1,221 @@
+//! How many instances there are, where, and with which share.
+
+use weir_protocol::units::{Nanos, SmShare};
+
+use super::{Controller, Live};
+use crate::control::decide::{Load, Placing, Scaling, Wish};
+use crate::control::model::{Budget, Instance, InstanceId, ReadyWhen, Service, State, Then, WhenIdle};
+use crate::control::room::Room;
+
+impl Controller {
+    pub(super) fn scale(&mut self, now: Nanos, placing: &mut dyn Placing, scaling: &mut dyn Scaling) {
+        for service in self.fleet.services.clone() {
+            let load = self.load(&service);
+            let mut wish = scaling.wish(now, &service, &load);
+            wish.instances = wish.instances.clamp(service.floor, service.ceiling);
+            wish.share = wish.share.clamp(service.shares[0], service.shares[1]);
+            let standing = self.standing.entry(service.name.clone()).or_default();
+            (standing.wanted, standing.why) = (wish.instances, wish.why.clone());
+            standing.lacks = None;
+            self.resize(&service, wish.share, now);
+            self.count(&service, &wish, now, placing);
+        }
+        self.end_unwanted(now);
+    }
+
+    fn of_service<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = &'a Instance> {
+        self.instances.values().filter(|instance| instance.service == service.name)
+    }
+
+    fn load(&self, service: &Service) -> Load {
+        let traffic = self.traffic.services.get(&service.name).cloned().unwrap_or_default();
+        let serving: Vec<_> = self.of_service(service).filter(|i| i.state.serves()).collect();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let in_state =
+            |is: fn(State) -> bool| count(self.of_service(service).filter(|i| is(i.state)).count());
+        Load {
+            arrived: traffic.arrived,
+            queued: traffic.queued,
+            outstanding: traffic.backends.values().map(|backend| backend.outstanding).sum(),
+            ready: count(serving.iter().filter(|i| i.state == State::Ready).count()),
+            serving: count(serving.len()),
+            draining: in_state(|state| matches!(state, State::Draining(_))),
+            parked: in_state(|state| state == State::Parked),
+            room: serving.iter().map(|i| self.most(i)).min().unwrap_or(service.shares[1]),
+            share: serving.iter().map(|i| i.budget.request).max().unwrap_or(service.budget.request),
+        }
+    }
+
+    /// The most that an instance could have where it is.
+    fn most(&self, instance: &Instance) -> SmShare {
+        let room = self.rooms_of(&instance.place.node).into_iter().find(|room| room.place == instance.place);
+        let free = room.map_or(SmShare::ZERO, |room| room.free_request());
+        SmShare::permille(instance.budget.request.as_permille() + free.as_permille())
+    }
+
+    /// Vertical: each instance gets the share, where its GPU has room for it.
+    fn resize(&mut self, service: &Service, share: SmShare, now: Nanos) {
+        let others = |i: &&Instance| i.state.serves() && i.budget.request != share;
+        let ids: Vec<_> = self.of_service(service).filter(others).map(|i| i.id).collect();
+        for id in ids {
+            let Some(instance) = self.instances.get(&id).cloned() else { continue };
+            let limit = service.budget.limit.max(share);
+            let budget = Budget { request: share, limit, ..instance.budget };
+            let grows = Budget {
+                request: grown(share, instance.reserves().request),
+                limit: SmShare::ZERO,
+                memory: weir_protocol::units::Bytes(0),
+            };
+            let room = self.rooms_of(&instance.place.node).into_iter().find(|r| r.place == instance.place);
+            if room.is_some_and(|room| room.holds(&grows)) {
+                let why = format!("request {} to {share}", instance.budget.request);
+                let decision = self.decided(&instance, "resize", why, now);
+                let held = instance.held.union(instance.budget).union(budget);
+                self.keep(Instance { budget, held, decision, ..instance });
+            }
+        }
+    }
+
+    /// Horizontal: as many as wanted, on nodes that may have some.
+    fn count(&mut self, service: &Service, wish: &Wish, now: Nanos, placing: &mut dyn Placing) {
+        let (mut here, mut leaving) = (Vec::new(), Vec::new());
+        for instance in self.of_service(service).filter(|i| i.state.serves()) {
+            let side = if self.drained.contains(&instance.place.node) { &mut leaving } else { &mut here };
+            side.push(instance.id);
+        }
+        let wanted = wish.instances as usize;
+        if here.len() < wanted {
+            self.more(service, wanted - here.len(), &wish.why, now, placing);
+        } else if here.len() > wanted {
+            let excess = here.len() - wanted;
+            self.fewer(service, here, excess, &wish.why, now);
+        }
+        let ready = |i: &Instance| i.state == State::Ready && !self.drained.contains(&i.place.node);
+        let replaced = self.of_service(service).filter(|i| ready(i)).count() >= wanted;
+        if replaced && !leaving.is_empty() {
+            let all = leaving.len();
+            self.fewer(service, leaving, all, "its node is being drained", now);
+        }
+    }
+
+    /// First those that are not gone yet, then those that sleep, then new ones.
+    fn more(&mut self, service: &Service, lacking: usize, why: &str, now: Nanos, placing: &mut dyn Placing) {
+        let usable = |i: &&Instance| !self.drained.contains(&i.place.node);
+        let mut back: Vec<_> = self.of_service(service).filter(usable).cloned().collect();
+        back.retain(|i| matches!(i.state, State::Draining(_) | State::Parked));
+        back.sort_by_key(|i| (i.state == State::Parked, i.id));
+        let found = back.len().min(lacking);
+        for instance in back.into_iter().take(lacking) {
+            let answers = self.backend(&instance).is_some_and(|backend| backend.ready);
+            let asleep = instance.state == State::Parked || !answers;
+            let state = if asleep { State::Starting } else { State::Ready };
+            self.turn_to(&instance, state, now, format!("is wanted again: {why}"));
+        }
+        for _ in found..lacking {
+            let waits = self.backoff.get(&service.name).is_some_and(|backoff| now < backoff.until);
+            let placed = match waits {
+                true => Err("its last instances did not come up; waiting before the next".into()),
+                false => self.place(service, why, now, placing),
+            };
+            if let Err(lacks) = placed {
+                self.standing.entry(service.name.clone()).or_default().lacks = Some(lacks);
+                return;
+            }
+        }
+    }
+
+    fn place(
+        &mut self,
+        service: &Service,
+        why: &str,
+        now: Nanos,
+        placing: &mut dyn Placing,
+    ) -> Result<(), String> {
+        let nodes = self.fleet.nodes.iter().map(|node| node.name.clone());
+        let open = nodes.filter(|node| !self.drained.contains(node) && !self.is_stale(node, now));
+        let rooms: Vec<Room> = open.flat_map(|node| self.rooms_of(&node)).collect();
+        let (place, reason) = placing.place(service, &rooms)?;
+        // The library proposes; what does not fit is never reserved, whoever proposed it.
+        let fits = rooms.iter().any(|room| room.place == place && room.holds(&service.budget));
+        if !fits {
+            return Err(format!("{place} was proposed and has no room"));
+        }
+        let port = match service.ready {
+            ReadyWhen::Runs => 0,
+            _ => self.free_port(&place.node).ok_or_else(|| format!("{} has no port left", place.node))?,
+        };
+        let id = InstanceId(self.next_instance);
+        self.next_instance += 1;
+        let instance = Instance {
+            id,
+            service: service.name.clone(),
+            place,
+            port,
+            budget: service.budget,
+            held: service.budget,
+            state: State::Placing,
+            since: now,
+            decision: super::DecisionId(0),
+        };
+        self.live.insert(id, Live::default());
+        self.turn_to(&instance, State::Placing, now, format!("{why}; {}: {reason}", instance.place));
+        Ok(())
+    }
+
+    /// A port that no instance of the node has, the ones used longest ago first.
+    fn free_port(&self, node: &str) -> Option<u16> {
+        let [first, last] = self.fleet.nodes.iter().find(|known| known.name == node)?.ports;
+        let count = u64::from(last - first) + 1;
+        let taken = |port| self.instances.values().any(|i| i.place.node == node && i.port == port);
+        let nth = |n: u64| first + u16::try_from((self.next_instance + n) % count).unwrap_or(0);
+        (0..count).map(nth).find(|port| !taken(*port))
+    }
+
+    /// Those that do not answer yet first, then those with the least to do, then the newest.
+    fn fewer(&mut self, service: &Service, mut from: Vec<InstanceId>, excess: usize, why: &str, now: Nanos) {
+        let rank = |id: &InstanceId| {
+            let instance = self.instances.get(id);
+            let busy = instance.and_then(|i| self.backend(i)).map_or(0, |backend| backend.outstanding);
+            (instance.is_some_and(|i| i.state == State::Ready), busy, std::cmp::Reverse(*id))
+        };
+        from.sort_by_key(rank);
+        let remain = self.of_service(service).filter(|i| i.state.serves()).count();
+        for (nth, id) in from.into_iter().take(excess).enumerate() {
+            let Some(instance) = self.instances.get(&id).cloned() else { continue };
+            let is_last = nth + 1 == remain && !self.drained.contains(&instance.place.node);
+            let parks = service.when_idle == WhenIdle::Park && is_last && instance.state == State::Ready;
+            let then = if parks { Then::Park } else { Then::Stop };
+            let state = self.leaving(&instance, then);
+            self.turn_to(&instance, state, now, why.to_owned());
+        }
+    }
+
+    /// Whoever may have requests finishes them first.
+    fn leaving(&self, instance: &Instance, then: Then) -> State {
+        let busy = self.backend(instance).is_some_and(|backend| backend.outstanding > 0);
+        let asked = instance.state == State::Ready || busy;
+        if asked { State::Draining(then) } else { State::Stopping }
+    }
+
+    /// Instances of services that are configured no more, and those that sleep on a node that is being drained.
+    fn end_unwanted(&mut self, now: Nanos) {
+        let unwanted = |i: &&Instance| {
+            let known = self.fleet.service(&i.service).is_some();
+            !known && i.state.serves() || i.state == State::Parked && self.is_unwanted_asleep(i, known)
+        };
+        let all: Vec<_> = self.instances.values().filter(unwanted).cloned().collect();
+        for instance in all {
+            let state = self.leaving(&instance, Then::Stop);
+            self.turn_to(&instance, state, now, "is configured no more, or not here".into());
+        }
+    }
+
+    fn is_unwanted_asleep(&self, instance: &Instance, known: bool) -> bool {
+        !known || self.drained.contains(&instance.place.node)
+    }
+}
+
+/// What `new` is more than `old`.
+fn grown(new: SmShare, old: SmShare) -> SmShare {
+    SmShare::permille(new.as_permille().saturating_sub(old.as_permille()))
+}

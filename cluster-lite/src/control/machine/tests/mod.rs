@@ -1,0 +1,43 @@
+//! The controller in simulated time, with everything that can go wrong: nodes and controllers that die at any step, networks
+//! that lose, delay, double and cut. A seed is a whole story; a failure prints it.
+
+mod scenes;
+mod world;
+
+use world::World;
+
+/// Stories that are told by each of the tests below. Each is four simulated minutes.
+const SEEDS: u64 = 60;
+
+fn tell(first: u64) {
+    let mut told = world::Told::default();
+    for seed in first..first + SEEDS {
+        let mut world = World::new(seed);
+        world.run();
+        told.add(&world.told);
+    }
+    // What never happened was not tested.
+    assert!(told.kills > SEEDS && told.answered > 100 * SEEDS && told.refused > SEEDS, "{told:?}");
+    assert!(told.reboots > SEEDS / 8 && told.partitions > SEEDS / 4 && told.doubled > SEEDS, "{told:?}");
+    assert!(told.late_starts > 0 && told.resized > SEEDS && told.parked > SEEDS / 4, "{told:?}");
+}
+
+#[test]
+fn no_slice_has_two_owners_no_request_is_lost_and_all_comes_to_rest_whatever_fails() {
+    tell(0);
+}
+
+#[test]
+fn the_same_in_other_stories() {
+    tell(1_000);
+}
+
+#[test]
+fn the_same_in_further_stories() {
+    tell(2_000);
+}
+
+#[test]
+fn the_same_in_yet_more_stories() {
+    tell(3_000);
+}

@@ -1,0 +1,242 @@
+//! The placement and scaling libraries, as the state machine asks them. Their decisions are proposals: what has no room is never
+//! reserved, and counts and shares stay within the service's bounds.
+
+use std::collections::BTreeMap;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
+
+use super::decide::{Load, Placing, Scaling, Wish};
+use super::model::{Place, Service, WhenIdle};
+use super::room::Room;
+use crate::cluster::{Bounds, Cluster, Demand, DeviceClass, Kind, MilliCpu, NodeSpec, Slice, Spot};
+use crate::fault::Fault;
+use crate::place::{Placer, Policy, Refusal, Workload};
+use crate::profile;
+use crate::scale::{self, Rules, Scaler, Seen, Speed};
+
+/// Limits on a GPU are no promises: the node manager lends what is left, so placement does not bound their sum.
+const LIMITS_UNBOUND: u32 = 1_000_000;
+
+/// GPU time of a request of which nothing was measured.
+const UNKNOWN_WORK: Tokens = Tokens(10_000_000);
+
+/// How often the scaling library is asked: its rules count seconds.
+const ASKED_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Waking from the host, as a part of a start.
+const UNPARK_PART: u64 = 10;
+
+/// Placement by one of the library's policies.
+pub struct ByPolicy {
+    policy: String,
+    random: ChaCha8Rng,
+    services: Vec<Service>,
+}
+
+impl ByPolicy {
+    /// The policy of this name or sum, for these services.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(policy: &str, services: &[Service], seed: u64) -> Result<Self, Fault> {
+        Policy::parse(policy, &Workload::default())?;
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        Ok(Self { policy: policy.to_owned(), random, services: services.to_vec() })
+    }
+}
+
+impl Placing for ByPolicy {
+    fn place(&mut self, service: &Service, rooms: &[Room]) -> Result<(Place, String), String> {
+        let cluster = cluster_of(rooms).map_err(|error| error.to_string())?;
+        let demands: Vec<Demand> = self.services.iter().map(demand).collect();
+        let workload = Workload::of(&demands);
+        let policy = Policy::parse(&self.policy, &workload).map_err(|fault| fault.message)?;
+        // A controller places a few times a minute: a fresh cluster each time has nothing that could differ from what is kept.
+        let spot = Placer::new(policy).decide(&cluster, &demand(service), &mut self.random);
+        let spot = spot.map_err(|refusal: Refusal| refusal.to_string())?;
+        let gpu = spot.slices.first().map_or(0, |slice| usize::from(slice.gpu));
+        Ok((Place { node: cluster.name(spot.node).to_owned(), gpu }, format!("by `{}`", self.policy)))
+    }
+}
+
+fn demand(service: &Service) -> Demand {
+    let kind = match service.profile.as_ref().map(|profile| profile.kind) {
+        Some(profile::Kind::Training) => Kind::Training,
+        Some(profile::Kind::Llm) => Kind::Llm,
+        Some(profile::Kind::Filler) => Kind::Filler,
+        Some(profile::Kind::Inference) | None => Kind::Inference,
+    };
+    Demand {
+        gpus: 1,
+        request: service.budget.request,
+        limit: service.budget.limit,
+        gpu_memory: service.budget.memory,
+        kind,
+        service: Some(service.name.as_str().into()),
+        ..Demand::default()
+    }
+}
+
+/// The library's view of what is reserved.
+fn cluster_of(rooms: &[Room]) -> Result<Cluster, crate::cluster::ClusterError> {
+    let mut cluster = Cluster::new(Bounds { requests: 1000, limits: LIMITS_UNBOUND });
+    let mut nodes: BTreeMap<&str, Vec<&Room>> = BTreeMap::new();
+    for room in rooms {
+        nodes.entry(&room.place.node).or_default().push(room);
+    }
+    for (name, rooms) in nodes {
+        let Some(first) = rooms.first() else { continue };
+        let class = format!("{} of {}", first.device, first.memory);
+        let class = cluster.add_class(DeviceClass::new(class, first.memory))?;
+        let gpus = rooms.iter().map(|room| room.place.gpu + 1).max().unwrap_or(0);
+        let node = cluster.add_node(NodeSpec {
+            name: name.to_owned(),
+            cpu: MilliCpu(0),
+            memory: Bytes(0),
+            gpus: u8::try_from(gpus).unwrap_or(u8::MAX),
+            class: Some(class),
+            site: 0,
+        })?;
+        for room in rooms {
+            let gpu = u8::try_from(room.place.gpu).unwrap_or(u8::MAX);
+            for (tenant, service, request, memory) in tenants(room) {
+                let demand = Demand {
+                    gpus: 1,
+                    request,
+                    limit: request.max(SmShare::permille(1)),
+                    gpu_memory: memory,
+                    service: service.map(Into::into),
+                    ..Demand::default()
+                };
+                let slice = Slice { gpu, request, limit: demand.limit, memory };
+                // What does not fit is over already: the state machine's own sums keep others away from there.
+                let _ = cluster.place(&tenant, &demand, &Spot { node, slices: vec![slice] });
+            }
+        }
+    }
+    Ok(cluster)
+}
+
+/// Everybody on a GPU: name, service, request, memory.
+fn tenants(room: &Room) -> Vec<(String, Option<&str>, SmShare, Bytes)> {
+    let ours = room.residents.iter().map(|(id, service, budget)| {
+        (format!("{id}"), Some(service.as_str()), budget.request, budget.memory)
+    });
+    let strangers = (room.foreign_request > SmShare::ZERO || room.foreign_memory > Bytes(0))
+        .then(|| (format!("strangers on {}", room.place), None, room.foreign_request, room.foreign_memory));
+    ours.chain(strangers).collect()
+}
+
+/// Scaling by one of the library's policies.
+pub struct ByScaler {
+    row: &'static scale::Row,
+    rules: Rules,
+    services: BTreeMap<String, Scaled>,
+}
+
+struct Scaled {
+    scaler: Box<dyn Scaler>,
+    known: scale::Service,
+    asked_at: Nanos,
+    arrived: u64,
+    wish: Option<Wish>,
+}
+
+impl ByScaler {
+    /// The policy of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(policy: &str, rules: Rules) -> Result<Self, Fault> {
+        let row = scale::scaler(policy).ok_or_else(|| {
+            let names: Vec<_> = scale::SCALERS.iter().map(|row| row.name).collect();
+            let near = crate::nearest::nearest(policy, names.iter().copied());
+            let help = near.map_or_else(
+                || format!("take one of {}", names.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            Fault::new(format!("there is no scaling policy `{policy}`"), help)
+        })?;
+        Ok(Self { row, rules, services: BTreeMap::new() })
+    }
+}
+
+impl Scaling for ByScaler {
+    fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish {
+        let scaled = self.services.entry(service.name.clone()).or_insert_with(|| Scaled {
+            scaler: (self.row.build)(&self.rules),
+            known: known(service),
+            asked_at: Nanos(0),
+            arrived: load.arrived,
+            wish: None,
+        });
+        let wakes = load.serving == 0 && load.queued > 0;
+        if scaled.wish.is_none() || now.since(scaled.asked_at) >= ASKED_EVERY {
+            // A gateway that has started anew counts from zero.
+            let arrived = load.arrived.checked_sub(scaled.arrived).unwrap_or(load.arrived);
+            let wish = scaled.scaler.wish(&scaled.known, &seen(now, arrived, load));
+            (scaled.asked_at, scaled.arrived) = (now, load.arrived);
+            scaled.wish = Some(Wish { instances: wish.instances, share: wish.share, why: wish.why.into() });
+        }
+        let wish = scaled.wish.clone();
+        let wish = wish.unwrap_or(Wish { instances: 0, share: service.budget.request, why: String::new() });
+        // Whoever waits for a service that is at zero does not wait for the next second, too.
+        if wakes && wish.instances == 0 {
+            let why = "somebody waits, and there is none".into();
+            return Wish { instances: 1, share: service.budget.request, why };
+        }
+        wish
+    }
+}
+
+fn seen(now: Nanos, arrived: u64, load: &Load) -> Seen {
+    Seen {
+        now,
+        arrived,
+        arrived_work: None,
+        queued: load.queued,
+        queued_work: None,
+        running: load.outstanding,
+        ready: load.ready,
+        starting: load.serving - load.ready,
+        draining: load.draining,
+        parked: load.parked,
+        share: load.share,
+        room: load.room,
+    }
+}
+
+/// What the library wants to know beforehand: measured where there is a profile, assumed where there is none.
+fn known(service: &Service) -> scale::Service {
+    let profile = service.profile.as_ref();
+    let gpu_ms = profile.and_then(|profile| profile.throughput.gpu_ms);
+    #[allow(clippy::cast_possible_truncation, reason = "a checked profile has at most 10^15")]
+    let work = gpu_ms.map_or(UNKNOWN_WORK, |ms| Tokens((ms * 1e6) as i64));
+    let unpark = Nanos(service.cold_start.0 / UNPARK_PART);
+    scale::Service {
+        floor: service.floor,
+        ceiling: service.ceiling,
+        shares: service.shares,
+        request: service.budget.request,
+        speed: profile.and_then(speed).unwrap_or_else(Speed::proportional),
+        batch: service.concurrency,
+        // Requests at the same time take turns on the share unless a batch was measured.
+        batch_slope: 1.0,
+        mean_work: work,
+        patience: service.slo.map_or(service.queue_deadline, |slo| slo.bound),
+        cold_start: service.cold_start,
+        unpark: (service.when_idle == WhenIdle::Park).then_some(unpark),
+    }
+}
+
+/// From the probes of the batch that was chosen.
+fn speed(profile: &profile::Profile) -> Option<Speed> {
+    let batch = profile.inference.as_ref()?.batch;
+    let probes = profile.measured.probes.iter().filter(|probe| probe.batch == Some(batch));
+    let mut points: Vec<_> = probes.filter_map(|probe| Some((probe.share, probe.latency_ms?))).collect();
+    points.sort_by_key(|(share, _)| *share);
+    points.dedup_by_key(|(share, _)| *share);
+    Speed::from_latencies(&points).ok()
+}

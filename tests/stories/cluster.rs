@@ -1,0 +1,170 @@
+//! `weir-cluster serve` with real processes: two nodes, a service that wakes, grows, shrinks and ends, and a controller that is
+//! killed in the middle. No request fails.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_tests::dist::{Dist, client, python};
+use weir_tests::node::Node;
+use weir_tests::simgpu::SimGpu;
+use weir_tests::wait;
+
+const KERNELS: &str = "linger_ms = 3_600_000\n[[kernel]]\nname = \"*\"\ntime_us = 200\n";
+const PRICED: &str = "[[price]]\nname = \"*\"\ntime_us = 200\n";
+
+/// The command, of the laid-out build, or `$WEIR_CLUSTER`.
+fn program() -> PathBuf {
+    let named = std::env::var_os("WEIR_CLUSTER").map(PathBuf::from);
+    let program = named.unwrap_or_else(|| Dist::find().root().join("bin/weir-cluster"));
+    assert!(program.exists(), "there is no `{}`\nhelp: run scripts/build first", program.display());
+    program
+}
+
+/// A running controller.
+struct Cluster {
+    dir: tempfile::TempDir,
+    port: u16,
+    process: Child,
+}
+
+fn spawn(dir: &Path) -> Child {
+    let log = std::fs::File::options().append(true).create(true).open(dir.join("serve.log")).unwrap();
+    let mut command = Command::new(program());
+    command.arg("serve").arg(dir.join("cluster.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().expect("weir-cluster starts")
+}
+
+impl Cluster {
+    fn start(gpus: [&SimGpu; 2], nodes: [&Node<'_>; 2]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut text = format!(
+            "name = \"t\"\ndir = \"state\"\nlisten = \"127.0.0.1:{port}\"\nweir = {:?}\nscale = \"horizontal\"\n\
+             [rules]\nhistory_s = 4\nout_s = 2\nin_s = 3\nidle_s = 4\n",
+            gpus[0].dist().weir()
+        );
+        for (at, (gpu, node)) in gpus.into_iter().zip(nodes).enumerate() {
+            let first = 22_000 + at * 500 + usize::from(port % 400);
+            let env = gpu.environment().map(|(name, value)| format!("{name} = {value:?}")).join(", ");
+            text += &format!(
+                "[[node]]\nname = \"n{at}\"\ndir = {:?}\nports = \"{first}-{}\"\nenv = {{ {env} }}\n",
+                node.dir(),
+                first + 99
+            );
+        }
+        text += &format!(
+            "[[service]]\nname = \"web\"\ncommand = [{:?}, {:?}, \"{{port}}\"]\nrequest = \"60%\"\nlimit = \"60%\"\n\
+             memory = \"2GiB\"\nconcurrency = 2\nready = \"/healthz\"\nceiling = 2\n",
+            python(),
+            client("numba_serve.py")
+        );
+        std::fs::write(dir.path().join("cluster.toml"), text).unwrap();
+        let process = spawn(dir.path());
+        let cluster = Self { dir, port, process };
+        wait::until("a gateway that listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        cluster
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.process = spawn(self.dir.path());
+    }
+
+    /// Instances in this state; nothing while nobody answers.
+    fn count(&self, state: &str) -> Option<usize> {
+        let mut command = Command::new(program());
+        let output =
+            command.args(["--json", "ps"]).arg(self.dir.path().join("cluster.toml")).output().ok()?;
+        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let instances = shown["instances"].as_array()?;
+        Some(instances.iter().filter(|instance| state.is_empty() || instance["state"] == state).count())
+    }
+
+    fn wait_for(&self, state: &str, count: usize) {
+        wait::until(&format!("{count} instances `{state}`"), || {
+            (self.count(state) == Some(count)).then_some(())
+        });
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("serve.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // In order: killed, it would leave gateway and instances behind, as it should.
+        weir_tests::program::signal(i32::try_from(self.process.id()).unwrap(), libc::SIGTERM);
+        let _ = self.process.wait();
+    }
+}
+
+fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(90)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Asks without a pause until it is stopped; what did not go well is kept.
+fn ask(port: u16, stop: &Arc<AtomicBool>, answered: &Arc<AtomicU64>) -> std::thread::JoinHandle<Vec<String>> {
+    let (stop, answered) = (stop.clone(), answered.clone());
+    std::thread::spawn(move || {
+        let mut failed = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            match get(port, "/web/x") {
+                Ok(text) if text.starts_with("HTTP/1.1 200") => {
+                    drop(answered.fetch_add(1, Ordering::Relaxed))
+                }
+                other => failed.push(format!("{other:?}")),
+            }
+        }
+        failed
+    })
+}
+
+#[test]
+fn a_service_wakes_grows_shrinks_and_ends_and_a_killed_controller_fails_no_request() {
+    let gpus = [SimGpu::new(KERNELS), SimGpu::new(KERNELS)];
+    let nodes = [Node::start(&gpus[0], PRICED), Node::start(&gpus[1], PRICED)];
+    let mut cluster = Cluster::start([&gpus[0], &gpus[1]], [&nodes[0], &nodes[1]]);
+    cluster.wait_for("", 0);
+    let first = get(cluster.port, "/web/x").unwrap();
+    assert!(first.starts_with("HTTP/1.1 200"), "from zero: {first}\n{}", cluster.log());
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let askers: Vec<_> = (0..6).map(|_| ask(cluster.port, &stop, &answered)).collect();
+    cluster.wait_for("ready", 2);
+
+    cluster.kill();
+    let before = answered.load(Ordering::Relaxed);
+    wait::until("requests that are answered without a controller", || {
+        (answered.load(Ordering::Relaxed) > before + 20).then_some(())
+    });
+    cluster.start_again();
+    cluster.wait_for("ready", 2);
+    let tenants: usize = nodes.iter().map(|node| node.stats().tenants.len()).sum();
+    assert_eq!(tenants, 2, "nothing was started twice:\n{}", cluster.log());
+
+    stop.store(true, Ordering::Relaxed);
+    let failed: Vec<String> = askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect();
+    assert!(failed.is_empty(), "{failed:?}\n{}", cluster.log());
+    cluster.wait_for("", 0);
+    wait::until("nodes without tenants", || {
+        nodes.iter().all(|node| node.stats().tenants.is_empty()).then_some(())
+    });
+    let metrics = get(cluster.port, "/metrics").unwrap();
+    let all = answered.load(Ordering::Relaxed) + 1;
+    let row = format!("outcome=\"answered\"}} {all}");
+    assert!(metrics.contains(&row), "{all} were answered:\n{metrics}");
+}
