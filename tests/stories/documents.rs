@@ -25,7 +25,8 @@ fn documents() -> Vec<(PathBuf, String)> {
 
 /// Functions and modules of all Rust sources, by name.
 fn names() -> BTreeSet<String> {
-    let dirs = ["bench", "cluster-lite", "interposer", "nodemgr", "tests"].map(|dir| files(&root().join(dir), ".rs"));
+    let dirs = ["bench", "cluster-lite", "interposer", "nodemgr", "tests"]
+        .map(|dir| files(&root().join(dir), ".rs"));
     let mut names = BTreeSet::new();
     for path in dirs.into_iter().flatten() {
         let text = std::fs::read_to_string(path).expect("a source");
