@@ -19,7 +19,7 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use weir_protocol::units::{Bytes, SmShare};
@@ -59,7 +59,7 @@ impl Default for Bounds {
 }
 
 /// A node as it is added.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeSpec {
     /// Its name.
     pub name: String,
@@ -121,6 +121,8 @@ pub struct Cluster {
     socket: Socket,
     nodes: Vec<Node>,
     names: HashMap<String, NodeId>,
+    /// Nodes that differ in more than their names, one of each, without name.
+    shapes: HashSet<NodeSpec>,
     tenants: HashMap<Name, Placement>,
     states: States,
     totals: Totals,
@@ -192,6 +194,7 @@ impl Cluster {
             gpus: vec![GpuState::default(); usize::from(spec.gpus)],
         });
         self.names.insert(spec.name.clone(), id);
+        self.shapes.insert(NodeSpec { name: String::new(), ..spec.clone() });
         self.totals.count(&state, true);
         let entered = self.states.enter(id, Arc::clone(&state));
         self.nodes.push(Node { spec, state, id: Some(entered), gangs: [0; 16] });
@@ -372,7 +375,7 @@ impl Cluster {
     /// What stands in the way, when none could; and when the demand contradicts itself.
     pub fn could_hold(&self, demand: &Demand) -> Result<(), ClusterError> {
         demand.check()?;
-        let specs = || self.nodes.iter().map(|node| &node.spec);
+        let specs = || self.shapes.iter();
         let needed = if demand.fragments > 1 { 1 } else { demand.gpus };
         let with_gpus = || specs().filter(move |spec| spec.gpus >= needed);
         if with_gpus().next().is_none() {

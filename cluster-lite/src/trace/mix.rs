@@ -6,7 +6,7 @@
 //! are not stated there:
 //!
 //! * A third of the instances stay to the end: with all of them leaving the number of GPUs could not grow from 1,600 to 3,200
-//!   instances as published (1,112 to 1,879 under one task a GPU); with a third staying it does, within 6 % at every size.
+//!   instances as published (1,112 to 1,879 under one task a GPU); with a third staying it does, within 15 % at every size.
 //! * Memory of training jobs: with what stands in [`MODELS`], fragmentation under one task a GPU is near the published 0.4.
 
 pub mod file;

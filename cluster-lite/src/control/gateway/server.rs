@@ -34,6 +34,7 @@ pub(super) struct Gateway {
     book: Mutex<Book>,
     waiters: Mutex<HashMap<Ticket, oneshot::Sender<Turned>>>,
     start: Instant,
+    routed: tokio::sync::Notify,
     ending: tokio::sync::Notify,
 }
 
@@ -43,6 +44,7 @@ impl Gateway {
             book: Mutex::default(),
             waiters: Mutex::default(),
             start: Instant::now(),
+            routed: tokio::sync::Notify::new(),
             ending: tokio::sync::Notify::new(),
         }
     }
@@ -117,6 +119,8 @@ async fn sweep(gateway: Arc<Gateway>) {
 }
 
 async fn accept(listener: tokio::net::TcpListener, gateway: Arc<Gateway>) {
+    // Without a table every service would be unknown: until there is one, clients wait in the kernel's queue.
+    gateway.routed.notified().await;
     loop {
         let Ok((socket, _)) = listener.accept().await else {
             // Out of descriptors, say: others end in a moment.
@@ -153,7 +157,10 @@ async fn hear(listener: tokio::net::UnixListener, gateway: Arc<Gateway>) {
             let mut lines = BufReader::new(read).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 match serde_json::from_str(&line) {
-                    Ok(Tell::Route(table)) => gateway.book().route(table),
+                    Ok(Tell::Route(table)) => {
+                        gateway.book().route(table);
+                        gateway.routed.notify_one();
+                    }
                     Ok(Tell::End) => gateway.ending.notify_one(),
                     Err(_) => return,
                 }
