@@ -25,6 +25,11 @@ fn program() -> PathBuf {
     program
 }
 
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
 /// A running controller.
 struct Cluster {
     dir: tempfile::TempDir,
@@ -33,7 +38,7 @@ struct Cluster {
 }
 
 fn spawn(dir: &Path) -> Child {
-    let log = std::fs::File::options().append(true).create(true).open(dir.join("serve.log")).unwrap();
+    let log = std::fs::File::options().append(true).create(true).open(dir.join("serve.log")).expect("a log");
     let mut command = Command::new(program());
     command.arg("serve").arg(dir.join("cluster.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().expect("weir-cluster starts")
@@ -41,8 +46,8 @@ fn spawn(dir: &Path) -> Child {
 
 impl Cluster {
     fn start(gpus: [&SimGpu; 2], nodes: [&Node<'_>; 2]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let dir = tempfile::tempdir().expect("a directory");
+        let port = free_port();
         let mut text = format!(
             "name = \"t\"\ndir = \"state\"\nlisten = \"127.0.0.1:{port}\"\nweir = {:?}\nscale = \"horizontal\"\n\
              [rules]\nhistory_s = 4\nout_s = 2\nin_s = 3\nidle_s = 4\n",
@@ -63,7 +68,7 @@ impl Cluster {
             python(),
             client("numba_serve.py")
         );
-        std::fs::write(dir.path().join("cluster.toml"), text).unwrap();
+        std::fs::write(dir.path().join("cluster.toml"), text).expect("a file");
         let process = spawn(dir.path());
         let cluster = Self { dir, port, process };
         wait::until("a gateway that listens", || TcpStream::connect(("127.0.0.1", port)).ok());
@@ -71,8 +76,8 @@ impl Cluster {
     }
 
     fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill().expect("a controller");
+        self.process.wait().expect("a controller");
     }
 
     fn start_again(&mut self) {
@@ -103,7 +108,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         // In order: killed, it would leave gateway and instances behind, as it should.
-        weir_tests::program::signal(i32::try_from(self.process.id()).unwrap(), libc::SIGTERM);
+        weir_tests::program::signal(self.process.id().cast_signed(), libc::SIGTERM);
         let _ = self.process.wait();
     }
 }
@@ -125,7 +130,7 @@ fn ask(port: u16, stop: &Arc<AtomicBool>, answered: &Arc<AtomicU64>) -> std::thr
         while !stop.load(Ordering::Relaxed) {
             match get(port, "/web/x") {
                 Ok(text) if text.starts_with("HTTP/1.1 200") => {
-                    drop(answered.fetch_add(1, Ordering::Relaxed))
+                    answered.fetch_add(1, Ordering::Relaxed);
                 }
                 other => failed.push(format!("{other:?}")),
             }
