@@ -186,16 +186,23 @@ fn weir_raises_the_share_in_the_second_in_which_more_comes_and_starts_nothing() 
     assert_eq!(wish.instances, 1);
 }
 
+/// What is wished at the first look at one instance, with so many requests of twenty GPU-seconds together.
+fn wished_for_twenty_gpu_seconds(policy: &str, running: u64, queued: u64) -> u32 {
+    let mut policy = (scaler(policy).unwrap().build)(&Rules::default());
+    let large = Some(Tokens(20_000_000_000));
+    let share = SmShare::percent(30);
+    let seen =
+        Seen { arrived: queued, arrived_work: large, queued, queued_work: large, running, ..Seen::default() };
+    policy.wish(&service(1, 8, false), &Seen { ready: 1, share, room: share, ..seen }).instances
+}
+
 #[test]
-fn weir_counts_the_work_of_a_large_request_and_a_count_does_not() {
-    let wish = |name: &str| {
-        let mut policy = (scaler(name).unwrap().build)(&Rules::default());
-        let large = Tokens(20_000_000_000);
-        let share = SmShare::percent(30);
-        let one = Seen { ready: 1, arrived: 2, queued: 2, share, room: share, ..Seen::default() };
-        let sized = Seen { arrived_work: Some(large), queued_work: Some(large), ..one };
-        policy.wish(&service(1, 8, false), &sized).instances
-    };
-    assert_eq!(wish("weir-by-count"), 1, "two requests are nothing");
-    assert!(wish("weir") > 1, "twenty GPU-seconds outlast the start of another instance");
+fn weir_counts_the_work_of_large_requests_and_a_count_does_not() {
+    assert_eq!(wished_for_twenty_gpu_seconds("weir-by-count", 8, 12), 1, "twelve mean requests are nothing");
+    assert!(wished_for_twenty_gpu_seconds("weir", 8, 12) > 1, "they outlast the start of another instance");
+}
+
+#[test]
+fn no_instance_starts_that_the_requests_at_hand_would_not_fill() {
+    assert_eq!(wished_for_twenty_gpu_seconds("weir", 0, 2), 1, "two requests have room in one batch");
 }
