@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use weir_tests::dist::Dist;
+use weir_tests::dist::{Dist, python};
 
 /// The check on the simulated GPU, in its short form.
 fn check(out: &Path, arguments: &[&str]) -> Output {
@@ -108,4 +108,20 @@ fn without_results_of_a_gpu_each_figure_says_so() {
     };
     assert_eq!(figure(0.3), (Some(3), Value::Bool(true), Value::Null), "the others are still to be measured");
     assert_eq!(figure(0.7), (Some(1), Value::Bool(false), Value::Null));
+}
+
+#[test]
+fn what_pytorch_is_to_run_is_python() {
+    // There is no PyTorch here: only that the scripts can be read is known until there is a GPU.
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/check");
+    let (parse, mut read) = ("import ast, sys; ast.parse(open(sys.argv[1]).read())", 0);
+    for entry in std::fs::read_dir(scripts).expect("scripts").flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "py") {
+            let output =
+                Command::new(python()).args(["-c", parse]).arg(entry.path()).output().expect("python runs");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            read += 1;
+        }
+    }
+    assert_eq!(read, 5);
 }
