@@ -12,8 +12,8 @@ use crate::control::policies::{ByPolicy, ByScaler};
 use crate::fault::Fault;
 use crate::profile::Slo;
 
-/// Longest name of a cluster and of a service, in bytes: with a number they make a tenant's name of at most 40.
-const LONGEST: [usize; 2] = [12, 18];
+/// Longest name of a cluster and of a service, in bytes: with a number of ten digits they make a tenant's name of at most 40.
+const LONGEST: [usize; 2] = [12, 16];
 
 /// Names that the gateway answers itself.
 const TAKEN: [&str; 2] = ["metrics", "healthz"];

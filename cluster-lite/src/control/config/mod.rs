@@ -173,8 +173,10 @@ impl Config {
         })?;
         check::file(&file, &lines)?;
         let nodes = file.node.iter().enumerate();
-        let reach: Vec<Reach> =
-            nodes.clone().map(|(at, row)| reach(row, at, &file, &lines)).collect::<Result<_, _>>()?;
+        let reach: Vec<Reach> = nodes
+            .clone()
+            .map(|(at, row)| reach(row, at, &file, &lines, &beside))
+            .collect::<Result<_, _>>()?;
         let nodes = nodes.map(|(at, row)| node(row, at, &lines)).collect::<Result<_, _>>()?;
         let services = file.service.iter().enumerate();
         let services: Vec<Service> =
@@ -198,11 +200,17 @@ impl Config {
     }
 }
 
-fn reach(row: &NodeRow, at: usize, file: &File, lines: &Lines<'_>) -> Result<Reach, Fault> {
+fn reach(
+    row: &NodeRow,
+    at: usize,
+    file: &File,
+    lines: &Lines<'_>,
+    beside: &dyn Fn(&Path) -> PathBuf,
+) -> Result<Reach, Fault> {
     let wrong = |key: &'static str, message: String, help: &str| lines.row("node", at, key, message, help);
     let manager = match (&row.dir, &row.web, &row.token_file) {
         (Some(dir), None, None) if row.start.is_empty() => ManagerAt::Socket(dir.clone()),
-        (_, Some(url), Some(token)) => ManagerAt::Web { url: url.clone(), token_file: token.clone() },
+        (_, Some(url), Some(token)) => ManagerAt::Web { url: url.clone(), token_file: beside(token) },
         (_, Some(_), None) => {
             let help = "name the file with its `weir web`'s token: token_file = \"...\"";
             return Err(wrong("web", format!("node `{}` has no token", row.name), help));
@@ -217,7 +225,7 @@ fn reach(row: &NodeRow, at: usize, file: &File, lines: &Lines<'_>) -> Result<Rea
         }
     };
     let instances = row.instances.clone().unwrap_or_else(|| match &manager {
-        ManagerAt::Socket(_) => file.dir.join("instances").join(&row.name),
+        ManagerAt::Socket(_) => beside(&file.dir).join("instances").join(&row.name),
         ManagerAt::Web { .. } => PathBuf::from("/run/weir-cluster"),
     });
     let here = || std::env::current_exe().ok().filter(|_| row.start.is_empty());

@@ -27,6 +27,12 @@ fn a_short_file_is_enough() {
     assert_eq!(service.budget.request, SmShare::percent(30));
     assert_eq!((service.floor, service.ceiling), (0, 4));
     assert_eq!(config.reach[0].manager, ManagerAt::Socket("/run/weir".into()));
+    let beside = Config::parse(GOOD, Path::new("/etc/weir/c.toml")).unwrap();
+    assert_eq!(
+        beside.reach[0].instances,
+        Path::new("/etc/weir/state/instances/here"),
+        "wherever it is started"
+    );
     assert_eq!(config.fleet.nodes[0].ports, [20_000, 20_999]);
 }
 
@@ -35,7 +41,7 @@ fn each_mistake_has_its_line() {
     let cases = [
         ("request = \"30%\"", "reqest = \"30%\"", 11, "unknown key `reqest`", "request"),
         ("request = \"30%\"", "request = \"130%\"", 11, "130%", "%"),
-        ("memory = \"2GiB\"", "memory = \"20GiB\"", 12, "no node can hold", "16.0 GiB"),
+        ("memory = \"2GiB\"", "memory = \"20GiB\"", 12, "no node can hold", "16 GiB"),
         ("memory = \"2GiB\"", "memory = \"40Q\"", 12, "40Q", "GiB"),
         ("memory = \"2GiB\"", "memory = \"2GiB\"\nfloor = 5", 8, "exclude each other", "floor"),
         ("memory = \"2GiB\"", "memory = \"2GiB\"\nlimit = \"20%\"", 13, "below request", "limit"),

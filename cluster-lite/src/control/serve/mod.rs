@@ -68,8 +68,12 @@ pub fn serve(config: &Config, say: &dyn Fn(String)) -> Result<(), Fault> {
         Fault::new(message, "let `dir` name a directory that may be written to")
     })?;
     let store = Store::open(&config.dir.join("state.redb"))?;
-    let kept = store.read()?;
+    let mut kept = store.read()?;
     let clock = std::sync::Arc::new(Clock::new());
+    // A new store does not know which numbers an older one has used, and what was ended under a name is never started again:
+    // it counts from the second in which it was made.
+    kept.next_instance =
+        kept.next_instance.max(clock.now().0 / 1_000_000_000 * u64::from(kept.next_instance == 0));
     if !kept.instances.is_empty() {
         say(format!("goes on with {} instances that the last controller left", kept.instances.len()));
     }
