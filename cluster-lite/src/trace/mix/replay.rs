@@ -18,7 +18,7 @@ pub enum Sharing {
     ReserveRequest,
     /// Requests to 100 %, limits to 150 % (Dilu).
     Dilu,
-    /// Requests to 100 %, limits by predicted shortage.
+    /// Requests to 100 %, limits to 160 %, by predicted shortage.
     Weir,
 }
 
@@ -36,7 +36,8 @@ impl Sharing {
         match self {
             Self::Exclusive | Self::ReserveLimit => Bounds { requests: 1_000, limits: 1_000 },
             Self::Dilu => Bounds { requests: 1_000, limits: 1_500 },
-            Self::ReserveRequest | Self::Weir => Bounds { requests: 1_000, limits: u32::MAX },
+            Self::ReserveRequest => Bounds { requests: 1_000, limits: u32::MAX },
+            Self::Weir => Bounds { requests: 1_000, limits: 1_600 },
         }
     }
 
