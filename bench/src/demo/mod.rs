@@ -4,6 +4,7 @@
 //! `scripts/demo` sets everything up and starts this. On a machine with a GPU it runs there, else on the simulated one,
 //! and says which.
 
+mod cluster;
 mod document;
 mod driver_side;
 mod picture;
@@ -29,6 +30,9 @@ use watch::Watch;
 /// Length of a window over which shares are taken.
 const WINDOW: Duration = Duration::from_secs(6);
 
+/// Where the picture goes if nobody says.
+const PICTURE: &str = "weir-demo.svg";
+
 /// Swaps of the two shares; an even number would end where it began.
 const SWAPS: usize = 201;
 
@@ -43,16 +47,25 @@ pub struct Options {
     /// Print one JSON document on stdout instead of a table.
     #[arg(long)]
     json: bool,
-    /// Where the picture of the run goes.
-    #[arg(long, value_name = "PATH", default_value = "weir-demo.svg")]
-    picture: PathBuf,
+    /// Where the picture of the run goes [default: weir-demo.svg; with --cluster: weir-demo-cluster.svg]
+    #[arg(long, value_name = "PATH")]
+    picture: Option<PathBuf>,
     /// Use the simulated GPU even where there is a real one.
     #[arg(long)]
     simulated: bool,
+    /// The cluster layer instead: two programs are profiled, placed on two simulated nodes and scaled under replayed requests
+    #[arg(long)]
+    cluster: bool,
+    /// A recorded trace of requests (Azure LLM 2023, Mooncake, Alibaba GenAI 2026), its busiest 80 s [default: a drawn one]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    trace: Option<PathBuf>,
 }
 
 /// Runs the main job and tells what happened.
 pub fn run(options: &Options) -> io::Result<ExitCode> {
+    if options.cluster {
+        return cluster::run(options);
+    }
     let simulated = options.simulated || !has_real_gpu();
     let progress = progress(options.json);
     progress.println(if simulated {
@@ -124,21 +137,14 @@ impl Demo {
         let refusal = self.programs[1].ask_for_too_much(&self.rig)?;
         let stats = self.control.stats()?;
         let went_on = watch.launches_go_on(&mut self.control, 0)?;
-        picture::draw(&options.picture, &watch, self.driver_side.name())?;
+        let picture = options.picture.clone().unwrap_or_else(|| PathBuf::from(PICTURE));
+        picture::draw(&picture, &watch, self.driver_side.name())?;
         let tries = [before.1, after.1];
         let resize = Resize::new(after.0, &latencies);
         let gpu = self.driver_side.name().to_owned();
         self.programs.iter_mut().try_for_each(Program::stop)?;
         let tenants = document::tenants(&stats, before.0);
-        Ok(Document {
-            gpu,
-            tenants,
-            resize,
-            tries,
-            refusal,
-            other_went_on: went_on,
-            picture: options.picture.clone(),
-        })
+        Ok(Document { gpu, tenants, resize, tries, refusal, other_went_on: went_on, picture })
     }
 
     /// What both have of the GPU while the host of a virtual machine leaves it its processors, as far as it does.

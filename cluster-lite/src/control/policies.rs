@@ -12,7 +12,7 @@ use super::model::{Place, Service, WhenIdle};
 use super::room::Room;
 use crate::cluster::{Bounds, Cluster, Demand, DeviceClass, Kind, MilliCpu, NodeSpec, Slice, Spot};
 use crate::fault::Fault;
-use crate::place::{Placer, Policy, Refusal, Workload};
+use crate::place::{Explanation, Placer, Policy, Refusal, Workload};
 use crate::profile;
 use crate::scale::{self, Rules, Scaler, Seen, Speed};
 
@@ -24,6 +24,9 @@ const UNKNOWN_WORK: Tokens = Tokens(10_000_000);
 
 /// How often the scaling library is asked: its rules count seconds.
 const ASKED_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Nodes that a decision names.
+const SHOWN: usize = 3;
 
 /// Waking from the host, as a part of a start.
 const UNPARK_PART: u64 = 10;
@@ -54,11 +57,23 @@ impl Placing for ByPolicy {
         let workload = Workload::of(&demands);
         let policy = Policy::parse(&self.policy, &workload).map_err(|fault| fault.message)?;
         // A controller places a few times a minute: a fresh cluster each time has nothing that could differ from what is kept.
-        let spot = Placer::new(policy).decide(&cluster, &demand(service), &mut self.random);
-        let spot = spot.map_err(|refusal: Refusal| refusal.to_string())?;
+        let decided = Placer::new(policy).explain(&cluster, &demand(service), &mut self.random, SHOWN);
+        let (spot, reasons) = decided.map_err(|refusal: Refusal| refusal.to_string())?;
         let gpu = spot.slices.first().map_or(0, |slice| usize::from(slice.gpu));
-        Ok((Place { node: cluster.name(spot.node).to_owned(), gpu }, format!("by `{}`", self.policy)))
+        Ok((Place { node: cluster.name(spot.node).to_owned(), gpu }, said(&reasons)))
     }
+}
+
+/// What a decision has to say for itself, in a line.
+fn said(reasons: &Explanation) -> String {
+    let others = reasons.candidates.iter().filter(|other| other.node != reasons.node);
+    let others: Vec<_> = others.map(|other| format!("{} {:.3}", other.node, other.rating)).collect();
+    let against = match (others.is_empty(), reasons.without_room) {
+        (false, _) => format!(" against {}", others.join(", ")),
+        (true, 0) => String::new(),
+        (true, full) => format!(", {full} without room"),
+    };
+    format!("`{}` rates it {:.3}{against}", reasons.policy, reasons.rating)
 }
 
 fn demand(service: &Service) -> Demand {
@@ -182,11 +197,13 @@ impl Scaling for ByScaler {
         }
         let wish = scaled.wish.clone();
         let wish = wish.unwrap_or(Wish { instances: 0, share: service.budget.request, why: String::new() });
-        // Whoever waits for a service that is at zero does not wait for the next second, too.
-        if wakes && wish.instances == 0 {
-            let why = "somebody waits, and there is none".into();
-            return Wish { instances: 1, share: service.budget.request, why };
+        if !wakes || wish.instances > 0 {
+            return wish;
         }
+        // Whoever waits for a service that is at zero does not wait for the next second, too; until then it stays wished for.
+        let why = "somebody waits, and there is none".into();
+        let wish = Wish { instances: 1, share: service.budget.request, why };
+        scaled.wish = Some(wish.clone());
         wish
     }
 }
@@ -239,4 +256,31 @@ fn speed(profile: &profile::Profile) -> Option<Speed> {
     points.sort_by_key(|(share, _)| *share);
     points.dedup_by_key(|(share, _)| *share);
     Speed::from_latencies(&points).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::config::Config;
+
+    #[test]
+    fn an_instance_that_was_started_for_somebody_who_waits_stays_until_the_policy_is_asked_again() {
+        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\"]\n\
+                    request = \"30%\"\nmemory = \"1GiB\"\n";
+        let config = Config::parse(text, std::path::Path::new("cluster.toml")).unwrap();
+        let service = &config.fleet.services[0];
+        for row in scale::SCALERS {
+            let mut scaling = ByScaler::new(row.name, Rules::default()).unwrap();
+            let mut wish = |tenths: u64, load: &Load| {
+                scaling
+                    .wish(Nanos::from_secs(100) + Nanos::from_millis(100 * tenths), service, load)
+                    .instances
+            };
+            wish(0, &Load::default());
+            let waits = Load { arrived: 1, queued: 1, ..Load::default() };
+            assert_eq!(wish(5, &waits), 1, "{}", row.name);
+            let starting = Load { serving: 1, ..waits };
+            assert!((6..30).all(|tenths| wish(tenths, &starting) >= 1), "{}", row.name);
+        }
+    }
 }

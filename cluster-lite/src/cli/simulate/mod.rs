@@ -3,11 +3,12 @@
 mod placement;
 mod requests;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::fault::Fault;
+use crate::fault::{CONFIG, Fault};
 
 /// What is simulated.
 #[derive(Subcommand)]
@@ -27,4 +28,10 @@ pub fn run(what: &Simulate, json: bool) -> Result<ExitCode, Fault> {
         Simulate::Placement(options) => placement::run(options, json),
         Simulate::Requests(options) => requests::run(options, json),
     }
+}
+
+/// A file or directory that was named takes nothing.
+fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Fault {
+    let help = "choose a place that can be written to";
+    Fault::new(format!("cannot write `{}`: {error}", path.display()), help).exit(CONFIG)
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::printer;
+use super::cannot_write;
 use crate::fault::{Fault, USAGE};
 use crate::place::{POLICIES, Policy, Ties, Workload};
 use crate::sim::in_parallel;
@@ -83,7 +84,7 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     }
     #[cfg(feature = "plot")]
     if let Some(dir) = &options.plot {
-        crate::sim::plot::draw(dir, &curves).map_err(|error| cannot_write(dir, &error))?;
+        crate::sim::plot::placement(dir, &curves).map_err(|error| cannot_write(dir, &*error))?;
     }
     let (nodes, gpus, pods) = (trace.nodes.len(), trace.gpus(), trace.pods.len());
     if json {
@@ -188,8 +189,4 @@ fn write_csv(path: &Path, curves: &[Curve]) -> Result<(), csv::Error> {
         }
     }
     Ok(writer.flush()?)
-}
-
-fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Fault {
-    Fault::new(format!("cannot write `{}`: {error}", path.display()), "choose a place that can be written")
 }

@@ -10,8 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use weir_protocol::units::Nanos;
 
+use super::cannot_write;
 use crate::cli::printer;
-use crate::fault::{CONFIG, Fault, USAGE};
+use crate::fault::{Fault, USAGE};
 use crate::nearest::nearest;
 use crate::scale::{Row, SCALERS, scaler};
 use crate::sim::requests::{Hosted, MODELS, Model, Outcome, Scenario, Summary, compare, model};
@@ -56,6 +57,10 @@ pub struct Options {
     /// Write each second's instances of each policy, service and seed into this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw what policies cost and miss, and the course of their instances, into this directory
+    #[cfg(feature = "plot")]
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
 }
 
 /// Where a service's requests come from.
@@ -94,7 +99,11 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     let outcomes = compare(&policies, options.seeds, |seed| scenario(&services, options, seed));
     let summaries: Vec<_> = outcomes.iter().map(|outcomes| Summary::of(outcomes)).collect();
     if let Some(path) = &options.csv {
-        write_csv(path, &outcomes)?;
+        write_csv(path, &outcomes).map_err(|error| cannot_write(path, &error))?;
+    }
+    #[cfg(feature = "plot")]
+    if let Some(dir) = &options.plot {
+        crate::sim::plot::requests(dir, &summaries, &outcomes).map_err(|error| cannot_write(dir, &*error))?;
     }
     if json {
         let Options { gpus, gpu_hour_cost, .. } = *options;
@@ -228,28 +237,16 @@ fn table(summaries: &[Summary], gpu_hour: f64) -> String {
     printer::table(&heads, &summaries.iter().map(row).collect::<Vec<_>>())
 }
 
-fn write_csv(path: &Path, outcomes: &[Vec<Outcome>]) -> Result<(), Fault> {
-    let write = || -> Result<(), csv::Error> {
-        let mut file = csv::Writer::from_path(path)?;
-        file.write_record(["policy", "seed", "service", "second", "instances"])?;
-        for outcome in outcomes.iter().flatten() {
-            for service in &outcome.services {
-                for (second, instances) in service.instances.iter().enumerate() {
-                    let numbers = [outcome.seed.to_string(), second.to_string(), instances.to_string()];
-                    file.write_record([
-                        outcome.policy,
-                        &numbers[0],
-                        &service.name,
-                        &numbers[1],
-                        &numbers[2],
-                    ])?;
-                }
+fn write_csv(path: &Path, outcomes: &[Vec<Outcome>]) -> Result<(), csv::Error> {
+    let mut file = csv::Writer::from_path(path)?;
+    file.write_record(["policy", "seed", "service", "second", "instances"])?;
+    for outcome in outcomes.iter().flatten() {
+        for service in &outcome.services {
+            for (second, instances) in service.instances.iter().enumerate() {
+                let numbers = [outcome.seed.to_string(), second.to_string(), instances.to_string()];
+                file.write_record([outcome.policy, &numbers[0], &service.name, &numbers[1], &numbers[2]])?;
             }
         }
-        Ok(file.flush()?)
-    };
-    write().map_err(|error| {
-        let message = format!("`{}` cannot be written: {error}", path.display());
-        Fault::new(message, "name a file in a directory that you may write to").exit(CONFIG)
-    })
+    }
+    Ok(file.flush()?)
 }

@@ -12,6 +12,9 @@ impl Controller {
         for service in self.fleet.services.clone() {
             let load = self.load(&service);
             let mut wish = scaling.wish(now, &service, &load);
+            if wish.instances <= service.floor && service.floor > 0 {
+                wish.why = "always wanted".to_owned();
+            }
             wish.instances = wish.instances.clamp(service.floor, service.ceiling);
             wish.share = wish.share.clamp(service.shares[0], service.shares[1]);
             let standing = self.standing.entry(service.name.clone()).or_default();

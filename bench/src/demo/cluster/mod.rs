@@ -1,0 +1,128 @@
+//! `weir-bench demo --cluster`: two real programs are profiled, placed on two nodes and scaled under requests that are replayed.
+//! Nodes and GPUs are simulated, programs, node managers, controller, gateway and requests are not.
+
+mod cast;
+mod document;
+mod fleet;
+mod picture;
+mod replay;
+mod watch;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use weir_cluster::profile::Profile;
+
+use self::cast::ROLES;
+use self::document::{Document, Requests, Seen};
+use self::fleet::Fleet;
+use self::replay::Sent;
+use self::watch::Watch;
+use super::Options;
+use super::{progress, step};
+
+/// Where the picture goes if nobody says.
+const PICTURE: &str = "weir-demo-cluster.svg";
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long it is watched beyond the last answer: instances end.
+const AFTER: Duration = Duration::from_secs(8);
+
+/// Windows of the profiler, shorter than its own.
+const WINDOWS: [&str; 4] = ["--settle=300ms", "--window=600ms", "--confidence=80%", "--patience=120s"];
+
+/// Runs it and tells what happened.
+pub fn run(options: &Options) -> io::Result<ExitCode> {
+    let trace = replay::trace(options.trace.as_deref())?;
+    let progress = progress(options.json);
+    progress.println("weir demo: TWO SIMULATED GPUs: shares and times are those of a model");
+    step(&progress, "starting two nodes");
+    let mut fleet = Fleet::start()?;
+    step(&progress, "profiling numba and tinygrad, each on a node of its own (about a minute)");
+    let profiles = fleet.profile(&WINDOWS)?;
+    step(&progress, "starting the controller, which places the training");
+    fleet.serve(&profiles)?;
+    step(&progress, "replaying requests");
+    let name = trace.name.clone();
+    let played = play(&fleet, trace, &progress)?;
+    step(&progress, "ending the instances");
+    fleet.end()?;
+    let picture = options.picture.clone().unwrap_or_else(|| PathBuf::from(PICTURE));
+    picture::draw(&picture, &played.sent, &played.seen.course)?;
+    progress.finish_and_clear();
+    let document = document(name, profiles, played, picture);
+    document.print(options.json);
+    let broken = document.broken();
+    for what in &broken {
+        let _ = writeln!(io::stderr(), "FAILED: {what}");
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What came of the replay.
+struct Played {
+    sent: Vec<Sent>,
+    seen: Seen,
+    steps_per_s: f64,
+}
+
+fn play(
+    fleet: &Fleet,
+    trace: weir_cluster::trace::requests::Trace,
+    progress: &ProgressBar,
+) -> io::Result<Played> {
+    let mut watch = Watch::begin(fleet)?;
+    let (begin, before) = (Instant::now(), fleet.steps());
+    let ended = replay::replay(trace, fleet.url(ROLES[0].name), begin);
+    let (mut sent, mut done_at) = (Vec::new(), None);
+    while done_at.is_none_or(|done: Instant| done.elapsed() < AFTER) {
+        std::thread::sleep(LOOK);
+        loop {
+            match ended.try_recv() {
+                Ok(one) => sent.push(one),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    done_at.get_or_insert_with(Instant::now);
+                    break;
+                }
+            }
+        }
+        let look = watch.look(fleet, begin.elapsed().as_secs_f64())?;
+        progress.set_message(format!(
+            "{:.0} s: {} requests answered, {} instances with {:.0} % of a GPU",
+            look.at_s,
+            sent.len(),
+            look.ready,
+            look.request_percent
+        ));
+    }
+    #[allow(clippy::cast_precision_loss, reason = "some thousand steps")]
+    let steps_per_s = (fleet.steps() - before) as f64 / begin.elapsed().as_secs_f64();
+    Ok(Played { sent, seen: Seen::new(watch), steps_per_s })
+}
+
+fn document(trace: String, profiles: Vec<Profile>, played: Played, picture: PathBuf) -> Document {
+    let Played { sent, seen, steps_per_s } = played;
+    let bound_ms = profiles[0].inference.as_ref().map_or(f64::NAN, |found| found.slo.bound.0 as f64 / 1e6);
+    let alone = profiles[1].throughput.alone;
+    Document {
+        simulated: true,
+        requests: Requests::new(trace, &sent, bound_ms),
+        instances: seen.instances,
+        resizes: seen.resizes,
+        most_ready: seen.most_ready,
+        was_at_zero: seen.was_at_zero,
+        gpu_seconds: seen.gpu_seconds,
+        steps_per_s,
+        steps_kept_percent: 100.0 * steps_per_s / alone,
+        course: seen.course,
+        profiles,
+        picture,
+    }
+}
