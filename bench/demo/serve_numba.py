@@ -1,5 +1,5 @@
 """A server that answers HTTP requests in batches, each with work on the GPU: numba-cuda straight from PyPI. Nothing in here knows of
-Weir. Whoever waits when a batch begins is in it.
+Weir.
 
 usage: serve_numba.py PORT --batch N      serves until it is ended: GET /healthz, and anything else is a request
        serve_numba.py --steady --batch N  full batches without end, a line for each: what a profiler measures
@@ -17,6 +17,7 @@ from numba import cuda
 BLOCKS, THREADS = 1024, 256
 STEPS = 12  # of a batch, however many requests are in it
 HOST_S = 0.07  # of a batch: what is looked up elsewhere while the GPU has nothing to do
+FILL_S = 0.01  # longest that a batch waits for more requests
 
 
 @cuda.jit
@@ -75,8 +76,12 @@ class Server(http.server.ThreadingHTTPServer):
 
 def next_batch(most: int) -> list[threading.Event]:
     batch = [waiting.get()]
-    while len(batch) < most and not waiting.empty():
-        batch.append(waiting.get())
+    until = time.monotonic() + FILL_S
+    while len(batch) < most and (left := until - time.monotonic()) > 0:
+        try:
+            batch.append(waiting.get(timeout=left))
+        except queue.Empty:
+            break
     return batch
 
 

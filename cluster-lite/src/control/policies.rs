@@ -265,16 +265,14 @@ mod tests {
 
     #[test]
     fn an_instance_that_was_started_for_somebody_who_waits_stays_until_the_policy_is_asked_again() {
-        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\"]\n\
+        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\", \"{port}\"]\n\
                     request = \"30%\"\nmemory = \"1GiB\"\n";
         let config = Config::parse(text, std::path::Path::new("cluster.toml")).unwrap();
         let service = &config.fleet.services[0];
         for row in scale::SCALERS {
             let mut scaling = ByScaler::new(row.name, Rules::default()).unwrap();
             let mut wish = |tenths: u64, load: &Load| {
-                scaling
-                    .wish(Nanos::from_secs(100) + Nanos::from_millis(100 * tenths), service, load)
-                    .instances
+                scaling.wish(Nanos::from_millis(100_000 + 100 * tenths), service, load).instances
             };
             wish(0, &Load::default());
             let waits = Load { arrived: 1, queued: 1, ..Load::default() };

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde::Serialize;
-use weir_cluster::profile::Profile;
+use weir_cluster::profile::{Profile, Slo};
 
 use crate::rig::{Cost, Rig};
 use crate::stage;
@@ -35,6 +35,8 @@ pub struct Role {
     served: &'static [&'static str],
     /// Flags of `weir-cluster profile`.
     flags: &'static [&'static str],
+    /// What users are promised: a request may wait for the batch that is under way.
+    slo: Option<&'static str>,
     ready: &'static str,
     /// Fewest and most instances.
     range: [u32; 2],
@@ -55,6 +57,7 @@ pub const ROLES: [Role; 2] = [
             "--max-batch=8",
             "--memory=2GiB",
         ],
+        slo: Some("p95 < 500ms"),
         ready: "/healthz",
         range: [0, 3],
     },
@@ -65,6 +68,7 @@ pub const ROLES: [Role; 2] = [
         profiled: &["--log"],
         served: &["--log"],
         flags: &["--rate=([0-9.]+) steps/s", "--unit=steps/s", "--keep=50%", "--memory=4GiB"],
+        slo: None,
         ready: "runs",
         range: [1, 1],
     },
@@ -83,6 +87,8 @@ pub struct ServiceRow {
     command: Vec<String>,
     env: BTreeMap<&'static str, &'static str>,
     profile: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slo: Option<&'static str>,
     ready: &'static str,
     floor: u32,
     ceiling: u32,
@@ -90,6 +96,12 @@ pub struct ServiceRow {
 }
 
 impl Role {
+    /// The bound of what users are promised, in milliseconds.
+    pub fn bound_ms(&self) -> f64 {
+        let slo = self.slo.and_then(|slo| slo.parse::<Slo>().ok());
+        slo.map_or(f64::NAN, |slo| slo.bound.0 as f64 / 1e6)
+    }
+
     fn program(&self) -> [String; 2] {
         let root = stage::workspace();
         [root.join(".venv/bin/python"), root.join("bench/demo").join(self.script)]
@@ -122,6 +134,7 @@ impl Role {
             command: self.program().into_iter().chain(served).collect(),
             env: SETTINGS.into(),
             profile: self.profile_in(dir),
+            slo: self.slo,
             ready: self.ready,
             floor: self.range[0],
             ceiling: self.range[1],

@@ -47,7 +47,7 @@ pub struct Requests {
     pub trace: String,
     sent: usize,
     answered: usize,
-    /// Answered beyond the bound of the SLO, that is, of the time which a full batch may take.
+    /// Answered beyond the bound of the promise.
     late: usize,
     bound_ms: f64,
     p50_ms: f64,
@@ -180,7 +180,7 @@ impl Document {
         let Requests { trace, sent, answered, late, bound_ms, p50_ms, p95_ms, p99_ms } = &self.requests;
         let _ = writeln!(
             text,
-            "\n{sent} requests ({trace}): {answered} answered, {} not; {late} took longer than {bound_ms:.0} ms, cold starts included\n\
+            "\n{sent} requests ({trace}): {answered} answered, {} not; {late} took longer than the promised {bound_ms:.0} ms, those that waited for a start included\n\
              latency: p50 {p50_ms:.0} ms, p95 {p95_ms:.0} ms, p99 {p99_ms:.0} ms\n\
              Instances of the server: {} at most, {}; shares changed {} times while they ran; {:.1} GPU-seconds guaranteed in all",
             sent - answered,

@@ -23,7 +23,7 @@ const NAME: &str = "demo";
 const PORTS: u16 = 50;
 
 /// The scaling rules, shortened: the replay has no hours.
-const RULES: [(&str, u32); 5] = [("history_s", 8), ("out_s", 3), ("in_s", 6), ("lower_s", 4), ("idle_s", 6)];
+const RULES: [(&str, u32); 5] = [("history_s", 8), ("out_s", 2), ("in_s", 6), ("lower_s", 4), ("idle_s", 6)];
 
 #[derive(Serialize)]
 struct File<'a> {

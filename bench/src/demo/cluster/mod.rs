@@ -109,11 +109,10 @@ fn play(
 
 fn document(trace: String, profiles: Vec<Profile>, played: Played, picture: PathBuf) -> Document {
     let Played { sent, seen, steps_per_s } = played;
-    let bound_ms = profiles[0].inference.as_ref().map_or(f64::NAN, |found| found.slo.bound.0 as f64 / 1e6);
     let alone = profiles[1].throughput.alone;
     Document {
         simulated: true,
-        requests: Requests::new(trace, &sent, bound_ms),
+        requests: Requests::new(trace, &sent, ROLES[0].bound_ms()),
         instances: seen.instances,
         resizes: seen.resizes,
         most_ready: seen.most_ready,
