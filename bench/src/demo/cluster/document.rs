@@ -160,18 +160,20 @@ impl Document {
 
     fn say_instances(&self, text: &mut String) {
         let width = self.instances.iter().map(|life| life.name.len()).max().unwrap_or(0).max(8);
-        let _ = writeln!(text, "\n{:<width$}  GPU   DECIDED    READY     LAST  WHY", "INSTANCE");
+        let _ =
+            writeln!(text, "\n{:<width$}  GPU   DECIDED    READY     LAST  WHY, AND WHY NO MORE", "INSTANCE");
         let time = |at: Option<f64>| at.map_or("-".to_owned(), |at| format!("{at:.1} s"));
         for life in &self.instances {
             let _ = writeln!(
                 text,
-                "{:<width$}  {:<4} {:>8} {:>8} {:>8}  {}",
+                "{:<width$}  {:<4} {:>8} {:>8} {:>8}  {}{}",
                 life.name,
                 life.place,
                 time(Some(life.decided_s)),
                 time(life.ready_s),
                 time(life.last_s),
-                life.why
+                life.why,
+                life.ended.as_ref().map_or(String::new(), |ended| format!("; {ended}"))
             );
         }
     }

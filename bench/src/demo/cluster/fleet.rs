@@ -106,7 +106,8 @@ impl Fleet {
     }
 
     fn node_row(&self, at: u16, node: &Rig) -> NodeRow {
-        let first = 20_000 + self.port % 400 * (2 * PORTS) + at * PORTS; // two demos at once differ
+        // Below those that the kernel gives to connections; two demos at once differ.
+        let first = 20_000 + self.port % 120 * (2 * PORTS) + at * PORTS;
         NodeRow {
             name: format!("n{at}"),
             dir: node.directory().join("node"),

@@ -104,6 +104,7 @@ fn play(
     }
     #[allow(clippy::cast_precision_loss, reason = "some thousand steps")]
     let steps_per_s = (fleet.steps() - before) as f64 / begin.elapsed().as_secs_f64();
+    watch.end();
     Ok(Played { sent, seen: Seen::new(watch), steps_per_s })
 }
 

@@ -13,7 +13,7 @@ use weir_cluster::trace::requests::{Recorded, Trace, drawn_from_rates, read};
 use weir_protocol::units::Nanos;
 
 /// Requests a second from each second on, where no trace is named: quiet, a rush, quiet, nobody, and some again.
-const RATES: [(u64, f64); 6] = [(0, 6.0), (12, 80.0), (37, 6.0), (47, 0.0), (65, 20.0), (80, 0.0)];
+const RATES: [(u64, f64); 6] = [(0, 6.0), (12, 68.0), (37, 6.0), (47, 0.0), (65, 20.0), (80, 0.0)];
 const SEED: u64 = 1;
 
 /// Longest stretch of a recorded trace that is replayed: its busiest.

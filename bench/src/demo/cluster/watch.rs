@@ -39,6 +39,8 @@ pub struct Life {
     pub last_s: Option<f64>,
     /// Why it was started, and why there.
     pub why: String,
+    /// Why it ended, if it did.
+    pub ended: Option<String>,
 }
 
 /// Everything seen so far.
@@ -80,6 +82,7 @@ impl Watch {
                 ready_s: None,
                 last_s: None,
                 why: since.map_or_else(String::new, |decision| decision.why.clone()),
+                ended: None,
             });
             if instance.state == State::Ready {
                 life.ready_s.get_or_insert(at_s);
@@ -97,6 +100,16 @@ impl Watch {
             used_percent,
         });
         Ok(&self.looks[self.looks.len() - 1])
+    }
+
+    /// Everything is seen: what the controller says of each end.
+    pub fn end(&mut self) {
+        for decision in
+            self.decisions.values().filter(|d| ["draining", "stopping"].contains(&d.what.as_str()))
+        {
+            let life = self.lives.get_mut(&decision.instance);
+            life.map(|life| life.ended.get_or_insert_with(|| decision.why.clone()));
+        }
     }
 
     /// What each service used of a node's GPU since the last look, in percent of that time.
