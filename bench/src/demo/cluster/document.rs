@@ -20,22 +20,13 @@ pub struct Document {
     pub profiles: Vec<Profile>,
     /// The requests.
     pub requests: Requests,
-    /// Every instance.
-    pub instances: Vec<Life>,
-    /// How often a share was changed.
-    pub resizes: usize,
-    /// Most instances of the server that answered at once, and whether there was a time without any.
-    pub most_ready: usize,
-    /// See [`Self::most_ready`].
-    pub was_at_zero: bool,
-    /// What instances of the server were guaranteed, times the time: seconds of a GPU.
-    pub gpu_seconds: f64,
+    /// What was seen of it.
+    #[serde(flatten)]
+    pub seen: Seen,
     /// The training's steps in a second meanwhile, and in percent of those that it makes alone.
     pub steps_per_s: f64,
     /// See [`Self::steps_per_s`].
     pub steps_kept_percent: f64,
-    /// The course of it.
-    pub course: Vec<Look>,
     /// The picture of the run.
     pub picture: PathBuf,
 }
@@ -43,8 +34,10 @@ pub struct Document {
 /// What became of the requests.
 #[derive(Debug, Serialize)]
 pub struct Requests {
-    /// Where they came from.
-    pub trace: String,
+    /// Where they came from; a drawn one has a rush that asks for a second instance.
+    trace: String,
+    #[serde(skip)]
+    is_drawn: bool,
     sent: usize,
     answered: usize,
     /// Answered beyond the bound of the promise.
@@ -57,22 +50,39 @@ pub struct Requests {
 
 impl Requests {
     /// Of all that were sent.
-    pub fn new(trace: String, sent: &[Sent], bound_ms: f64) -> Self {
+    pub fn new(trace: String, is_drawn: bool, sent: &[Sent], bound_ms: f64) -> Self {
         let mut took: Vec<f64> = sent.iter().filter(|one| one.answered).map(|one| one.took_ms).collect();
         took.sort_by(f64::total_cmp);
         let [p50_ms, p95_ms, p99_ms] = [0.5, 0.95, 0.99].map(|part| quantile(&took, part));
         let late = took.iter().filter(|ms| **ms > bound_ms).count();
-        Self { trace, sent: sent.len(), answered: took.len(), late, bound_ms, p50_ms, p95_ms, p99_ms }
+        Self {
+            trace,
+            is_drawn,
+            sent: sent.len(),
+            answered: took.len(),
+            late,
+            bound_ms,
+            p50_ms,
+            p95_ms,
+            p99_ms,
+        }
     }
 }
 
-/// Course, instances and sums of what was watched for so many seconds.
+/// Course, instances and sums of what was watched.
+#[derive(Debug, Serialize)]
 pub struct Seen {
+    /// Every instance.
     pub instances: Vec<Life>,
+    /// How often a share was changed.
     pub resizes: usize,
+    /// Most instances of the server that answered at once, and whether there was a time without any.
     pub most_ready: usize,
+    /// See [`Self::most_ready`].
     pub was_at_zero: bool,
+    /// What instances of the server were guaranteed, times the time: seconds of a GPU.
     pub gpu_seconds: f64,
+    /// The course of it.
     pub course: Vec<Look>,
 }
 
@@ -101,7 +111,10 @@ impl Document {
         let checks = [
             (answered < sent, format!("{} of {sent} requests were not answered", sent - answered)),
             (answered == 0, "there was no request".to_owned()),
-            (self.most_ready < 2, format!("the server had {} instances at the most", self.most_ready)),
+            (
+                self.requests.is_drawn && self.seen.most_ready < 2,
+                format!("the server had {} instances at the most", self.seen.most_ready),
+            ),
             (self.steps_per_s <= 0.0, "the training stood still".to_owned()),
         ];
         checks.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, what)| what).collect()
@@ -159,11 +172,11 @@ impl Document {
     }
 
     fn say_instances(&self, text: &mut String) {
-        let width = self.instances.iter().map(|life| life.name.len()).max().unwrap_or(0).max(8);
+        let width = self.seen.instances.iter().map(|life| life.name.len()).max().unwrap_or(0).max(8);
         let _ =
             writeln!(text, "\n{:<width$}  GPU   DECIDED    READY     LAST  WHY, AND WHY NO MORE", "INSTANCE");
         let time = |at: Option<f64>| at.map_or("-".to_owned(), |at| format!("{at:.1} s"));
-        for life in &self.instances {
+        for life in &self.seen.instances {
             let _ = writeln!(
                 text,
                 "{:<width$}  {:<4} {:>8} {:>8} {:>8}  {}{}",
@@ -179,17 +192,17 @@ impl Document {
     }
 
     fn say_requests(&self, text: &mut String) {
-        let Requests { trace, sent, answered, late, bound_ms, p50_ms, p95_ms, p99_ms } = &self.requests;
+        let Requests { trace, sent, answered, late, bound_ms, p50_ms, p95_ms, p99_ms, .. } = &self.requests;
         let _ = writeln!(
             text,
             "\n{sent} requests ({trace}): {answered} answered, {} not; {late} took longer than the promised {bound_ms:.0} ms, those that waited for a start included\n\
              latency: p50 {p50_ms:.0} ms, p95 {p95_ms:.0} ms, p99 {p99_ms:.0} ms\n\
              Instances of the server: {} at most, {}; shares changed {} times while they ran; {:.1} GPU-seconds guaranteed in all",
             sent - answered,
-            self.most_ready,
-            if self.was_at_zero { "none while nobody asked" } else { "always one" },
-            self.resizes,
-            self.gpu_seconds
+            self.seen.most_ready,
+            if self.seen.was_at_zero { "none while nobody asked" } else { "always one" },
+            self.seen.resizes,
+            self.seen.gpu_seconds
         );
     }
 }

@@ -15,7 +15,7 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use weir_cluster::profile::Profile;
+use weir_cluster::trace::requests::Trace;
 
 use self::cast::ROLES;
 use self::document::{Document, Requests, Seen};
@@ -56,7 +56,16 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let picture = options.picture.clone().unwrap_or_else(|| PathBuf::from(PICTURE));
     picture::draw(&picture, &played.sent, &played.seen.course)?;
     progress.finish_and_clear();
-    let document = document(name, profiles, played, picture);
+    let alone = profiles[1].throughput.alone;
+    let document = Document {
+        simulated: true,
+        requests: Requests::new(name, options.trace.is_none(), &played.sent, ROLES[0].bound_ms()),
+        seen: played.seen,
+        steps_per_s: played.steps_per_s,
+        steps_kept_percent: 100.0 * played.steps_per_s / alone,
+        profiles,
+        picture,
+    };
     document.print(options.json);
     let broken = document.broken();
     for what in &broken {
@@ -72,11 +81,7 @@ struct Played {
     steps_per_s: f64,
 }
 
-fn play(
-    fleet: &Fleet,
-    trace: weir_cluster::trace::requests::Trace,
-    progress: &ProgressBar,
-) -> io::Result<Played> {
+fn play(fleet: &Fleet, trace: Trace, progress: &ProgressBar) -> io::Result<Played> {
     let mut watch = Watch::begin(fleet)?;
     let (begin, before) = (Instant::now(), fleet.steps());
     let ended = replay::replay(trace, fleet.url(ROLES[0].name), begin);
@@ -106,23 +111,4 @@ fn play(
     let steps_per_s = (fleet.steps() - before) as f64 / begin.elapsed().as_secs_f64();
     watch.end();
     Ok(Played { sent, seen: Seen::new(watch), steps_per_s })
-}
-
-fn document(trace: String, profiles: Vec<Profile>, played: Played, picture: PathBuf) -> Document {
-    let Played { sent, seen, steps_per_s } = played;
-    let alone = profiles[1].throughput.alone;
-    Document {
-        simulated: true,
-        requests: Requests::new(trace, &sent, ROLES[0].bound_ms()),
-        instances: seen.instances,
-        resizes: seen.resizes,
-        most_ready: seen.most_ready,
-        was_at_zero: seen.was_at_zero,
-        gpu_seconds: seen.gpu_seconds,
-        steps_per_s,
-        steps_kept_percent: 100.0 * steps_per_s / alone,
-        course: seen.course,
-        profiles,
-        picture,
-    }
 }

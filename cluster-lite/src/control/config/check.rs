@@ -145,18 +145,12 @@ pub(super) fn service(service: &Service, values: &Values<'_>) -> Result<(), Faul
         return wrong("request", message, "let share_least <= request <= share_most");
     }
     if *class != ClassName::Filler && shares[0] == SmShare::ZERO {
-        return wrong(
-            "request",
-            "a request of 0 % guarantees nothing".into(),
-            "give it a share, or class = \"filler\"",
-        );
+        let message = "a request of 0 % guarantees nothing".into();
+        return wrong("request", message, "give it a share, or class = \"filler\"");
     }
     if service.concurrency == 0 {
-        return wrong(
-            "concurrency",
-            "concurrency is 0: no request would ever be sent".into(),
-            "give 1 or more",
-        );
+        let message = "concurrency is 0: no request would ever be sent".into();
+        return wrong("concurrency", message, "give 1 or more");
     }
     if service.when_idle == WhenIdle::Park && *class == ClassName::Primary {
         return wrong(

@@ -12,7 +12,7 @@ impl Controller {
         for service in self.fleet.services.clone() {
             let load = self.load(&service);
             let mut wish = scaling.wish(now, &service, &load);
-            if wish.instances <= service.floor && service.floor > 0 {
+            if load.serving < service.floor && wish.instances <= service.floor {
                 wish.why = "always wanted".to_owned();
             }
             wish.instances = wish.instances.clamp(service.floor, service.ceiling);
