@@ -14,9 +14,6 @@ const WHOLE: Budget<'_> = Budget { name: "whole", request: "100%", limit: "100%"
 /// Charged and used may differ by this, in percent.
 const CLOSE: f64 = 1.0;
 
-/// The same of many threads, whose streams overlap.
-const CLOSE_OF_MANY: f64 = 3.0;
-
 /// A kernel of 50 us on the whole GPU.
 const US_50: u64 = 1;
 
@@ -204,7 +201,7 @@ fn many_threads_with_their_own_default_streams_are_charged_what_they_use() {
         };
         let spent = Spent::median((0..7).map(window).collect());
         assert!(
-            spent.error_percent().abs() <= CLOSE_OF_MANY,
+            spent.error_percent().abs() <= CLOSE,
             "{threads} threads: {spent:?}, {} %",
             spent.error_percent()
         );

@@ -67,9 +67,11 @@ impl Demand {
         }
     }
 
-    /// Over how many seconds arrivals are averaged now: as many as bring enough requests, within bounds.
-    pub fn over_s(&self) -> f64 {
-        (self.requests / self.rate.0.max(1e-9)).min(self.most_s).max(self.least_s)
+    /// Over how many seconds arrivals are averaged now: as many as bring enough requests, within bounds. To be surer takes no longer
+    /// than a start, which is what a mistake costs.
+    pub fn over_s(&self, service: &Service) -> f64 {
+        let least_s = self.least_s.min(seconds(service.cold_start));
+        (self.requests / self.rate.0.max(1e-9)).min(self.most_s).max(least_s)
     }
 
     /// One more look.
@@ -86,7 +88,7 @@ impl Demand {
         let (rate, passed_s) = (gpus(arrived, passed), seconds(passed));
         #[allow(clippy::cast_precision_loss, reason = "requests of a second")]
         self.rate.learn(seen.arrived as f64 / passed_s.max(1e-9), passed_s, self.most_s);
-        let over_s = self.over_s();
+        let over_s = self.over_s(service);
         let arriving = self.average.learn(rate, passed_s, over_s);
         // What is uneven within a request's own time is evened out by its batch.
         let rush_s = (seconds(service.patience) + own_s(service)).min(over_s);

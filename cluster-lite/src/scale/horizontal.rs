@@ -35,7 +35,7 @@ impl Scaler for Horizontal {
         self.idle = if seen.is_idle() { self.idle + 1 } else { 0 };
         let capacity = service.capacity(service.request) * self.utilisation;
         let serving = seen.serving();
-        let ratio = (need.arriving + need.queued_s / self.demand.over_s()) / capacity;
+        let ratio = (need.arriving + need.queued_s / self.demand.over_s(service)) / capacity;
         let settled = (ratio - f64::from(serving)).abs() <= TOLERANCE * f64::from(serving);
         let now = if settled { serving } else { ceil(ratio) };
         let busy = u32::from(self.idle < self.idle_s && (serving > 0 || !seen.is_idle()));

@@ -23,7 +23,7 @@ struct Vertical {
 impl Scaler for Vertical {
     fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen);
-        let speed = need.arriving / self.utilisation + need.queued_s / self.demand.over_s();
+        let speed = need.arriving / self.utilisation + need.queued_s / self.demand.over_s(service);
         self.idle = if seen.is_idle() { self.idle + 1 } else { 0 };
         let least = if self.idle < self.idle_s { service.request } else { service.shares[0] };
         let share = service.share_within(service.speed.least_share(speed).max(least));

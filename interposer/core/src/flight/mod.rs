@@ -41,6 +41,9 @@ const FULL: u64 = 512;
 /// Behind the first launch of a burst so much work is worth a mark of its own, however young the last one is.
 const SECOND: Nanos = Nanos::from_micros(200);
 
+/// Where a thread waits, so much work beside that of other streams is worth a mark, however young the last one is.
+const REST: Nanos = Nanos::from_micros(50);
+
 /// The book is nobody's. No stream has this key: it would be an address beyond user space.
 const FREE: u64 = u64::MAX;
 
@@ -185,10 +188,18 @@ impl Flight {
         self.in_use().any(|book| self.books[book].done() < self.books[book].given())
     }
 
-    /// Whether a stretch is under way on `stream` that began when the stream was idle: its end is worth a mark.
+    /// Whether the end of what is under way on `stream` is worth a mark: it began when the stream was idle, or it is a rest beside
+    /// other streams.
     pub fn wants_end(&self, stream: u64) -> bool {
-        let index = self.find(stream);
-        index.is_some_and(|index| self.marks.try_lock().is_some_and(|marks| marks.began_idle(index)))
+        let began_idle =
+            |index| self.marks.try_lock().is_some_and(|marks: Guard<'_, Marks>| marks.began_idle(index));
+        self.find(stream).is_some_and(|index| began_idle(index) || self.is_rest_beside_others(index))
+    }
+
+    /// Whether what has no mark in a book's stream may run while other streams are at work: without one its price is charged, though
+    /// the marks of these cover its time.
+    fn is_rest_beside_others(&self, index: usize) -> bool {
+        self.books[index].unmarked() >= REST.0 && !self.elsewhere(index).1
     }
 
     /// Puts a mark behind the work on `stream` if one is due. Never waits: if another thread is at the marks, the next
@@ -233,16 +244,19 @@ impl Flight {
         self.mark_each(unseen, |_, _, _| true, driver);
     }
 
-    /// Puts a mark behind the work of one thread on `stream`, or on all streams, where one of these is due or a stretch that
-    /// began on an idle stream is to end: the thread waits, and no launch will see to it. What has none at the end of a burst is
-    /// measured together with the pause behind it, which is as good as not at all. Other threads go on, and put their own.
+    /// Puts a mark behind the work of one thread on `stream`, or on all streams, where one of these is due, a stretch that
+    /// began on an idle stream is to end, or it is a rest beside other streams: the thread waits, and no launch will see to it. What
+    /// has none at the end of a burst is measured together with the pause behind it, which is as good as not at all. Other threads go
+    /// on, and put their own.
     pub fn mark_ends(&self, stream: Option<u64>, by: u64, due: &[Due], driver: &mut impl Driver) {
         let is = |word: &AtomicU64, value: u64| word.load(Ordering::Relaxed) == value;
         let has_any = |book: &StreamBook| {
             is(&book.fed_by, by) && stream.is_none_or(|one| is(&book.stream, one)) && book.unmarked() > 0
         };
         let worth = |index: usize, marks: &Marks, now: Nanos| {
-            marks.began_idle(index) || due.iter().any(|due| self.is_due(index, due, marks, now))
+            marks.began_idle(index)
+                || self.is_rest_beside_others(index)
+                || due.iter().any(|due| self.is_due(index, due, marks, now))
         };
         self.mark_each(has_any, worth, driver);
     }

@@ -45,6 +45,25 @@ fn what_a_program_waits_for_gets_its_mark_on_each_stream_where_one_is_due() {
 }
 
 #[test]
+fn a_rest_has_its_mark_where_other_streams_are_at_work_and_only_there() {
+    let due = [Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 }];
+    let mut process = process();
+    let mut rest = |here: u64, elsewhere: u64| {
+        process.mark(STREAM);
+        process.submit(STREAM, here);
+        process.submit(OTHER, elsewhere);
+        let (before, wants) = (process.gpu.records, process.flight.wants_end(STREAM));
+        process.flight.mark_ends(Some(STREAM), THREAD, &due, &mut process.gpu);
+        let marks = process.gpu.records - before;
+        process.drain();
+        (marks, wants)
+    };
+    assert_eq!(rest(REST.0, 0), (0, false), "its next mark tells as much");
+    assert_eq!(rest(REST.0, 1_000), (1, true));
+    assert_eq!(rest(REST.0 - 1, 1_000), (0, false), "so little is not worth one");
+}
+
+#[test]
 fn marks_of_one_stream_keep_their_distance_in_time() {
     let mut process = process();
     let rare = Due { work: Nanos(1), time: Nanos(1_000), spare: 0 };
