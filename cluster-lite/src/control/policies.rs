@@ -228,9 +228,9 @@ fn seen(now: Nanos, arrived: u64, load: &Load) -> Seen {
 /// What the library wants to know beforehand: measured where there is a profile, assumed where there is none.
 fn known(service: &Service) -> scale::Service {
     let profile = service.profile.as_ref();
-    let gpu_ms = profile.and_then(|profile| profile.throughput.gpu_ms);
-    #[allow(clippy::cast_possible_truncation, reason = "a checked profile has at most 10^15")]
-    let work = gpu_ms.map_or(UNKNOWN_WORK, |ms| Tokens((ms * 1e6) as i64));
+    let measured = profile.and_then(|profile| profile.inference.as_ref());
+    let own = measured.map_or(Nanos(0), |measured| nanos(measured.latency_ms));
+    let work = profile.and_then(request_ms).map_or(UNKNOWN_WORK, |ms| Tokens(nanos(ms).0.cast_signed()));
     let unpark = Nanos(service.cold_start.0 / UNPARK_PART);
     scale::Service {
         floor: service.floor,
@@ -242,10 +242,28 @@ fn known(service: &Service) -> scale::Service {
         // Requests at the same time take turns on the share unless a batch was measured.
         batch_slope: 1.0,
         mean_work: work,
-        patience: service.slo.map_or(service.queue_deadline, |slo| slo.bound),
+        patience: service.slo.map_or(service.queue_deadline, |slo| slo.bound.since(own)),
         cold_start: service.cold_start,
         unpark: (service.when_idle == WhenIdle::Park).then_some(unpark),
     }
+}
+
+/// What a request takes of an instance that has a whole GPU and a full batch, in milliseconds. That is more than its kernels take where
+/// the host keeps it, and speeds are in the same unit: nobody is faster for the share that he leaves. Of what is no single request (an
+/// LLM's token) only its kernels' time is known.
+fn request_ms(profile: &profile::Profile) -> Option<f64> {
+    let inference = profile.inference.as_ref().filter(|_| profile.kind == profile::Kind::Inference);
+    let whole = inference.map(|inference| inference.latency_alone_ms / f64::from(inference.batch));
+    whole.or(profile.throughput.gpu_ms)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a checked profile has at most 10^15"
+)]
+fn nanos(ms: f64) -> Nanos {
+    Nanos((ms * 1e6) as u64)
 }
 
 /// From the probes of the batch that was chosen.
@@ -280,5 +298,32 @@ mod tests {
             let starting = Load { serving: 1, ..waits };
             assert!((6..30).all(|tenths| wish(tenths, &starting) >= 1), "{}", row.name);
         }
+    }
+
+    #[test]
+    fn a_server_that_its_host_keeps_does_as_many_requests_as_were_measured_and_no_more() {
+        // 70 of 120 ms are the host's: by its kernels alone it would do 94 requests/s at 30 %.
+        let profile = "version = 1\nname = \"s\"\nkind = \"inference\"\nrequest = \"30%\"\nlimit = \"60%\"\nmemory = \"1GiB\"\n\
+                       [throughput]\nunit = \"requests/s\"\nalone = 66.7\nat_request = 40.6\ngpu_ms = 6.25\n\
+                       [inference]\nbatch = 8\nslo = \"p95 < 200ms\"\nlatency_ms = 197.0\nlatency_alone_ms = 120.0\n\
+                       [copies]\nhost_to_device_gb_s = 0.0\ndevice_to_host_gb_s = 0.0\n\
+                       [stalls]\ncompute = 0.42\ncommunication = 0.0\ncopies = 0.0\nneighbour = 0.0\ngate = 0.0\n\
+                       host = 0.58\nbubble = 0.58\n\
+                       [measured]\ndevice = \"d\"\nsimulated = true\ndate = \"2026-11-26\"\ncommand = [\"c\"]\n\
+                       [[measured.probe]]\nshare = \"30%\"\nbatch = 8\nthroughput = 40.6\ndeviation = 0.1\nlatency_ms = 197.0\n\
+                       [[measured.probe]]\nshare = \"100%\"\nbatch = 8\nthroughput = 66.7\ndeviation = 0.1\nlatency_ms = 120.0\n";
+        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\", \"{port}\"]\n\
+                    request = \"30%\"\nmemory = \"1GiB\"\nslo = \"p95 < 500ms\"\n";
+        let config = Config::parse(text, std::path::Path::new("cluster.toml")).unwrap();
+        let profile = profile::Profile::parse(profile, std::path::Path::new("s.toml")).unwrap();
+        let known = known(&Service { profile: Some(profile), ..config.fleet.services[0].clone() });
+        let rate = |share: u16| known.capacity(SmShare::percent(share)) * 1e9 / known.mean_work.0 as f64;
+        assert!(
+            (rate(30) - 40.6).abs() < 0.1 && (rate(100) - 66.7).abs() < 0.1,
+            "{} {}",
+            rate(30),
+            rate(100)
+        );
+        assert_eq!(known.patience, Nanos::from_millis(303), "beyond its own time");
     }
 }

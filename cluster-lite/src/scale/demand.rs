@@ -4,6 +4,9 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use super::{Rules, Seen, Service};
 
+/// A start that takes so long or longer is worth the rules' bounds. Ours: less than a start's median (22.7 s, Alibaba 2026).
+const LONG_START_S: f64 = 20.0;
+
 /// GPUs that are busy with this work for as long as `over`.
 pub fn gpus(work: Tokens, over: Nanos) -> f64 {
     #[allow(
@@ -67,11 +70,16 @@ impl Demand {
         }
     }
 
-    /// Over how many seconds arrivals are averaged now: as many as bring enough requests, within bounds. To be surer takes no longer
-    /// than a start, which is what a mistake costs.
+    /// Over how many seconds arrivals are averaged now: as many as bring enough requests, within bounds.
     pub fn over_s(&self, service: &Service) -> f64 {
-        let least_s = self.least_s.min(seconds(service.cold_start));
-        (self.requests / self.rate.0.max(1e-9)).min(self.most_s).max(least_s)
+        let [least_s, most_s] = self.bounds_s(service);
+        (self.requests / self.rate.0.max(1e-9)).min(most_s).max(least_s)
+    }
+
+    /// What a mistake costs is a start: where that is short, nobody waits for long to be sure.
+    fn bounds_s(&self, service: &Service) -> [f64; 2] {
+        let part = (seconds(service.cold_start) / LONG_START_S).min(1.0);
+        [self.least_s, self.most_s].map(|bound| bound * part)
     }
 
     /// One more look.
@@ -87,7 +95,7 @@ impl Demand {
         self.before = Some(seen.now);
         let (rate, passed_s) = (gpus(arrived, passed), seconds(passed));
         #[allow(clippy::cast_precision_loss, reason = "requests of a second")]
-        self.rate.learn(seen.arrived as f64 / passed_s.max(1e-9), passed_s, self.most_s);
+        self.rate.learn(seen.arrived as f64 / passed_s.max(1e-9), passed_s, self.bounds_s(service)[1]);
         let over_s = self.over_s(service);
         let arriving = self.average.learn(rate, passed_s, over_s);
         // What is uneven within a request's own time is evened out by its batch.

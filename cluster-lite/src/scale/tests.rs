@@ -186,6 +186,18 @@ fn weir_raises_the_share_in_the_second_in_which_more_comes_and_starts_nothing() 
     assert_eq!(wish.instances, 1);
 }
 
+#[test]
+fn weir_believes_a_rush_the_sooner_the_less_a_start_takes() {
+    let seconds_until_out = |cold_start: u64| {
+        let service = Service { cold_start: Nanos::from_secs(cold_start), ..service(1, 4, false) };
+        let mut world = World::new(scaler("weir").unwrap(), service);
+        world.seconds(120, 1);
+        (1..60).find(|_| world.second(14).instances > 1).expect("one instance does 12 a second at the most")
+    };
+    let [short, long] = [3, 23].map(seconds_until_out);
+    assert!(short <= 5 && short < long, "{short} and {long}");
+}
+
 /// What is wished at the first look at one instance, with so many requests of twenty GPU-seconds together.
 fn wished_for_twenty_gpu_seconds(policy: &str, running: u64, queued: u64) -> u32 {
     let mut policy = (scaler(policy).unwrap().build)(&Rules::default());
