@@ -103,6 +103,9 @@ impl Device {
             self.turn = Turn::Running { context, ends: self.now + self.spec.slice };
             return;
         }
+        if self.is_drained(context) {
+            return; // its last kernel ended with its slice: `settle` passes the turn on, and it has no further one
+        }
         if let Some(owner) = self.contexts[context].as_mut() {
             owner.parked = std::mem::take(&mut self.resident);
             self.run_list.push_back(context);
@@ -114,15 +117,20 @@ impl Device {
     /// Ends the turn of a context that is drained, or gone.
     pub(crate) fn settle(&mut self) {
         while let Turn::Running { context, .. } = self.turn {
-            let owner = self.contexts[context].as_mut();
-            if owner.as_ref().is_some_and(|owner| !self.resident.is_empty() || !owner.ready.is_empty()) {
+            if !self.is_drained(context) {
                 return;
             }
-            if let Some(owner) = owner {
+            if let Some(owner) = self.contexts[context].as_mut() {
                 owner.listed = false;
             }
             self.next_turn();
         }
+    }
+
+    /// Whether the context that has the turn has no kernel left, or is gone.
+    fn is_drained(&self, context: usize) -> bool {
+        let owner = self.contexts[context].as_ref();
+        owner.is_none_or(|owner| self.resident.is_empty() && owner.ready.is_empty())
     }
 
     /// A kernel that spins has seen its flag: it ends within a nanosecond of running.

@@ -81,6 +81,17 @@ fn a_drained_context_yields_early() {
     assert_eq!(ends(&mut device, 1), [MS / 2 + MS / 10 + MS], "after half a slice and one switch");
 }
 
+#[test]
+fn a_context_whose_last_kernel_ends_with_its_slice_has_no_further_one() {
+    let mut device = sliced();
+    let ((_, first), (_, second)) = (tenant(&mut device, 0), tenant(&mut device, 1));
+    device.submit(0, first, 1, full(2 * MS));
+    device.submit(0, second, 1, full(5 * MS));
+    device.advance(10 * MS);
+    assert_eq!(ends(&mut device, 1), [2 * MS + MS / 10 + 5 * MS], "nothing lies in between");
+    assert_eq!(device.books().switch, MS / 10);
+}
+
 /// What a filler has queued when a better one begins: 300 us and a unit (gpu-truths, rule 10; docs/time.md, silence).
 #[test]
 fn what_is_queued_at_an_arrival_runs_to_its_end_or_is_cut_by_a_slice_and_two_switches() {
