@@ -1,6 +1,6 @@
 //! `weir-cluster serve`, `check`, `ps`, `drain`, and what they start: `gateway` and `instance`.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use weir_nodemgr::unprivileged::{NOBODY, give_up_root};
 
 use super::printer;
 use crate::control::config::Config;
+use crate::control::model::Fleet;
 use crate::control::serve::{Ask, Standings, ask};
 use crate::control::{gateway, instance, serve};
 use crate::fault::Fault;
@@ -75,17 +76,49 @@ pub(super) enum Instance {
 
 pub(super) fn serve(args: &OfFile) -> Result<(), Fault> {
     let config = Config::read(&args.file)?;
+    warn_of_ports(&config.fleet);
     serve::serve(&config, &|text| printer::talk(format_args!("weir-cluster: {text}")))
 }
 
 pub(super) fn check(args: &OfFile, json: bool) -> Result<(), Fault> {
     let config = Config::read(&args.file)?;
+    warn_of_ports(&config.fleet);
     let (services, nodes) = (config.fleet.services.len(), config.fleet.nodes.len());
     match json {
         true => printer::json(&serde_json::json!({"services": services, "nodes": nodes})),
         false => printer::data(format_args!("{}: {services} services, {nodes} nodes", args.file.display())),
     }
     Ok(())
+}
+
+/// Which ports the kernel gives to outgoing connections (`ip(7)`).
+const LOCAL_PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+/// Says which nodes of this machine may find a port of theirs taken by some connection when an instance starts.
+fn warn_of_ports(fleet: &Fleet) {
+    let Some(given) = std::fs::read_to_string(LOCAL_PORTS).ok().as_deref().and_then(range) else { return };
+    for node in fleet.nodes.iter().filter(|node| is_here(&node.address) && overlap(node.ports, given)) {
+        let ([first, last], [from, to]) = (node.ports, given);
+        printer::talk(format_args!(
+            "warning: ports {first}-{last} of node `{}` lie among {from}-{to}, which the kernel gives to outgoing connections \
+             ({LOCAL_PORTS}): an instance may find its own taken\nhelp: give the node ports below {from}",
+            node.name
+        ));
+    }
+}
+
+fn is_here(address: &str) -> bool {
+    address == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Two numbers, as the kernel writes them.
+fn range(text: &str) -> Option<[u16; 2]> {
+    let mut numbers = text.split_whitespace().map(str::parse);
+    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
+}
+
+fn overlap(a: [u16; 2], b: [u16; 2]) -> bool {
+    a[0] <= b[1] && b[0] <= a[1]
 }
 
 pub(super) fn ps(args: &Ps, json: bool) -> Result<(), Fault> {
@@ -168,5 +201,19 @@ pub(super) fn instance(what: &Instance) -> Result<(), Fault> {
     match what {
         Instance::Start { dir, name, command } => instance::start(dir, name, command).map(drop),
         Instance::Stop { dir, name } => instance::stop(dir, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_among_those_of_connections_are_found() {
+        let given = range("32768\t60999\n").unwrap();
+        assert_eq!((given, range("32768"), range("a b")), ([32_768, 60_999], None, None));
+        let found =
+            [[20_000, 20_999], [32_000, 32_767], [32_000, 32_768], [40_000, 40_010], [60_999, 61_100]];
+        assert_eq!(found.map(|ports| overlap(ports, given)), [false, false, true, true, true]);
     }
 }
