@@ -100,7 +100,7 @@ fn warn_of_ports(fleet: &Fleet) {
     for node in fleet.nodes.iter().filter(|node| is_here(&node.address) && overlap(node.ports, given)) {
         let ([first, last], [from, to]) = (node.ports, given);
         printer::talk(format_args!(
-            "warning: ports {first}-{last} of node `{}` lie among {from}-{to}, which the kernel gives to outgoing connections \
+            "warning: ports {first}-{last} of node `{}` overlap {from}-{to}, which the kernel gives to outgoing connections \
              ({LOCAL_PORTS}): an instance may find its own taken\nhelp: give the node ports below {from}",
             node.name
         ));
