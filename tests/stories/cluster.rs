@@ -1,5 +1,5 @@
-//! `weir-cluster serve` with real processes: two nodes, a service that wakes, grows, shrinks and ends, and a controller that is
-//! killed in the middle. No request fails.
+//! `weir-cluster serve` with real processes: two nodes, a service that wakes, grows, shrinks and ends, a controller that is
+//! killed in the middle, a node that is drained. No request fails.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,7 +45,8 @@ fn spawn(dir: &Path) -> Child {
 }
 
 impl Cluster {
-    fn start(gpus: [&SimGpu; 2], nodes: [&Node<'_>; 2]) -> Self {
+    /// With a service whose instances have this request each, two at most.
+    fn start(gpus: [&SimGpu; 2], nodes: [&Node<'_>; 2], request: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_port();
         let mut text = format!(
@@ -63,7 +64,7 @@ impl Cluster {
             );
         }
         text += &format!(
-            "[[service]]\nname = \"web\"\ncommand = [{:?}, {:?}, \"{{port}}\"]\nrequest = \"60%\"\nlimit = \"60%\"\n\
+            "[[service]]\nname = \"web\"\ncommand = [{:?}, {:?}, \"{{port}}\"]\nrequest = \"{request}\"\nlimit = \"60%\"\n\
              memory = \"2GiB\"\nconcurrency = 2\nready = \"/healthz\"\nceiling = 2\n",
             python(),
             client("numba_serve.py")
@@ -84,12 +85,16 @@ impl Cluster {
         self.process = spawn(self.dir.path());
     }
 
+    /// What a command says of how everything stands; nothing while nobody answers.
+    fn standings(&self, command: &str, arguments: &[&str]) -> Option<serde_json::Value> {
+        let file = self.dir.path().join("cluster.toml");
+        let output = Command::new(program()).args(["--json", command]).arg(file).args(arguments).output();
+        serde_json::from_slice(&output.ok()?.stdout).ok()
+    }
+
     /// Instances in this state; nothing while nobody answers.
     fn count(&self, state: &str) -> Option<usize> {
-        let mut command = Command::new(program());
-        let output =
-            command.args(["--json", "ps"]).arg(self.dir.path().join("cluster.toml")).output().ok()?;
-        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let shown = self.standings("ps", &[])?;
         let instances = shown["instances"].as_array()?;
         Some(instances.iter().filter(|instance| state.is_empty() || instance["state"] == state).count())
     }
@@ -139,11 +144,18 @@ fn ask(port: u16, stop: &Arc<AtomicBool>, answered: &Arc<AtomicU64>) -> std::thr
     })
 }
 
+/// Ends what asks, of which nothing may have failed.
+fn end(askers: Vec<std::thread::JoinHandle<Vec<String>>>, stop: &AtomicBool, cluster: &Cluster) {
+    stop.store(true, Ordering::Relaxed);
+    let failed: Vec<String> = askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect();
+    assert!(failed.is_empty(), "{failed:?}\n{}", cluster.log());
+}
+
 #[test]
 fn a_service_wakes_grows_shrinks_and_ends_and_a_killed_controller_fails_no_request() {
     let gpus = [SimGpu::new(KERNELS), SimGpu::new(KERNELS)];
     let nodes = [Node::start(&gpus[0], PRICED), Node::start(&gpus[1], PRICED)];
-    let mut cluster = Cluster::start([&gpus[0], &gpus[1]], [&nodes[0], &nodes[1]]);
+    let mut cluster = Cluster::start([&gpus[0], &gpus[1]], [&nodes[0], &nodes[1]], "60%");
     cluster.wait_for("", 0);
     let first = get(cluster.port, "/web/x").unwrap();
     assert!(first.starts_with("HTTP/1.1 200"), "from zero: {first}\n{}", cluster.log());
@@ -161,9 +173,7 @@ fn a_service_wakes_grows_shrinks_and_ends_and_a_killed_controller_fails_no_reque
     let tenants: usize = nodes.iter().map(|node| node.stats().tenants.len()).sum();
     assert_eq!(tenants, 2, "nothing was started twice:\n{}", cluster.log());
 
-    stop.store(true, Ordering::Relaxed);
-    let failed: Vec<String> = askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect();
-    assert!(failed.is_empty(), "{failed:?}\n{}", cluster.log());
+    end(askers, &stop, &cluster);
     cluster.wait_for("", 0);
     wait::until("nodes without tenants", || {
         nodes.iter().all(|node| node.stats().tenants.is_empty()).then_some(())
@@ -172,4 +182,30 @@ fn a_service_wakes_grows_shrinks_and_ends_and_a_killed_controller_fails_no_reque
     let all = answered.load(Ordering::Relaxed) + 1;
     let row = format!("outcome=\"answered\"}} {all}");
     assert!(metrics.contains(&row), "{all} were answered:\n{metrics}");
+}
+
+#[test]
+fn the_instances_of_a_node_that_is_drained_move_and_no_request_fails() {
+    let gpus = [SimGpu::new(KERNELS), SimGpu::new(KERNELS)];
+    let nodes = [Node::start(&gpus[0], PRICED), Node::start(&gpus[1], PRICED)];
+    let cluster = Cluster::start([&gpus[0], &gpus[1]], [&nodes[0], &nodes[1]], "40%");
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let askers: Vec<_> = (0..6).map(|_| ask(cluster.port, &stop, &answered)).collect();
+    cluster.wait_for("ready", 2);
+    let tenants = || [nodes[0].stats().tenants.len(), nodes[1].stats().tenants.len()];
+    let drained = usize::from(tenants()[0] == 0); // both may be on one
+    let name = format!("n{drained}");
+    let is_open = |standings: serde_json::Value| {
+        let rows = standings["nodes"].as_array().expect("nodes").clone();
+        rows.iter().find(|row| row["name"] == name.as_str()).expect("it is there")["open"] == true
+    };
+
+    assert!(!is_open(cluster.standings("drain", &[&name]).expect("an answer")));
+    wait::until("a node without tenants, and two instances on the other", || {
+        (tenants()[drained] == 0 && cluster.count("ready") == Some(2)).then_some(())
+    });
+    assert_eq!(tenants()[1 - drained], 2, "{}", cluster.log());
+    assert!(is_open(cluster.standings("drain", &[&name, "--off"]).expect("an answer")));
+    end(askers, &stop, &cluster);
+    assert!(answered.load(Ordering::Relaxed) > 0);
 }
