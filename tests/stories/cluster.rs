@@ -147,7 +147,7 @@ fn ask(port: u16, stop: &Arc<AtomicBool>, answered: &Arc<AtomicU64>) -> std::thr
 /// Ends what asks, of which nothing may have failed.
 fn end(askers: Vec<std::thread::JoinHandle<Vec<String>>>, stop: &AtomicBool, cluster: &Cluster) {
     stop.store(true, Ordering::Relaxed);
-    let failed: Vec<String> = askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect();
+    let failed: Vec<String> = askers.into_iter().flat_map(|asker| asker.join().expect("an asker")).collect();
     assert!(failed.is_empty(), "{failed:?}\n{}", cluster.log());
 }
 
