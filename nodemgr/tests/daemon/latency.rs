@@ -2,8 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex};
 
 use weir_nodemgr::control::history::AskEvents;
 use weir_nodemgr::control::schema::{CreateTenant, SetBudget};
@@ -84,6 +83,7 @@ fn a_promise_is_judged_by_the_requests_of_late_and_told_when_it_is_missed() {
 
 /// What a policy was told last of requests and late ones.
 static COUNTED: Mutex<Option<Counted>> = Mutex::new(None);
+static TOLD: Condvar = Condvar::new();
 
 /// `static`, which says what it is told.
 struct Tells(Box<dyn Policy>);
@@ -91,6 +91,7 @@ struct Tells(Box<dyn Policy>);
 impl Policy for Tells {
     fn decide(&mut self, seen: &Observation<'_>) -> &[Decision] {
         *COUNTED.lock().unwrap() = seen.samples.iter().find_map(|sample| sample.slo?.counted);
+        TOLD.notify_all();
         self.0.decide(seen)
     }
 }
@@ -105,11 +106,10 @@ static TELLS: Row = Row {
 
 /// Waits until the policy has been told so.
 fn until_counted(requests: u64, late: u64) {
-    let (start, wanted) = (Instant::now(), Some(Counted { requests, late }));
-    while *COUNTED.lock().unwrap() != wanted {
-        assert!(start.elapsed() < DEADLINE, "{:?}, and not {wanted:?}", COUNTED.lock().unwrap());
-        std::thread::yield_now();
-    }
+    let wanted = Some(Counted { requests, late });
+    let told = COUNTED.lock().unwrap();
+    let (told, end) = TOLD.wait_timeout_while(told, DEADLINE, |told| *told != wanted).unwrap();
+    assert!(!end.timed_out(), "{:?}, and not {wanted:?}", *told);
 }
 
 #[test]
