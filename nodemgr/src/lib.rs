@@ -29,6 +29,7 @@
 mod ack;
 pub mod authority;
 mod birth;
+pub mod calibration;
 pub mod cli;
 pub mod codes;
 pub mod config;

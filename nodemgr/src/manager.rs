@@ -48,6 +48,8 @@ pub struct Options {
     pub growth: Option<Bytes>,
     /// What a context costs where NVML cannot tell; 0: not configured.
     pub context_memory: Bytes,
+    /// What a switch between contexts takes, if the card was calibrated.
+    pub switch: Option<Nanos>,
     /// What kernels cost before they are measured.
     pub prices: Vec<PriceRow>,
     /// Tenants that are there from the start.
@@ -85,6 +87,7 @@ impl Options {
             reserve: None,
             growth: None,
             context_memory,
+            switch: None,
             prices: Vec::new(),
             tenants: Vec::new(),
             park_idle_after: None,
@@ -132,6 +135,7 @@ impl Manager {
         registry.park_idle_after(options.park_idle_after);
         registry.guard_by(options.unmanaged);
         registry.power_by(options.power);
+        registry.expect_switches(options.switch);
         registry.expect_ticks(options.tick);
         registry.share_by_mps(options.mps.as_ref())?;
         registry.note_start();

@@ -7,13 +7,14 @@ use weir_protocol::units::{Bandwidth, Bytes, Nanos, SmShare, Tokens};
 pub const FLOOR: SmShare = SmShare::percent(1);
 
 /// A throttled tenant resumes with what accrues in one round, and so much is its turn: the whole round times its share.
-/// A round has so long for each tenant. Each turn costs the driver a switch, about a tenth of a millisecond, so that a
-/// fiftieth of the time goes there. And where shares are alike it ends in the middle of a slice of the driver's (2 ms): a slice that
+/// A round has so long for each tenant at least, and so many switches of the driver's: each turn costs one, so that a
+/// fiftieth of the time goes there at most. And where shares are alike it ends in the middle of a slice of the driver's (2 ms): a slice that
 /// ends just before a turn does leaves a rest of it behind, for which the GPU switches there and back.
-const EACH_MS: u64 = 5;
+const EACH: Nanos = Nanos::from_millis(5);
+const EACH_SWITCHES: u64 = 50;
 
 /// ... but no longer than this: a tenant may have to wait for most of a round before its launches go on.
-const LONGEST_MS: u64 = 40;
+const LONGEST: Nanos = Nanos::from_millis(40);
 
 /// The bucket holds what accrues in so many rounds, so that a turn is never cut by the bucket's rim: units longer than a turn make
 /// rounds longer than they are meant to be, and what ran over meanwhile would be lost to whoever waited.
@@ -29,12 +30,12 @@ pub const IN_FLIGHT_CAP: Nanos = Nanos::from_millis(20);
 /// Most in the queue of a filler whose betters have been away for long, but for whom one waits.
 pub const LONG_CAP: Nanos = Nanos::from_millis(5);
 
-/// What a filler behind a closed gate has saved up when it goes beside a primary that works: in so long a piece the two
-/// switches that it costs are a 25th of it, and nobody waits for the primary's next answer.
-pub const PIECE: Nanos = Nanos::from_millis(5);
+/// What a filler behind a closed gate has saved up when it goes beside a primary that works, and how many switches that is at least:
+/// in so long a piece the two that it costs are a 25th of it, and nobody waits for the primary's next answer.
+const PIECE: (Nanos, u64) = (Nanos::from_millis(5), 50);
 
 /// The same beside a latency tenant.
-pub const SHORT_PIECE: Nanos = Nanos::from_micros(500);
+const SHORT_PIECE: (Nanos, u64) = (Nanos::from_micros(500), 5);
 
 /// Most in the queue of a filler whose betters may wake at any moment: what is queued then runs before them (gpu-truths, rule 10).
 pub const SHORT_CAP: Nanos = Nanos::from_micros(300);
@@ -46,14 +47,23 @@ pub struct Beside {
     pub tenants: usize,
     /// Whether one of them must not be kept waiting by this one: it is a filler, and they are not all fillers.
     pub gives_way: bool,
+    /// What a switch from one to another takes.
+    pub switch: Nanos,
+}
+
+/// What a filler behind a closed gate saves up, where a latency tenant is among its betters or not.
+pub fn piece(beside_latency: bool, switch: Nanos) -> Nanos {
+    let (least, switches) = if beside_latency { SHORT_PIECE } else { PIECE };
+    least.max(Nanos(switch.0.saturating_mul(switches)))
 }
 
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
 /// publishes it.
 pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) -> Grant {
-    let round_ms = (EACH_MS * beside.tenants.max(2) as u64).min(LONGEST_MS);
-    let capacity = accrued(rate, HOARD * round_ms).max(LEAST_CAPACITY.0);
-    let resume_at = accrued(rate, round_ms).max(LEAST_CAPACITY.0 / 2);
+    let each = EACH.0.max(beside.switch.0.saturating_mul(EACH_SWITCHES)).min(LONGEST.0);
+    let round = Nanos((each * beside.tenants.max(2) as u64).min(LONGEST.0));
+    let capacity = accrued(rate, Nanos(HOARD * round.0)).max(LEAST_CAPACITY.0);
+    let resume_at = accrued(rate, round).max(LEAST_CAPACITY.0 / 2);
     Grant {
         generation: 0,
         rate,
@@ -69,12 +79,36 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) 
     }
 }
 
-/// What accrues in `ms` milliseconds. A millionth of a millisecond is a nanosecond, so that this is one
-/// multiplication: the manager comes here for each tenant and GPU in each tick.
-fn accrued(rate: Rate, ms: u64) -> u64 {
-    u64::from(rate.as_ppm()) * ms
+/// What accrues in some time of less than a second, to the microsecond.
+fn accrued(rate: Rate, time: Nanos) -> u64 {
+    u64::from(rate.as_ppm()) * (time.0 / 1_000) / 1_000
 }
 
 fn tokens(ns: u64) -> Tokens {
     Tokens(i64::try_from(ns).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_half(tenants: usize, switch_us: u64) -> Grant {
+        let beside = Beside { tenants, gives_way: false, switch: Nanos::from_micros(switch_us) };
+        grant(Rate::from(SmShare::percent(50)), SmShare::percent(50), Bytes(0), beside)
+    }
+
+    #[test]
+    fn turns_are_long_enough_for_what_a_switch_takes_and_never_longer_than_a_round_may_be() {
+        let turn_us = |tenants, switch_us| of_half(tenants, switch_us).resume_at.0 / 1_000;
+        assert_eq!([50, 100].map(|switch_us| turn_us(2, switch_us)), [5_000; 2], "half of two times 5 ms");
+        assert_eq!(turn_us(2, 300), 15_000, "a fiftieth of it goes to the switch");
+        assert_eq!((turn_us(2, 5_000), turn_us(5, 300), turn_us(20, 100)), (20_000, 20_000, 20_000));
+        assert_eq!(of_half(2, 300).capacity, Tokens(4 * 15_000_000));
+    }
+
+    #[test]
+    fn a_fillers_piece_is_long_beside_the_switches_that_it_costs() {
+        let pieces = |us: u64| [false, true].map(|latency| piece(latency, Nanos::from_micros(us)).0 / 1_000);
+        assert_eq!((pieces(0), pieces(100), pieces(200)), ([5_000, 500], [5_000, 500], [10_000, 1_000]));
+    }
 }

@@ -82,18 +82,23 @@ pub struct Sample {
     pub slo: Option<Slo>,
 }
 
-/// What is heard beside the tenants: signals from outside the node (power, carbon, price), and the GPU's own.
+/// What is known beside the tenants: signals from outside the node (power, carbon, price), and the GPU's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
     /// Part of the GPU that best effort may have at most, in thousandths.
     pub best_effort_permille: u16,
     /// What holds the GPU's clocks back; none where it does not say, or has not for long.
     pub power: Option<Power>,
+    /// What a switch from one context to another takes: as the card was calibrated, or [`SWITCH`].
+    pub switch: Nanos,
 }
+
+/// What a switch takes where nobody has measured it: about a tenth of a millisecond (gpu-truths, rule 3).
+pub const SWITCH: Nanos = Nanos::from_micros(100);
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { best_effort_permille: 1_000, power: None }
+        Self { best_effort_permille: 1_000, power: None, switch: SWITCH }
     }
 }
 

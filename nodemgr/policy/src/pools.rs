@@ -11,7 +11,7 @@
 use weir_protocol::pages::{Gate, Grant, Rate};
 use weir_protocol::units::{Nanos, SmShare, Tokens};
 
-use crate::grants::{Beside, FLOOR, PIECE, SHORT_CAP, SHORT_PIECE, grant};
+use crate::grants::{Beside, FLOOR, SHORT_CAP, grant, piece};
 use crate::lend::{self, Claim, FULL, ppm};
 use crate::{Class, Decision, Observation, Sample};
 
@@ -81,9 +81,10 @@ impl Pools {
         better: impl Fn(usize) -> &'static str,
     ) -> &mut [Decision] {
         self.decisions.clear();
-        let beside = Beside { tenants: seen.samples.len(), gives_way: false };
+        let switch = seen.signals.switch;
+        let beside = Beside { tenants: seen.samples.len(), gives_way: false, switch };
         let waited_for = seen.samples.iter().any(|sample| sample.class == Class::Latency);
-        let piece = if waited_for { SHORT_PIECE } else { PIECE };
+        let piece = piece(waited_for, switch);
         for (at, (sample, rate)) in seen.samples.iter().zip(&self.rates).enumerate() {
             let granted = |request: SmShare| grant(Rate::ppm(*rate), request, sample.memory_limit, beside);
             self.decisions.push(if is_filler(sample) {

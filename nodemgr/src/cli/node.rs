@@ -94,7 +94,12 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.policy = config.policy().map_err(wrong)?;
     options.reserve = config.reserve().map_err(wrong)?;
     options.growth = config.growth().map_err(wrong)?;
+    let card = config.calibration()?;
+    options.switch = card.switch();
     options.context_memory = config.context_memory().map_err(wrong)?;
+    if config.context_memory.is_none() {
+        options.context_memory = card.context_memory().unwrap_or_default();
+    }
     options.park_idle_after = config.park_idle_after();
     options.tick = config.tick();
     options.mode = config.mode.unwrap_or(options.mode);

@@ -1,8 +1,9 @@
 //! `weir sim`: a scenario in virtual time, under one policy or several.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{Context, printer};
+use crate::calibration::Calibration;
 use crate::codes;
 use crate::fault::Fault;
 use crate::sim::{self, Ruler, Scenario};
@@ -41,7 +42,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let mut scenario = Scenario::read(&args.scenario)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     if let Some(path) = &args.calibration {
-        let measured = Calibration::read(path)?;
+        let wrong = |(message, help)| Fault::new(&codes::SCENARIO, message, help);
+        let measured = Calibration::read(path).map_err(wrong)?;
         scenario.device.slice_us = scenario.device.slice_us.or(measured.slice_us);
         scenario.device.switch_us = scenario.device.switch_us.or(measured.switch_us);
     }
@@ -71,29 +73,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// What a simulation takes from a calibration file; the rest is the simulated driver's.
-#[derive(serde::Deserialize)]
-struct Calibration {
-    slice_us: Option<f64>,
-    switch_us: Option<f64>,
-}
-
-impl Calibration {
-    fn read(path: &Path) -> Result<Self, Fault> {
-        let wrong = |why: String| {
-            let message = format!("the calibration file `{}` cannot be used: {why}", path.display());
-            Fault::new(&codes::SCENARIO, message, "write it anew with `weir doctor --measure`")
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let read: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        let within = |us: Option<f64>| us.is_none_or(|us| (1.0..=1e6).contains(&us));
-        if !within(read.slice_us) || !within(read.switch_us) {
-            return Err(wrong("slice_us and switch_us are from 1 to 1,000,000 us".into()));
-        }
-        Ok(read)
-    }
-}
-
 /// Those that are named, or all that there are.
 fn rulers(names: &[String]) -> Result<Vec<Ruler>, Fault> {
     if !names.is_empty() {
@@ -104,34 +83,9 @@ fn rulers(names: &[String]) -> Result<Vec<Ruler>, Fault> {
 }
 
 #[cfg(feature = "plot")]
-fn draw(dir: &Path, comparison: &sim::Comparison) -> Result<(), Fault> {
+fn draw(dir: &std::path::Path, comparison: &sim::Comparison) -> Result<(), Fault> {
     for path in sim::draw(dir, comparison)? {
         printer::talk(format_args!("drawn: {}", path.display()));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_calibration_file_gives_slice_and_switch_and_one_that_cannot_be_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("calibration.toml");
-        let read = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            Calibration::read(&path)
-        };
-        let measured = read("slice_us = 1912 # time slice\nswitch_us = 94\nsms = 132\n").unwrap();
-        assert_eq!((measured.slice_us, measured.switch_us), (Some(1_912.0), Some(94.0)));
-        for wrong in ["slice_us = 0", "switch_us = nan", "slice_us = \"long\"", "slice_us ="] {
-            let fault = read(wrong).err().unwrap();
-            assert!(
-                fault.message.contains("calibration.toml") && fault.help.contains("--measure"),
-                "{wrong}"
-            );
-        }
-        assert!(Calibration::read(&directory.path().join("absent")).is_err());
-    }
 }

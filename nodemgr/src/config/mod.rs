@@ -15,6 +15,7 @@ use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
 
+use crate::calibration::Calibration;
 use crate::codes;
 use crate::fault::Fault;
 use crate::guard::Rule;
@@ -30,7 +31,7 @@ pub use tenant::{Persistent, TenantRow};
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file.
-const KEYS: &str = "dir, policy, tick_us, mode, stale_after_s, unmanaged, power, memory_reserve, growth_reserve, context_memory, park_idle_s, price, tenant, signals, mps";
+const KEYS: &str = "dir, policy, tick_us, mode, stale_after_s, unmanaged, power, memory_reserve, growth_reserve, context_memory, calibration, park_idle_s, price, tenant, signals, mps";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -69,6 +70,8 @@ pub struct Config {
     pub growth_reserve: Option<String>,
     /// What a context takes of a card where NVML cannot tell, as a size.
     pub context_memory: Option<String>,
+    /// The card's calibration file.
+    pub calibration: Option<PathBuf>,
     /// After how many seconds without work a tenant may be parked.
     pub park_idle_s: Option<u64>,
     /// What kernels cost before they are measured.
@@ -206,6 +209,16 @@ impl Config {
         Ok(size("context_memory", self.context_memory.as_ref())?.unwrap_or(Bytes(0)))
     }
 
+    /// What the card was measured to be like; nothing if no such file is named.
+    ///
+    /// # Errors
+    /// If the file cannot be used.
+    pub fn calibration(&self) -> Result<Calibration, Fault> {
+        let read = self.calibration.as_deref().map(Calibration::read).transpose();
+        read.map(Option::unwrap_or_default)
+            .map_err(|(message, help)| Fault::new(&codes::CONFIG, message, help))
+    }
+
     /// After how long without work a tenant may be parked.
     pub fn park_idle_after(&self) -> Option<Nanos> {
         self.park_idle_s.map(Nanos::from_secs)
@@ -341,6 +354,7 @@ mod tests {
             memory_reserve,
             growth_reserve,
             context_memory,
+            calibration,
             park_idle_s,
             price,
             tenant,
@@ -359,6 +373,7 @@ mod tests {
                 && memory_reserve.is_some()
                 && growth_reserve.is_some()
                 && context_memory.is_some()
+                && calibration.is_some()
                 && park_idle_s.is_some()
         );
         assert!(

@@ -92,6 +92,10 @@ impl Config {
             row("memory_reserve", bytes(self.memory_reserve.clone())),
             row("growth_reserve", self.growth_reserve.clone().unwrap_or_else(|| DEFAULT_GROWTH.to_string())),
             row("context_memory", self.context_memory.clone().unwrap_or_else(|| "not configured".into())),
+            row(
+                "calibration",
+                self.calibration.as_ref().map_or("none".into(), |path| path.display().to_string()),
+            ),
             row("park_idle_s", self.park_idle_s.map_or("never".into(), |idle| idle.to_string())),
             row("price", format!("{} rows", self.price.len())),
         ];

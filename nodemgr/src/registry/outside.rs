@@ -2,7 +2,7 @@
 //! of its own asks for what is not told, and leaves the answers here.
 
 use serde::{Deserialize, Serialize};
-use weir_policy::{Counted, Slo};
+use weir_policy::{Counted, Signals, Slo};
 use weir_protocol::units::Nanos;
 
 use super::{Registry, Tenant};
@@ -51,6 +51,11 @@ pub(super) fn kept(promise: Option<Promise>, latency: Option<&Latency>) -> Optio
 }
 
 impl Registry {
+    /// A switch between contexts takes so long on each card, if that was measured.
+    pub fn expect_switches(&mut self, takes: Option<Nanos>) {
+        self.outside.switch = takes.unwrap_or(Signals::default().switch);
+    }
+
     /// Whom to ask for latencies.
     pub(crate) fn latency_sources(&self) -> Vec<Asked> {
         let asked = |tenant: &Tenant| {

@@ -146,7 +146,7 @@ impl Engine {
         let mut device = Device::new(spec, START);
         let tenants: Vec<&Tenant> = seated.iter().filter_map(|at| scenario.tenant.get(*at)).collect();
         let mut manager = match rule {
-            Rule::Policy(row) => Some(Manager::new(row, &tenants, overlaps)?),
+            Rule::Policy(row) => Some(Manager::new(row, &tenants, overlaps, scenario.switch())?),
             Rule::Driver(_) | Rule::Partitions(_) => None,
         };
         let mut seats = Vec::new();

@@ -45,7 +45,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager with these tenants, ruled by this policy; `overlaps` says whether kernels run at once (MPS).
+    /// A manager with these tenants, ruled by this policy; `overlaps` says whether kernels run at once (MPS), `switch`
+    /// what a switch between contexts takes.
     ///
     /// # Errors
     /// As the daemon refuses budgets.
@@ -53,11 +54,13 @@ impl Manager {
         policy: &'static weir_policy::Row,
         tenants: &[&Tenant],
         overlaps: bool,
+        switch: Nanos,
     ) -> Result<Self, Fault> {
         let card =
             Device { uuid: *b"weir simulation ", name: "Weir Simulated GPU".into(), memory_total: CARD };
         let gpus = Gpus::find(Source::Fixed(vec![card]), Vec::new())?;
         let mut registry = Registry::new(gpus, Some(Bytes(0)), policy);
+        registry.expect_switches(Some(Time(switch)));
         registry.share_by_mps(overlaps.then(mps::Row::default).as_ref())?;
         let start = Time(super::engine::START);
         let mut known = Vec::new();
