@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
-use weir_policy::{Beside, grant};
+use weir_policy::{Beside, Signals, grant};
 use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, SmShare, Tokens};
@@ -152,7 +152,7 @@ impl Parts {
     /// GPU, so that every slice is drawn from the bucket and what is queued is bounded; but of tokens more than can be spent.
     pub fn host(&self, price_us: f64) -> Result<Host, std::io::Error> {
         let huge = Tokens(i64::MAX / 4);
-        let beside = Beside { tenants: 1, gives_way: false };
+        let beside = Beside { tenants: 1, gives_way: false, switch: Signals::default().switch };
         let granted = grant(Rate::ppm(999_999), SmShare::percent(99), Bytes::gib(8), beside);
         let granted = Grant { capacity: huge, ..granted };
         let price = PriceRow { name: "*".into(), time_us: Some(price_us), ns_per_block: None };
