@@ -126,3 +126,10 @@ pub struct Observation<'a> {
     /// One row per tenant.
     pub samples: &'a [Sample],
 }
+
+impl Observation<'_> {
+    /// What it costs to go from one tenant to another: a switch of contexts, and nothing where they meet at the same time.
+    pub fn switch(&self) -> Nanos {
+        if self.mode == Mode::Overlap { Nanos(0) } else { self.signals.switch }
+    }
+}

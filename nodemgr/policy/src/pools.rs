@@ -81,7 +81,7 @@ impl Pools {
         better: impl Fn(usize) -> &'static str,
     ) -> &mut [Decision] {
         self.decisions.clear();
-        let switch = seen.signals.switch;
+        let switch = seen.switch();
         let beside = Beside { tenants: seen.samples.len(), gives_way: false, switch };
         let waited_for = seen.samples.iter().any(|sample| sample.class == Class::Latency);
         let piece = piece(waited_for, switch);

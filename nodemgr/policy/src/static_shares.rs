@@ -46,7 +46,7 @@ impl Policy for StaticShares {
         self.decisions.clear();
         self.decisions.extend(tenants.iter().zip(&self.rates).map(|(sample, rate)| {
             let gives_way = sample.class == Class::Filler && betters;
-            let beside = Beside { tenants: tenants.len(), gives_way, switch: seen.signals.switch };
+            let beside = Beside { tenants: tenants.len(), gives_way, switch: seen.switch() };
             let grant = grant(Rate::ppm(*rate), sample.request, sample.memory_limit, beside);
             Decision { grant, state: STEADY }
         }));

@@ -22,8 +22,8 @@ impl Policy for Toy {
         self.decisions.extend(seen.samples.iter().map(|sample| {
             let filler = sample.class == Class::Filler;
             let share = if filler && alone { sample.limit } else { sample.request.max(SmShare::percent(1)) };
-            let switch = seen.signals.switch;
-            let beside = Beside { tenants: seen.samples.len(), gives_way: filler, switch };
+            let (tenants, switch) = (seen.samples.len(), seen.switch());
+            let beside = Beside { tenants, gives_way: filler, switch };
             let gate = if filler && !alone { Gate::Closed } else { Gate::Open };
             let rate = Rate::from(share.min(sample.limit));
             let grant = grant(rate, sample.request, sample.memory_limit, beside);
