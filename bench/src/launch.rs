@@ -155,7 +155,7 @@ impl Parts {
         let beside = Beside { tenants: 1, gives_way: false, switch: Signals::default().switch };
         let granted = grant(Rate::ppm(999_999), SmShare::percent(99), Bytes::gib(8), beside);
         let granted = Grant { capacity: huge, ..granted };
-        let price = PriceRow { name: "*".into(), time_us: Some(price_us), ns_per_block: None };
+        let price = PriceRow { name: "*".into(), time_us: Some(price_us), ..PriceRow::default() };
         let host = Host::start(FLOOR_UUID, &granted, vec![price])?;
         host.fill_bucket(huge);
         Ok(host)

@@ -11,6 +11,7 @@ use serde::Serialize;
 use weir_nodemgr::control::schema::{ClassName, CreateTenant, Created, SetBudget, SetDone};
 use weir_nodemgr::control::{Client, Stats};
 use weir_nodemgr::place::Place;
+use weir_protocol::price::PriceRow;
 use weir_protocol::units::Bytes;
 use weir_simgpu_link::books::Books;
 use weir_simgpu_link::config::SMS;
@@ -29,7 +30,7 @@ pub struct Cost {
     pub time_us: f64,
 }
 
-/// How the simulated GPU runs kernels; the operator's price table knows nothing of it.
+/// How the simulated GPU runs kernels; of it the operator's price table knows the bandwidth and nothing else.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kernel {
     /// Kernel name.
@@ -38,6 +39,8 @@ pub struct Kernel {
     pub time_us: f64,
     /// Blocks resident, one on each SM.
     pub blocks: u32,
+    /// Part of the memory's bandwidth, in percent.
+    pub bandwidth: u32,
     /// Longest by shortest launch.
     pub spread: f64,
 }
@@ -64,8 +67,8 @@ pub struct SimulatedGpu<'a, K> {
 }
 
 #[derive(Serialize)]
-struct NodeConfig<'a> {
-    price: &'a [Cost],
+struct NodeConfig<'a, P> {
+    price: &'a [P],
 }
 
 /// A running node.
@@ -85,12 +88,22 @@ impl Rig {
 
     /// A node over so many simulated GPUs, on which nothing will run.
     pub fn of_gpus(gpus: u32) -> io::Result<Self> {
-        Self::start::<Cost>(&SimulatedGpu { mode: "time-slice", gpus, sms: SMS, kernel: &[] }, &[])
+        Self::start::<Cost, Cost>(&SimulatedGpu { mode: "time-slice", gpus, sms: SMS, kernel: &[] }, &[])
     }
 
     /// A node over one simulated GPU whose kernels' costs nobody has told it.
     pub fn untold<K: Serialize>(gpu: &SimulatedGpu<'_, K>) -> io::Result<Self> {
-        Self::start(gpu, &[])
+        Self::start::<_, Cost>(gpu, &[])
+    }
+
+    /// The same, but for the bandwidth that kernels take: that no event tells.
+    pub fn told_of_bandwidth(gpu: &SimulatedGpu<'_, Kernel>) -> io::Result<Self> {
+        let told = gpu.kernel.iter().filter(|kernel| kernel.bandwidth > 0).map(|kernel| PriceRow {
+            name: kernel.name.into(),
+            bandwidth_percent: Some(f64::from(kernel.bandwidth)),
+            ..PriceRow::default()
+        });
+        Self::start(gpu, &told.collect::<Vec<_>>())
     }
 
     /// A node over simulated GPUs, or over the machine's own: of their configuration and the node manager's, as they stand in TOML.
@@ -106,7 +119,7 @@ impl Rig {
         Ok(rig)
     }
 
-    fn start<K: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[Cost]) -> io::Result<Self> {
+    fn start<K: Serialize, P: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[P]) -> io::Result<Self> {
         let gpu = toml::to_string(gpu).map_err(io::Error::other)?;
         let node = toml::to_string(&NodeConfig { price: prices }).map_err(io::Error::other)?;
         Self::configured(true, &gpu, &node)

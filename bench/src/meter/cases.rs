@@ -7,14 +7,15 @@ use weir_simgpu_link::config::SMS;
 use crate::rig::Kernel;
 
 /// Every kernel of the sweep.
-pub const KERNELS: [Kernel; 7] = [
-    Kernel { name: "tiny", time_us: 2.0, blocks: 1, spread: 1.0 },
-    Kernel { name: "short", time_us: 5.0, blocks: 20, spread: 1.0 },
-    Kernel { name: "medium", time_us: 100.0, blocks: 108, spread: 1.0 },
-    Kernel { name: "narrow", time_us: 300.0, blocks: 10, spread: 1.0 },
-    Kernel { name: "long", time_us: 5_000.0, blocks: 200, spread: 1.0 },
-    Kernel { name: "huge", time_us: 50_000.0, blocks: 108, spread: 1.0 },
-    Kernel { name: "varied", time_us: 80.0, blocks: 108, spread: 10.0 },
+pub const KERNELS: [Kernel; 8] = [
+    Kernel { name: "tiny", time_us: 2.0, blocks: 1, bandwidth: 0, spread: 1.0 },
+    Kernel { name: "short", time_us: 5.0, blocks: 20, bandwidth: 0, spread: 1.0 },
+    Kernel { name: "medium", time_us: 100.0, blocks: 108, bandwidth: 0, spread: 1.0 },
+    Kernel { name: "narrow", time_us: 300.0, blocks: 10, bandwidth: 0, spread: 1.0 },
+    Kernel { name: "long", time_us: 5_000.0, blocks: 200, bandwidth: 0, spread: 1.0 },
+    Kernel { name: "huge", time_us: 50_000.0, blocks: 108, bandwidth: 0, spread: 1.0 },
+    Kernel { name: "bound", time_us: 200.0, blocks: 10, bandwidth: 80, spread: 1.0 },
+    Kernel { name: "varied", time_us: 80.0, blocks: 108, bandwidth: 0, spread: 10.0 },
 ];
 
 /// SMs of half the simulated GPU.
@@ -97,7 +98,7 @@ const fn case(
 }
 
 /// All programs.
-pub const CASES: [Case; 24] = [
+pub const CASES: [Case; 25] = [
     case("mixed", &[("short", 60), ("medium", 10), ("narrow", 3), ("long", 1)], 1, Rhythm::Backlogged),
     case("tiny", &[("tiny", 100)], 1, Rhythm::Backlogged),
     case("huge", &[("huge", 1)], 1, Rhythm::Backlogged),
@@ -123,6 +124,7 @@ pub const CASES: [Case; 24] = [
     case("200 SMs, narrow", &[("short", 60), ("narrow", 3)], 1, Rhythm::Backlogged).on(MANY),
     case("14 SMs", ALL_WIDTHS, 1, Rhythm::Backlogged).on(FEW),
     case("14 SMs, narrow", &[("tiny", 100), ("narrow", 3)], 1, Rhythm::Backlogged).on(FEW),
+    case("bound by memory", &[("bound", 10)], 1, Rhythm::Backlogged),
     case("two processes of varied", &[("varied", 10), ("short", 10)], 1, Rhythm::Backlogged).of_processes(2),
 ];
 
@@ -131,5 +133,5 @@ const ALL_WIDTHS: &[(&str, usize)] =
     &[("tiny", 100), ("short", 60), ("narrow", 3), ("medium", 10), ("long", 1)];
 
 /// Pairs that run beside each other, by position in [`CASES`].
-pub const PAIRS: [(usize, usize); 9] =
-    [(0, 1), (0, 10), (3, 6), (5, 2), (4, 0), (5, 0), (15, 10), (19, 20), (21, 22)];
+pub const PAIRS: [(usize, usize); 11] =
+    [(0, 1), (0, 10), (3, 6), (5, 2), (4, 0), (5, 0), (15, 10), (19, 20), (21, 22), (23, 2), (23, 0)];

@@ -8,8 +8,26 @@
 use super::cases::Case;
 use super::limits;
 
-/// A weight, and the part of the time, by itself, for which it is held.
-type Held = (f64, f64);
+/// What is held of the GPU, and for how much of the time by itself.
+#[derive(Clone, Copy)]
+struct Held {
+    weight: f64,
+    /// Part of the SMs, by which others become slower.
+    sms: f64,
+    often: f64,
+}
+
+impl Held {
+    /// Both at once, which have nothing to do with each other.
+    fn and(self, other: Self) -> Self {
+        let often = self.often * other.often;
+        Self { weight: self.weight + other.weight, sms: self.sms + other.sms, often }
+    }
+
+    fn times(self, by: f64) -> Self {
+        Self { weight: self.weight * by, sms: self.sms * by, ..self }
+    }
+}
 
 /// How the streams of a program run beside each other.
 #[derive(Clone, Copy)]
@@ -49,45 +67,55 @@ fn one_stream(case: &Case, corner: u32) -> Vec<Held> {
     let held = limits::kernels(case).enumerate().map(|(n, (kernel, count))| {
         let off = limits::signature_bar(kernel.mean_us()) / 100.0;
         let off = if corner & (1 << n) == 0 { -off } else { off };
-        (limits::part_of_sms(case, kernel), kernel.mean_us() * count * (1.0 + off))
+        let sms = limits::part_of_sms(case, kernel);
+        let weight = sms.max(f64::from(kernel.bandwidth) / 100.0);
+        Held { weight, sms, often: kernel.mean_us() * count * (1.0 + off) }
     });
     let held: Vec<Held> = held.collect();
-    let all: f64 = held.iter().map(|(_, time)| time).sum();
-    held.into_iter().map(|(weight, time)| (weight, time / all)).collect()
+    let all: f64 = held.iter().map(|held| held.often).sum();
+    held.into_iter().map(|held| Held { often: held.often / all, ..held }).collect()
 }
 
 /// What so many streams hold together.
 fn together(one: &[Held], streams: usize, order: Streams) -> Vec<Held> {
     let count = streams as f64;
     match order {
-        Streams::InStep => one.iter().map(|(weight, often)| (count * weight, *often)).collect(),
+        Streams::InStep => one.iter().map(|held| held.times(count)).collect(),
         Streams::AsTheyCome => (1..streams).fold(one.to_vec(), |all, _| {
-            all.iter().flat_map(|(w, p)| one.iter().map(move |(v, q)| (w + v, p * q))).collect()
+            all.iter().flat_map(|all| one.iter().map(move |one| all.and(*one))).collect()
         }),
         Streams::Apart => {
-            let at = |moment: f64| (0..streams).map(|n| weight_at(one, moment + n as f64 / count)).sum();
-            let moments = (0..MOMENTS).map(|n| (f64::from(n) + 0.5) / f64::from(MOMENTS));
-            moments.map(|moment| (at(moment), 1.0 / f64::from(MOMENTS))).collect()
+            let nothing = Held { weight: 0.0, sms: 0.0, often: 1.0 };
+            let at = |moment: f64| {
+                let held = (0..streams).map(|n| held_at(one, moment + n as f64 / count));
+                let all = held.fold(nothing, |all, held| all.and(Held { often: 1.0, ..held }));
+                Held { often: 1.0 / f64::from(MOMENTS), ..all }
+            };
+            (0..MOMENTS).map(|n| at((f64::from(n) + 0.5) / f64::from(MOMENTS))).collect()
         }
     }
 }
 
 /// What a stream holds in so much of its round.
-fn weight_at(one: &[Held], moment: f64) -> f64 {
+fn held_at(one: &[Held], moment: f64) -> Held {
     let mut left = moment.fract();
-    let at = one.iter().find(|(_, often)| {
-        left -= often;
+    let at = one.iter().find(|held| {
+        left -= held.often;
         left < 0.0
     });
-    at.or(one.last()).map_or(0.0, |(weight, _)| *weight)
+    at.or(one.last()).copied().unwrap_or(Held { weight: 0.0, sms: 0.0, often: 1.0 })
 }
 
 /// The part of the time that is one program's, by weight. Kernels that want more SMs than there are all run slower, by the same factor:
 /// so two programs that have nothing to do with each other meet as often as they would without that, and for so much longer.
 fn part(ours: &[Held], theirs: &[Held]) -> f64 {
-    let met =
-        ours.iter().flat_map(|(w, p)| theirs.iter().map(move |(v, q)| (w, v, p * q * (w + v).max(1.0))));
-    let (own, all) = met.fold((0.0, 0.0), |(own, all), (w, v, time)| (own + time * w / (w + v), all + time));
+    let met = ours.iter().flat_map(|ours| {
+        theirs.iter().map(|theirs| {
+            let both = ours.and(*theirs);
+            (ours.weight / both.weight, both.often * both.sms.max(1.0))
+        })
+    });
+    let (own, all) = met.fold((0.0, 0.0), |(own, all), (part, time)| (own + time * part, all + time));
     own / all
 }
 
@@ -102,11 +130,15 @@ mod tests {
 
     #[test]
     fn time_is_divided_by_weight_and_wide_kernels_meet_for_longer() {
-        let half = |weight: f64| vec![(weight, 1.0)];
+        let held = |weight: f64, often: f64| Held { weight, sms: weight, often };
+        let half = |weight: f64| vec![held(weight, 1.0)];
         assert!((part(&half(0.1), &half(0.3)) - 0.25).abs() < 1e-12);
         // Half of its work wants all of the GPU, beside a neighbour that wants all of it, too: it takes twice as long.
-        let mixed = vec![(1.0, 0.5), (0.0, 0.5)];
+        let mixed = vec![held(1.0, 0.5), held(0.0, 0.5)];
         assert!((part(&mixed, &half(1.0)) - 0.5 * 2.0 / 3.0).abs() < 1e-12);
+        // One that takes bandwidth from few SMs has its part and makes nobody slower.
+        let bound = vec![Held { sms: 0.0, ..held(1.0, 1.0) }];
+        assert!((part(&mixed, &bound) - 0.5 * 0.5).abs() < 1e-12);
     }
 
     #[test]
@@ -114,9 +146,9 @@ mod tests {
         let one = one_stream(case("two streams"), 0);
         for order in [Streams::InStep, Streams::AsTheyCome, Streams::Apart] {
             let held = together(&one, 2, order);
-            let mean: f64 = held.iter().map(|(weight, often)| weight * often).sum();
-            let alone: f64 = one.iter().map(|(weight, often)| weight * often).sum();
-            assert!((held.iter().map(|(_, often)| often).sum::<f64>() - 1.0).abs() < 1e-9);
+            let mean_of = |held: &[Held]| held.iter().map(|held| held.weight * held.often).sum::<f64>();
+            let (mean, alone) = (mean_of(&held), mean_of(&one));
+            assert!((held.iter().map(|held| held.often).sum::<f64>() - 1.0).abs() < 1e-9);
             assert!((mean - 2.0 * alone).abs() < 0.02, "{mean}");
         }
     }

@@ -1,5 +1,5 @@
 //! `weir-bench meter`: what programs are charged against what they truly used, by the simulated GPU's own books. Nobody
-//! has told the node manager what their kernels cost.
+//! has told the node manager what their kernels cost; only what they take of the memory's bandwidth, which no event tells.
 
 mod cases;
 mod divided;
@@ -240,7 +240,7 @@ fn at_peace(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
 
 fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
     let sms = CASES[cases[0]].sms; // of a pair both have as many
-    let rig = Rig::untold(&SimulatedGpu { mode, gpus: 1, sms, kernel: &KERNELS })?;
+    let rig = Rig::told_of_bandwidth(&SimulatedGpu { mode, gpus: 1, sms, kernel: &KERNELS })?;
     let mut control = Control::of(&rig)?;
     let percent = if cases.len() == 1 { 100 } else { 50 };
     let programs = cases.iter().map(|case| Paced::start(&rig, &mut control, *case, percent));

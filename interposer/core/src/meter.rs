@@ -32,15 +32,19 @@ pub struct Meter {
     guessed: Intervals,     // stretches that were not, while nothing is known of how streams share
     guessed_until: f64,     // stretches that could not be measured lie before this
     skyline: Skyline,       // what they weigh together
-    held: [f64; 4],         // time covered, and by weight, since they were last taken
+    held: [f64; 5],         // time covered, by weight, and by SMs, since they were last taken
     recent: Recent,         // the same, fading
     streams: Recent,        // each stream by itself
     in_step: bool,          // a thread hands launches out to several of them
+    off_sms: f64,           // part of what they weigh that is bandwidth
     stretching: (f64, f64), // what launches took while others' ran at once, fading, and what was charged for them
     measured: bool,         // anything, for certain
     switch: (f64, f64),     // mean time of a switch, and of how many
     sharing: (f64, f64),    // what was measured, fading, and what was charged for it
 }
+
+/// What launches weigh, whether they run in step with those of other streams, and what part of the weight is SMs.
+pub type Weighs = (Moments, bool, f64);
 
 /// What the launches of a stretch should take, ns.
 #[derive(Clone, Copy, Debug)]
@@ -147,13 +151,15 @@ impl Meter {
     /// A stretch of launches of this weight kept its stream busy for some time, of which no other stretch had covered
     /// `covered` ns; launches of which nothing is known weigh as the others, and run in step if those did. Returns the
     /// weight of all streams together.
-    pub fn weigh(&mut self, time: (f64, f64), covered: f64, weight: Option<(Moments, bool)>) -> Weight {
-        let (weight, in_step) = weight.unwrap_or_else(|| (self.streams.moments(), self.in_step));
+    pub fn weigh(&mut self, time: (f64, f64), covered: f64, weight: Option<Weighs>) -> Weight {
+        let (weight, in_step, on_sms) =
+            weight.unwrap_or_else(|| (self.streams.moments(), self.in_step, 1.0 - self.off_sms));
+        self.off_sms = 1.0 - on_sms;
         self.in_step = in_step;
         let sums @ [weighted, squared, cubed] = self.skyline.add(time, weight, in_step);
         self.recent.add(covered, sums);
         self.streams.add(time.1 - time.0, weight.map(|weight| weight * (time.1 - time.0)));
-        for (sum, more) in self.held.iter_mut().zip([covered, weighted, squared, cubed]) {
+        for (sum, more) in self.held.iter_mut().zip([covered, weighted, squared, cubed, weighted * on_sms]) {
             *sum += more;
         }
         self.recent.weight()
@@ -204,9 +210,9 @@ impl Meter {
             clippy::cast_sign_loss,
             reason = "times; a float beyond the range saturates"
         )]
-        let [busy_ns, weighted_ns, squared_ns, cubed_ns] =
+        let [busy_ns, weighted_ns, squared_ns, cubed_ns, sms_ns] =
             std::mem::take(&mut self.held).map(|sum| sum as u64);
-        Held { busy_ns, weighted_ns, squared_ns, cubed_ns }
+        Held { busy_ns, weighted_ns, squared_ns, cubed_ns, sms_ns }
     }
 
     /// What a stretch took that could not be measured, since a neighbour's time slices may lie in it: its price, less what
@@ -293,7 +299,7 @@ mod tests {
                 meter.weigh(
                     (from, from + 1e5),
                     covered,
-                    (stream == 0).then_some(([0.2, 0.04, 0.008], false)),
+                    (stream == 0).then_some(([0.2, 0.04, 0.008], false, 1.0)),
                 );
             }
         }

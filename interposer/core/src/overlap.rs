@@ -73,6 +73,11 @@ impl Weight {
         Self { mean, variance, skew: cube - 3.0 * mean * square + 2.0 * mean * mean * mean }
     }
 
+    /// So many times as much.
+    fn times(self, by: f64) -> Self {
+        Self { mean: self.mean * by, variance: self.variance * by * by, skew: self.skew * by * by * by }
+    }
+
     /// Where it is there for only a part of the time.
     fn at_times(self, part: f64) -> Self {
         let Self { mean, variance, skew } = self;
@@ -140,6 +145,7 @@ const LATE: Range<i64> = -10_000_000..1_000_000_000;
 pub struct Presence {
     seen: Occupancy,
     held: Recent,
+    on_sms: f64,         // part of what it weighs that is SMs
     offset: Option<i64>, // our clock less the neighbour's, at most
     looked: Nanos,
     busy_since: Option<Nanos>,
@@ -152,6 +158,7 @@ impl Default for Presence {
         Self {
             seen: Occupancy::default(),
             held: Recent::default(),
+            on_sms: 1.0,
             offset: None,
             looked: Nanos(0),
             busy_since: None,
@@ -168,6 +175,8 @@ pub struct Beside {
     pub part: f64,
     /// What it weighed then.
     pub weight: Weight,
+    /// Part of that which is SMs; the rest is bandwidth.
+    pub on_sms: f64,
 }
 
 impl Presence {
@@ -244,7 +253,7 @@ impl Presence {
         let passed = to.since(from).0 as f64;
         let there = self.there_until(to) - self.there_until(from);
         let part = if passed > 0.0 { (there / passed).clamp(0.0, 1.0) } else { 0.0 };
-        Beside { part, weight: self.held.weight() }
+        Beside { part, weight: self.held.weight(), on_sms: self.on_sms }
     }
 
     /// Its time in all until a moment.
@@ -271,20 +280,25 @@ impl Presence {
         let weighted = published(now.weighted_ns, seen.weighted_ns);
         let squared = published(now.squared_ns, seen.squared_ns).min(MOST * weighted);
         let cubed = published(now.cubed_ns, seen.cubed_ns).min(MOST * squared);
+        if weighted > 0.0 {
+            let on_sms = (published(now.sms_ns, seen.sms_ns) / weighted).clamp(0.0, 1.0);
+            self.on_sms += (on_sms - self.on_sms) * weighted / (RECENT + weighted);
+        }
         self.held.add(published(now.busy_ns, seen.busy_ns), [weighted, squared, cubed]);
     }
 }
 
-/// What weighs on the GPU beside a tenant.
+/// What weighs on the SMs beside a tenant: that makes its launches slower.
 pub fn beside(neighbours: &[Beside]) -> Weight {
-    let weights = neighbours.iter().map(|neighbour| neighbour.weight.at_times(neighbour.part));
+    let on_sms = |neighbour: &Beside| neighbour.weight.times(neighbour.on_sms).at_times(neighbour.part);
+    let weights = neighbours.iter().map(on_sms);
     weights.fold(Weight::default(), Weight::and)
 }
 
 /// The part of its own time that belongs to a tenant of weight `own`, on average, beside these neighbours.
 pub fn part(own: Weight, neighbours: &[Beside]) -> f64 {
     let (first, rest) = neighbours.split_at(neighbours.len().min(EXACT));
-    let weight = |Beside { part, weight }: &Beside| Weight { mean: part * weight.mean, ..*weight };
+    let weight = |Beside { part, weight, .. }: &Beside| Weight { mean: part * weight.mean, ..*weight };
     expected(own, rest.iter().map(weight).fold(Weight::default(), Weight::and), first)
 }
 
@@ -313,7 +327,7 @@ mod tests {
     use super::*;
 
     fn neighbour(part: f64, weight: f64) -> Beside {
-        Beside { part, weight: Weight::steady(weight) }
+        Beside { part, weight: Weight::steady(weight), on_sms: 1.0 }
     }
 
     #[test]
@@ -342,6 +356,20 @@ mod tests {
         }
         let weight = presence.held.weight().mean;
         (presence, weight)
+    }
+
+    #[test]
+    fn a_neighbour_that_takes_bandwidth_has_its_part_of_the_time_and_leaves_the_sms_that_it_does_not_hold() {
+        let (mut presence, ms) = (Presence::default(), Nanos::from_millis);
+        for at in 1..=400 {
+            let busy_ns = ms(at).0;
+            let (weighted_ns, sms_ns) = (busy_ns / 10 * 8, busy_ns / 10); // 80 % of the bandwidth from 10 % of the SMs
+            let held = Held { busy_ns, weighted_ns, sms_ns, ..Held::default() };
+            presence.look(Occupancy { held, until: ms(at), busy_since: Some(ms(0)) }, || ms(at));
+        }
+        let there = [presence.over((ms(300), ms(390)))];
+        assert!((part(Weight::steady(1.0), &there) - 1.0 / 1.8).abs() < 0.01);
+        assert!((beside(&there).mean - 0.1).abs() < 0.01, "{:?}", beside(&there));
     }
 
     #[test]
@@ -407,7 +435,7 @@ mod tests {
         let mut held = Recent::default();
         held.add(8.0, [7.0 + 0.1, 7.0 + 0.01, 7.0 + 0.001]); // seven eighths of the time 1, else 0.1
         let exact = 7.0 / 8.0 * 0.01 / 1.01 + 1.0 / 8.0 * 0.01 / 0.11;
-        let got = part(Weight::steady(0.01), &[Beside { part: 1.0, weight: held.weight() }]);
+        let got = part(Weight::steady(0.01), &[Beside { part: 1.0, weight: held.weight(), on_sms: 1.0 }]);
         assert!((got - exact).abs() < 1e-9, "{got}, {exact}");
     }
 
@@ -415,7 +443,10 @@ mod tests {
     fn a_small_kernel_is_slowed_down_by_what_fills_the_gpu_and_not_by_what_that_is_on_average() {
         let mut held = Recent::default();
         held.add(12.0, [10.0 + 2.0 * 0.2, 10.0 + 2.0 * 0.04, 10.0 + 2.0 * 0.008]); // 10 of 12 us it weighs 1, else 0.2
-        let load = |part| Load { always: beside(&[Beside { part, weight: held.weight() }]), times: 0.0 };
+        let load = |part| Load {
+            always: beside(&[Beside { part, weight: held.weight(), on_sms: 1.0 }]),
+            times: 0.0,
+        };
         let exact = (10.0 * 1.2 + 2.0) / 12.0;
         assert!((load(1.0).slowed(0.2) - exact).abs() < 1e-9, "{}", load(1.0).slowed(0.2));
         assert!(

@@ -311,7 +311,7 @@ impl GraphPrices {
             nodes.tell(client, key);
         }
         nodes.set_in_row(in_row);
-        own_estimate.into_iter().for_each(|estimate| estimate.weigh(weight));
+        own_estimate.into_iter().for_each(|estimate| estimate.weigh(weight, weight[0]));
         execs.insert(key, nodes);
         walk.kinds
     }

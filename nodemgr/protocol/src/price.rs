@@ -1,13 +1,16 @@
-//! The price table: what a kernel costs before Weir has measured it.
+//! The price table: what a kernel costs before Weir has measured it, and what nothing that Weir sees ever tells: the bandwidth
+//! that it takes.
 //!
-//! One row names kernels by a pattern and gives their GPU time. The node manager reads the rows from its
+//! One row names kernels by a pattern and gives their GPU time, their part of the bandwidth, or both. The node manager reads the rows from its
 //! configuration and hands them to each process in [`Welcome`](crate::message::Welcome): a price is a matter of
 //! budgets, so it comes from the same place as they do, never from the environment.
+
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
 /// One row: kernels whose name matches `name` cost `time_us`, or `ns_per_block` for each block of their grid.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PriceRow {
     /// Kernel name; `*` stands for any run of characters.
     pub name: String,
@@ -17,7 +20,14 @@ pub struct PriceRow {
     /// GPU time for each block of the grid, in nanoseconds.
     #[serde(default)] // never skipped: the wire format is positional
     pub ns_per_block: Option<f64>,
+    /// Part of the device memory's bandwidth that one launch takes by itself, in percent: where kernels of several tenants run at
+    /// once it holds the GPU by that, if it is more than by its blocks (gpu-truths, rule 12).
+    #[serde(default)] // never skipped: the wire format is positional
+    pub bandwidth_percent: Option<f64>,
 }
+
+/// Of a bandwidth.
+const PERCENT: RangeInclusive<f64> = 0.0..=100.0;
 
 impl PriceRow {
     /// The price in tokens of a launch of `blocks` blocks; `None` if the row states no finite price.
@@ -30,6 +40,20 @@ impl PriceRow {
         };
         // NaN fails the comparison.
         (ns >= 0.0).then_some(ns as u64)
+    }
+
+    /// Part of the memory's bandwidth, 1 being all of it; nothing of it unless the row says so.
+    pub fn bandwidth(&self) -> f64 {
+        self.bandwidth_percent.filter(|percent| PERCENT.contains(percent)).unwrap_or(0.0) / 100.0
+    }
+
+    /// Whether the row says anything, and nothing that cannot be.
+    pub fn makes_sense(&self) -> bool {
+        let priced = self.time_us.is_some() || self.ns_per_block.is_some();
+        let bandwidth = self.bandwidth_percent;
+        (priced || bandwidth.is_some())
+            && (!priced || self.price(1).is_some())
+            && bandwidth.is_none_or(|percent| PERCENT.contains(&percent))
     }
 }
 
@@ -82,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_first_matching_row_holds() {
-        let row = |name: &str, us| PriceRow { name: name.into(), time_us: Some(us), ns_per_block: None };
+        let row = |name: &str, us| PriceRow { name: name.into(), time_us: Some(us), ..PriceRow::default() };
         let rows = [row("add*", 5.0), row("*", 100.0)];
         assert_eq!(find(&rows, "add_f32").and_then(|r| r.price(7)), Some(5_000));
         assert_eq!(find(&rows, "mul").and_then(|r| r.price(7)), Some(100_000));
@@ -90,7 +114,19 @@ mod tests {
 
     #[test]
     fn a_price_that_is_no_number_is_no_price() {
-        let row = PriceRow { name: "*".into(), time_us: Some(f64::NAN), ns_per_block: None };
+        let row = PriceRow { name: "*".into(), time_us: Some(f64::NAN), ..PriceRow::default() };
         assert_eq!(row.price(1), None);
+        assert!(!row.makes_sense());
+    }
+
+    #[test]
+    fn a_row_may_tell_of_bandwidth_alone() {
+        let row = |bandwidth_percent| PriceRow { name: "*".into(), bandwidth_percent, ..PriceRow::default() };
+        let told = row(Some(80.0));
+        assert_eq!((told.bandwidth(), told.price(1), told.makes_sense()), (0.8, None, true));
+        assert_eq!(row(None).bandwidth(), 0.0);
+        for wrong in [None, Some(101.0), Some(-1.0), Some(f64::NAN)] {
+            assert!(!row(wrong).makes_sense(), "{wrong:?}");
+        }
     }
 }

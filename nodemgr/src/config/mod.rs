@@ -158,9 +158,10 @@ impl Config {
             let help = "choose \"managed\" or \"strict\"; `weir run` is stand-alone by itself when there is no daemon";
             return Err(("has mode = \"standalone\"".into(), help.into()));
         }
-        if let Some(row) = self.price.iter().find(|row| row.price(1).is_none()) {
-            let help = "give time_us or ns_per_block, a number of zero or more";
-            return Err((format!("has a [[price]] row `{}` without a price", row.name), help.into()));
+        if let Some(row) = self.price.iter().find(|row| !row.makes_sense()) {
+            let help =
+                "give time_us or ns_per_block, a number of zero or more, or bandwidth_percent, 0 to 100";
+            return Err((format!("has a [[price]] row `{}` that tells no price", row.name), help.into()));
         }
         if let Some(path) = self.mps.as_ref().map(mps::Row::pipe_directory).filter(|path| !path.is_absolute())
         {
@@ -376,10 +377,9 @@ mod tests {
                 && calibration.is_some()
                 && park_idle_s.is_some()
         );
-        assert!(
-            price.iter().any(|row| row.time_us.is_some())
-                && price.iter().any(|row| row.ns_per_block.is_some())
-        );
+        let told = |says: fn(&PriceRow) -> bool| price.iter().any(says);
+        assert!(told(|row| row.time_us.is_some()) && told(|row| row.ns_per_block.is_some()));
+        assert!(told(|row| row.bandwidth_percent.is_some()));
         // The same for rows.
         let TenantRow {
             name: _,

@@ -24,6 +24,7 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.unknown-unmanaged", "unmanaged = \"pause\"\n"),
     ("config.unknown-power", "power = \"melt\"\n"),
     ("config.price-missing", "[[price]]\nname = \"gemm*\"\n"),
+    ("config.price-bandwidth", "[[price]]\nname = \"gemm*\"\nbandwidth_percent = 120\n"),
     ("config.price-not-a-number", "[[price]]\nname = \"gemm*\"\ntime_us = nan\n"),
     (
         "config.tenant-unknown-key",

@@ -10,8 +10,8 @@ use super::Driver;
 use super::burst::{First, Ran};
 use super::clock::moment;
 use crate::copy::{CopyPrices, ENGINES, Tally};
-use crate::meter::{Meter, Price};
-use crate::overlap::{Load, Moments};
+use crate::meter::{Meter, Price, Weighs};
+use crate::overlap::Load;
 use crate::price::{Bound, Parts, Took};
 use crate::solo::Missing;
 use crate::stall::Span;
@@ -299,9 +299,9 @@ impl Stretch {
         }
     }
 
-    /// What its launches weigh beside such a load, and whether they run in step with those of other streams.
-    fn weight(&self, beside: Load) -> Option<(Moments, bool)> {
-        self.parts.weight(beside).map(|weight| (weight, self.parts.are_mixed()))
+    /// What its launches weigh beside such a load, whether they run in step with those of other streams, and what of it is SMs.
+    fn weight(&self, beside: Load) -> Option<Weighs> {
+        self.parts.weight(beside).map(|weight| (weight, self.parts.are_mixed(), self.parts.on_sms()))
     }
 
     /// What the stretch took where their kernels and ours ran at once: what was measured is in part the neighbours' time.

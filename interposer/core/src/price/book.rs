@@ -51,16 +51,20 @@ impl Book {
         self.sms.store(sms, Ordering::Relaxed);
     }
 
-    /// Part of the GPU that so many blocks hold: they spread breadth-first, one on each SM (gpu-truths, rule 12). What a
-    /// kernel takes of the memory's bandwidth is not known here.
-    fn weight(&self, blocks: u64) -> Moments {
-        match self.sms.load(Ordering::Relaxed) {
-            0 => [1.0; 3],
-            sms => {
-                let part = (blocks as f64 / f64::from(sms)).clamp(0.001, 1.0);
-                [part, part * part, part * part * part]
-            }
+    /// What a kernel of so many blocks holds of the GPU, and of its SMs: blocks spread breadth-first, one on each SM, and if it takes more
+    /// of the memory's bandwidth than of the SMs, it holds that (gpu-truths, rule 12). Bandwidth is what the operator says, or none.
+    fn holds(&self, name: Option<&str>, blocks: u64) -> (Moments, f64) {
+        let sms = self.sms.load(Ordering::Relaxed);
+        if sms == 0 {
+            return ([1.0; 3], 1.0);
         }
+        let on_sms = (blocks as f64 / f64::from(sms)).clamp(0.001, 1.0);
+        let part = on_sms.max(self.row(name).map_or(0.0, PriceRow::bandwidth));
+        ([part, part * part, part * part * part], on_sms)
+    }
+
+    fn row(&self, name: Option<&str>) -> Option<&PriceRow> {
+        price::find(&self.rows, name?)
     }
 
     /// Remembers what a function is called. A handle that was used before (its module is gone) starts afresh, in
@@ -79,6 +83,8 @@ impl Book {
         {
             let (price, told) = self.first_price(Some(name), signature.blocks);
             estimate.restart(price, told);
+            let (weight, sms) = self.holds(Some(name), signature.blocks);
+            estimate.weigh(weight, sms);
             estimate.set_collective(is_collective(name));
         }
     }
@@ -104,11 +110,12 @@ impl Book {
         if let Some(known) = pages.estimates.get(signature) {
             return known;
         }
-        let (price, told) =
-            self.first_price(pages.names.get(&signature.handle).map(|name| &**name), signature.blocks);
+        let name = pages.names.get(&signature.handle).map(|name| &**name);
+        let (price, told) = self.first_price(name, signature.blocks);
+        let (weight, sms) = self.holds(name, signature.blocks);
         let collective = pages.is_collective(signature.handle);
         let estimate = pages.keep(signature, price, told, collective);
-        estimate.weigh(self.weight(signature.blocks));
+        estimate.weigh(weight, sms);
         estimate
     }
 
@@ -119,8 +126,7 @@ impl Book {
 
     /// The operator's price, or a guess from the grid; and which of the two.
     fn first_price(&self, name: Option<&str>, blocks: u64) -> (u64, bool) {
-        let row = name.and_then(|name| price::find(&self.rows, name));
-        match row.and_then(|row| row.price(blocks)) {
+        match self.row(name).and_then(|row| row.price(blocks)) {
             Some(price) => (price, true),
             None => (blocks.div_ceil(BLOCKS_AT_ONCE).saturating_mul(WAVE_NS), false),
         }
@@ -217,7 +223,7 @@ mod tests {
     use super::*;
 
     fn row(name: &str, ns_per_block: f64) -> PriceRow {
-        PriceRow { name: name.into(), time_us: None, ns_per_block: Some(ns_per_block) }
+        PriceRow { name: name.into(), ns_per_block: Some(ns_per_block), ..PriceRow::default() }
     }
 
     fn signature(handle: u64, grid: u32) -> Signature {
@@ -230,6 +236,20 @@ mod tests {
         book.name(1, "add_f32");
         assert_eq!(book.kernel(&signature(1, 50)).price(), 500);
         assert!(book.kernel(&signature(1, 50)).is_learnt());
+    }
+
+    #[test]
+    fn a_kernel_holds_the_gpu_by_its_blocks_or_by_the_bandwidth_that_the_operator_tells_of() {
+        let told = PriceRow { name: "copy*".into(), bandwidth_percent: Some(80.0), ..PriceRow::default() };
+        let book = Book::new(vec![told]);
+        book.set_sms(100);
+        book.name(1, "copy_f32");
+        book.name(2, "add");
+        let weight = |handle, grid| book.kernel(&signature(handle, grid)).weight()[0];
+        assert_eq!([weight(1, 10), weight(1, 90), weight(2, 10)], [0.8, 0.9, 0.1]);
+        assert!(!book.kernel(&signature(1, 10)).is_learnt(), "what it costs nobody told");
+        book.name(2, "copy");
+        assert_eq!(weight(2, 10), 0.8, "the handle is another kernel's now");
     }
 
     #[test]

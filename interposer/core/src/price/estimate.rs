@@ -85,6 +85,7 @@ pub struct Estimate {
     errors: [AtomicU64; 2], // bits of `f64`: mean and mean square of the last errors, relative
     launches: AtomicU32, // that asked to be measured
     measured: AtomicU32,
+    sms_ppm: AtomicU32,         // part of the SMs that it holds
     weight_ppm: [AtomicU32; 3], // part of the GPU that a launch holds; of a graph, if it is not known what it is made of
     guess_ns: AtomicU64,
     owed: AtomicU32,           // launches charged by guess that no stretch could measure
@@ -121,6 +122,7 @@ impl Estimate {
             errors: [AtomicU64::new(0), AtomicU64::new((SPREAD * SPREAD).to_bits())],
             launches: AtomicU32::new(0),
             measured: AtomicU32::new(measured),
+            sms_ppm: AtomicU32::new(1_000_000),
             weight_ppm: [const { AtomicU32::new(1_000_000) }; 3],
             guess_ns: AtomicU64::new(price_ns),
             owed: AtomicU32::new(0),
@@ -251,21 +253,22 @@ impl Estimate {
         self.known() != Known::Nothing
     }
 
-    /// A launch holds this part of the GPU, 1 being all of it.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float beyond the range saturates"
-    )]
-    pub fn weigh(&self, weight: Moments) {
+    /// A launch holds this part of the GPU, 1 being all of it, and this part of its SMs.
+    pub fn weigh(&self, weight: Moments, sms: f64) {
         for (word, weight) in self.weight_ppm.iter().zip(weight) {
-            word.store((weight.clamp(1e-6, 1.0) * 1e6 + 0.5) as u32, Ordering::Relaxed);
+            word.store(ppm(weight), Ordering::Relaxed);
         }
+        self.sms_ppm.store(ppm(sms), Ordering::Relaxed);
     }
 
     /// Part of the GPU that a launch holds, 1 being all of it.
     pub fn weight(&self) -> Moments {
         std::array::from_fn(|n| f64::from(self.weight_ppm[n].load(Ordering::Relaxed)) / 1e6)
+    }
+
+    /// Part of the SMs that a launch holds.
+    pub fn sms(&self) -> f64 {
+        f64::from(self.sms_ppm.load(Ordering::Relaxed)) / 1e6
     }
 
     /// Mean, in nanoseconds.
@@ -410,6 +413,12 @@ const fn signed(price_ns: u64, by_itself: bool) -> i64 {
 )]
 pub(crate) fn whole(ns: f64) -> u64 {
     (ns + 0.5) as u64
+}
+
+/// Millionths; at least one.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of one")]
+fn ppm(part: f64) -> u32 {
+    (part.clamp(1e-6, 1.0) * 1e6 + 0.5) as u32
 }
 
 #[cfg(test)]

@@ -13,32 +13,34 @@ pub struct Kernels {
     in_row: bool,
 }
 
-/// What launches take beside a load, and the integrals of their weight over that time.
+/// What launches take beside a load, and the integrals of their weight over that time, and of the SMs that they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Held {
     pub alone: f64,
     pub beside: f64,
     pub sums: Moments,
+    pub sms: f64,
 }
 
 impl Held {
-    /// Launches of this weight that take `alone` ns by themselves. Beside others one that holds much takes longer by more
-    /// than one that holds little: kernels that want more SMs than there are all run slower.
-    pub fn of(alone: f64, weight: Moments, load: Load) -> Self {
-        let beside = alone * load.slowed(weight[0]);
-        Self { alone, beside, sums: weight.map(|moment| beside * moment) }
+    /// Launches of this weight, on this part of the SMs, that take `alone` ns by themselves. Beside others one that holds much takes
+    /// longer by more than one that holds little: kernels that want more SMs than there are all run slower.
+    pub fn of(alone: f64, weight: Moments, sms: f64, load: Load) -> Self {
+        let beside = alone * load.slowed(sms);
+        Self { alone, beside, sums: weight.map(|moment| beside * moment), sms: beside * sms }
     }
 
     /// As much of it as takes `alone` ns by itself.
     pub fn scaled(self, alone: f64) -> Self {
         let by = alone / self.alone;
-        Self { alone, beside: self.beside * by, sums: self.sums.map(|sum| sum * by) }
+        Self { alone, beside: self.beside * by, sums: self.sums.map(|sum| sum * by), sms: self.sms * by }
     }
 
     pub fn add(&mut self, other: Self) {
         self.alone += other.alone;
         self.beside += other.beside;
         self.sums.iter_mut().zip(other.sums).for_each(|(sum, more)| *sum += more);
+        self.sms += other.sms;
     }
 }
 
@@ -94,7 +96,7 @@ mod tests {
 
     fn learnt(ns: u64, weight: f64) -> &'static Estimate {
         let estimate: &'static Estimate = Box::leak(Box::new(Estimate::guess(ns)));
-        estimate.weigh([weight, weight.powi(2), weight.powi(3)]);
+        estimate.weigh([weight, weight.powi(2), weight.powi(3)], weight);
         teach(estimate, ns, 3);
         estimate
     }
@@ -132,7 +134,7 @@ mod tests {
     fn a_graph_with_a_kernel_of_which_nothing_is_known_weighs_what_it_was_given() {
         let (graph, _) = graph(5_000, true);
         graph.kernels().lock().add(Box::leak(Box::new(Estimate::guess(5_000))));
-        graph.weigh([0.7, 0.49, 0.343]);
+        graph.weigh([0.7, 0.49, 0.343], 0.7);
         assert!((launches(graph).weight(Load::default()).unwrap()[0] - 0.7).abs() < 1e-6);
     }
 

@@ -153,6 +153,12 @@ impl Parts {
         (held.beside > 0.0).then(|| held.sums.map(|sum| sum / held.beside))
     }
 
+    /// Part of what the launches weigh that is SMs, and not bandwidth.
+    pub fn on_sms(&self) -> f64 {
+        let held = self.held(Load::default());
+        if held.sums[0] > 0.0 { held.sms / held.sums[0] } else { 1.0 }
+    }
+
     /// By how much the launches are slower beside such a load: 1 if nothing is known of them.
     pub fn slowed(&self, load: Load) -> f64 {
         let held = self.held(load);
@@ -283,7 +289,7 @@ impl Part {
     }
 
     fn held(&self, load: Load) -> Held {
-        Held::of(self.count() * self.estimate.mean(), self.estimate.weight(), load)
+        Held::of(self.count() * self.estimate.mean(), self.estimate.weight(), self.estimate.sms(), load)
     }
 
     /// What is not known of its launches' prices adds so much to the variance of the stretch.
@@ -452,7 +458,7 @@ mod tests {
     #[test]
     fn launches_weigh_by_the_time_that_they_take() {
         let (narrow, wide) = (guess(), guess());
-        narrow.weigh([0.1, 0.01, 0.001]);
+        narrow.weigh([0.1, 0.01, 0.001], 0.1);
         let [mean, square, _] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load::default()).unwrap();
         assert!((mean - 0.325).abs() < 1e-9 && (square - 0.2575).abs() < 1e-9, "{mean}, {square}");
         let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)])
@@ -503,7 +509,7 @@ mod tests {
     #[test]
     fn launches_of_several_streams_say_what_they_weigh_and_nothing_else() {
         let narrow = guess();
-        narrow.weigh([0.1, 0.01, 0.001]);
+        narrow.weigh([0.1, 0.01, 0.001], 0.1);
         let mut parts = stretch(&[(narrow, 1)]);
         parts.mix();
         assert!(

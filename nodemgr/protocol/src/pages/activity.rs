@@ -26,7 +26,7 @@ struct Activity {
     cubed_ns: AtomicU64,
     since_ns: AtomicU64,
     until_ns: AtomicU64,
-    _reserved: u64,
+    sms_ns: AtomicU64,
 }
 
 impl Activity {
@@ -39,14 +39,16 @@ impl Activity {
         self.weighted_ns.fetch_add(more.weighted_ns, Ordering::Release);
         self.squared_ns.fetch_add(more.squared_ns, Ordering::Release);
         self.cubed_ns.fetch_add(more.cubed_ns, Ordering::Release);
+        self.sms_ns.fetch_add(more.sms_ns, Ordering::Release);
     }
 
     /// What it has held, read the other way round.
     fn held(&self) -> Held {
+        let sms_ns = self.sms_ns.load(Ordering::Acquire);
         let cubed_ns = self.cubed_ns.load(Ordering::Acquire);
         let squared_ns = self.squared_ns.load(Ordering::Acquire);
         let weighted_ns = self.weighted_ns.load(Ordering::Acquire);
-        Held { busy_ns: self.busy_ns.load(Ordering::Acquire), weighted_ns, squared_ns, cubed_ns }
+        Held { busy_ns: self.busy_ns.load(Ordering::Acquire), weighted_ns, squared_ns, cubed_ns, sms_ns }
     }
 }
 
@@ -63,6 +65,9 @@ pub struct Held {
     pub squared_ns: u64,
     /// ... and times its cube.
     pub cubed_ns: u64,
+    /// Times the part of the SMs alone that they had: by that, not by the bandwidth that they took, whoever wants more SMs than are left
+    /// runs slower.
+    pub sms_ns: u64,
 }
 
 impl Held {
@@ -73,6 +78,7 @@ impl Held {
             weighted_ns: self.weighted_ns.wrapping_add(more.weighted_ns),
             squared_ns: self.squared_ns.wrapping_add(more.squared_ns),
             cubed_ns: self.cubed_ns.wrapping_add(more.cubed_ns),
+            sms_ns: self.sms_ns.wrapping_add(more.sms_ns),
         }
     }
 }
@@ -277,13 +283,18 @@ mod model {
             let holds = {
                 let process = process.clone();
                 loom::thread::spawn(move || {
-                    let all = Held { busy_ns: 1, weighted_ns: 1, squared_ns: 1, cubed_ns: 1 };
+                    let all = Held { busy_ns: 1, weighted_ns: 1, squared_ns: 1, cubed_ns: 1, sms_ns: 1 };
                     process.add(&all);
                     process.add(&all);
                 })
             };
-            let Held { busy_ns, weighted_ns, squared_ns, cubed_ns } = process.held();
-            assert!(cubed_ns <= squared_ns && squared_ns <= weighted_ns && weighted_ns <= busy_ns);
+            let Held { busy_ns, weighted_ns, squared_ns, cubed_ns, sms_ns } = process.held();
+            assert!(
+                sms_ns <= cubed_ns
+                    && cubed_ns <= squared_ns
+                    && squared_ns <= weighted_ns
+                    && weighted_ns <= busy_ns
+            );
             holds.join().unwrap();
         });
     }

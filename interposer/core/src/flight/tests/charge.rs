@@ -401,7 +401,7 @@ fn the_switch_from_a_neighbours_work_is_nobodys_charge() {
 fn work_that_overlaps_a_neighbours_is_charged_its_part_of_the_time_and_teaches_nothing() {
     let mut process = process();
     let kernel = guess(100_000);
-    kernel.weigh([0.3, 0.09, 0.027]);
+    kernel.weigh([0.3, 0.09, 0.027], 0.3);
     process.mark(STREAM);
     for part in [None, Some(0.25)] {
         process.gpu.neighbour = part.is_none().then_some(0);

@@ -75,7 +75,7 @@ fn work_that_a_neighbours_slows_down_at_the_same_time_computes_for_as_long_as_it
         let mut process = process();
         let page: Box<Page> = Box::new(zerocopy::FromZeros::new_zeroed());
         let (mut stalls, kernel) = (Stalls::default(), guess(100_000));
-        kernel.weigh([weight, weight * weight, weight * weight * weight]);
+        kernel.weigh([weight, weight * weight, weight * weight * weight], weight);
         process.mark(STREAM);
         (0..20).for_each(|_| process.launch(STREAM, kernel, 100_000));
         process.mark(STREAM);
