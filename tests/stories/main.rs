@@ -12,6 +12,7 @@ mod documents;
 mod excuses;
 mod fail_policy;
 mod faults;
+mod fit;
 mod gang;
 mod gate;
 mod gpu_check;

@@ -1,11 +1,12 @@
 //! `weir-cluster fit`: which services fit together on which device, and what it would cost each. *Predicted.*
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use weir_protocol::units::{Bytes, SmShare};
+use weir_nodemgr::calibration::Calibration;
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::printer;
 use crate::fault::{Fault, USAGE};
@@ -31,6 +32,9 @@ pub struct Options {
     /// Greatest slowdown that anybody may have; 1 to 100
     #[arg(long, default_value_t = 1.5, value_parser = ceiling)]
     ceiling: f64,
+    /// The card's calibration file, as `weir doctor --measure` writes it: what its switches cost those who share it
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Say why what does not fit together does not
     #[arg(long)]
     explain: bool,
@@ -74,7 +78,9 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     let named = options.device.iter().map(|text| device(text)).collect::<Result<Vec<_>, _>>()?;
     let common = || DEVICES.map(|(name, gib)| (name.to_owned(), Bytes::gib(gib))).to_vec();
     let devices = if named.is_empty() { common() } else { named };
-    let answers: Vec<_> = devices.into_iter().map(|device| answer(&candidates, device, options)).collect();
+    let switch = switch(options)?;
+    let answers: Vec<_> =
+        devices.into_iter().map(|device| answer(&candidates, device, switch, options)).collect();
     if json {
         printer::json(&answers);
     } else {
@@ -87,8 +93,26 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     Ok(if fits { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn answer(candidates: &[Candidate], (device, memory): (String, Bytes), options: &Options) -> Answer {
-    let question = Question::new(candidates, memory, options.ceiling);
+/// What a switch takes by the calibration file; nothing without one.
+fn switch(options: &Options) -> Result<Nanos, Fault> {
+    let Some(path) = &options.calibration else { return Ok(Nanos(0)) };
+    let wrong = |(message, help): (String, String)| Fault::new(message, help).exit(USAGE);
+    let measured = Calibration::read(path).map_err(wrong)?.switch();
+    measured.ok_or_else(|| {
+        wrong((
+            format!("`{}` tells of no switch", path.display()),
+            "measure it: `weir doctor --measure`".into(),
+        ))
+    })
+}
+
+fn answer(
+    candidates: &[Candidate],
+    (device, memory): (String, Bytes),
+    switch: Nanos,
+    options: &Options,
+) -> Answer {
+    let question = Question::new(candidates, memory, options.ceiling).with_switches(switch);
     let groups = question.divide();
     let mut reasons: Vec<_> = groups.as_ref().err().map(ToString::to_string).into_iter().collect();
     if options.explain {

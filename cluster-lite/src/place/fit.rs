@@ -1,9 +1,10 @@
 //! Which services fit together on a GPU, and what it would cost each: the fewest GPUs for a handful of services.
 //!
 //! A set fits if its memory and its requests do and nobody is slowed beyond the ceiling. Slowdowns are predicted by queueing
-//! (`interference`), bounded by what the request guarantees under Weir. The division is exact: the best of all, over subsets.
+//! (`interference`), bounded by what the request guarantees under Weir, with what switches of the GPU cost on top where that was measured. The division is exact: the best of all, over subsets.
 
-use weir_protocol::units::{Bytes, SmShare};
+use weir_policy::turn;
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::interference::{Predictor, Service, ServiceId, Table, Uses};
 
@@ -63,6 +64,7 @@ pub struct Question<'a> {
     candidates: &'a [Candidate],
     memory: Bytes,
     ceiling: f64,
+    switching: f64,
     table: Table,
     ids: Vec<ServiceId>,
 }
@@ -82,7 +84,13 @@ impl<'a> Question<'a> {
             })
         };
         let ids = candidates.iter().enumerate().map(know).collect();
-        Self { candidates, memory, ceiling, table: predictor.table(), ids }
+        Self { candidates, memory, ceiling, switching: 0.0, table: predictor.table(), ids }
+    }
+
+    /// On a GPU that takes so long for a switch from one tenant to another, each of which costs a part of somebody's turn.
+    #[must_use]
+    pub fn with_switches(self, switch: Nanos) -> Self {
+        Self { switching: switch.0 as f64 / turn(switch).0 as f64, ..self }
     }
 
     /// These candidates on one GPU.
@@ -100,14 +108,20 @@ impl<'a> Question<'a> {
             return Err(Unfit::Requests(f64::from(requests) / 10.0));
         }
         let ids: Vec<_> = members.iter().map(|at| self.ids[*at]).collect();
-        let bounded =
-            self.table.slowdowns(&ids).into_iter().zip(of()).map(|(slowdown, one)| slowdown.min(one.worst));
-        let slowdowns: Vec<_> = bounded.collect();
+        let bounded = self.table.slowdowns(&ids).into_iter().zip(of());
+        let slowdowns: Vec<_> =
+            bounded.map(|(slowdown, one)| self.in_turns(slowdown.min(one.worst))).collect();
         let slow = slowdowns.iter().zip(of()).find(|(slowdown, _)| **slowdown > self.ceiling);
         if let Some((slowdown, one)) = slow {
             return Err(Unfit::Slow { name: one.name.clone(), slowdown: *slowdown, ceiling: self.ceiling });
         }
         Ok(Group { members: members.to_vec(), slowdowns })
+    }
+
+    /// A slowdown with the switches in it. Of k that are always busy each has a turn in k, and pays for k switches in that time; who meets
+    /// others now and then pays for two where he waits for one of their turns.
+    fn in_turns(&self, slowdown: f64) -> f64 {
+        slowdown + self.switching * slowdown.min(2.0 * (slowdown - 1.0))
     }
 
     /// The candidates on the fewest GPUs, and of those divisions the one with the least slowdowns.
@@ -182,6 +196,21 @@ mod tests {
         let kept = [Candidate { worst: 1.2, ..kept[0].clone() }, kept[1].clone()];
         let group = Question::new(&kept, Bytes::gib(40), 10.0).group(&[0, 1]).unwrap();
         assert!((group.slowdowns[0] - 1.2).abs() < 1e-9, "at its request it does nearly all");
+    }
+
+    #[test]
+    fn a_gpu_that_takes_long_to_switch_slows_those_who_take_turns_and_nobody_who_is_alone() {
+        let services = [("a", 1.0), ("b", 1.0), ("c", 1.0)].map(|(name, sm)| candidate(name, 30, 4, sm));
+        let question = |switch_us| {
+            Question::new(&services, Bytes::gib(40), 10.0).with_switches(Nanos::from_micros(switch_us))
+        };
+        let slowdown =
+            |switch_us, members: &[usize]| question(switch_us).group(members).unwrap().slowdowns[0];
+        assert!((slowdown(100, &[0]) - 1.0).abs() < 1e-9);
+        assert!((slowdown(100, &[0, 1]) - 2.0 * 1.02).abs() < 1e-9, "0.1 ms of each turn of 5 ms");
+        assert!((slowdown(100, &[0, 1, 2]) - 3.0 * 1.02).abs() < 1e-9);
+        assert!((slowdown(400, &[0, 1]) - 2.0 * 1.02).abs() < 1e-9, "turns are as much longer");
+        assert!((slowdown(2_000, &[0, 1]) - 2.0 * 1.05).abs() < 1e-9, "but no longer than 40 ms");
     }
 
     #[test]

@@ -51,6 +51,11 @@ pub struct Beside {
     pub switch: Nanos,
 }
 
+/// A tenant's turn where shares are alike, on a GPU on which a switch takes so long.
+pub fn turn(switch: Nanos) -> Nanos {
+    Nanos(EACH.0.max(switch.0.saturating_mul(EACH_SWITCHES)).min(LONGEST.0))
+}
+
 /// What a filler behind a closed gate saves up, where a latency tenant is among its betters or not.
 pub fn piece(beside_latency: bool, switch: Nanos) -> Nanos {
     let (least, switches) = if beside_latency { SHORT_PIECE } else { PIECE };
@@ -60,8 +65,7 @@ pub fn piece(beside_latency: bool, switch: Nanos) -> Nanos {
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
 /// publishes it.
 pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) -> Grant {
-    let each = EACH.0.max(beside.switch.0.saturating_mul(EACH_SWITCHES)).min(LONGEST.0);
-    let round = Nanos((each * beside.tenants.max(2) as u64).min(LONGEST.0));
+    let round = Nanos((turn(beside.switch).0 * beside.tenants.max(2) as u64).min(LONGEST.0));
     let capacity = accrued(rate, Nanos(HOARD * round.0)).max(LEAST_CAPACITY.0);
     let resume_at = accrued(rate, round).max(LEAST_CAPACITY.0 / 2);
     Grant {

@@ -36,7 +36,7 @@ mod story;
 mod tgs;
 mod weir;
 
-pub use grants::{Beside, grant};
+pub use grants::{Beside, grant, turn};
 pub use lend::{IDLE_AFTER, is_busy};
 pub use observation::{Class, Counted, Mode, Observation, Power, Sample, Signals, Slo, Work};
 use weir_protocol::pages::Grant;

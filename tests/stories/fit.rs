@@ -1,0 +1,107 @@
+//! `weir-cluster fit` as an operator asks it: which services go together on which device, and each mistake with what to do. No GPU is
+//! needed, and nothing is measured: slowdowns are *predicted*.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use weir_tests::dist::Dist;
+
+fn asked(arguments: &[&str]) -> Output {
+    Command::new(Dist::find().cluster()).args(arguments).output().expect("weir-cluster starts")
+}
+
+fn told(arguments: &[&str]) -> Value {
+    let asked = asked(arguments);
+    assert!(asked.status.success(), "{arguments:?}: {asked:?}");
+    serde_json::from_slice(&asked.stdout).expect("one JSON document")
+}
+
+/// A mistake in what was asked: this, and what to do about it.
+#[track_caller]
+fn assert_refused(arguments: &[&str], message: &str, help: &str) {
+    let asked = asked(arguments);
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert_eq!(asked.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(said.contains("error") && said.contains(message), "{said}");
+    assert!(said.contains("help: ") && said.contains(help), "{said}");
+}
+
+/// A calibration file of this text.
+fn calibration(directory: &tempfile::TempDir, text: &str) -> PathBuf {
+    let path = directory.path().join("calibration.toml");
+    std::fs::write(&path, text).expect("a temporary file");
+    path
+}
+
+const THREE: [&str; 5] = ["--json", "fit", "BERT-base", "RoBERTa-large", "LLaMA2-7B:training"];
+
+#[test]
+fn services_are_divided_over_the_fewest_gpus_of_each_device() {
+    let answers = told(&THREE);
+    let devices = answers.as_array().expect("a list of devices");
+    assert!(devices.len() > 3, "{answers}");
+    for answer in devices.iter().filter(|answer| !answer["gpus"].is_null()) {
+        let gpus = answer["gpus"].as_array().expect("a list of GPUs");
+        let services: usize = gpus.iter().map(|gpu| gpu.as_array().map_or(0, Vec::len)).sum();
+        assert_eq!(services, 3, "each once: {answer}");
+        let rows = || gpus.iter().flat_map(|gpu| gpu.as_array().into_iter().flatten());
+        assert!(rows().all(|row| row["predicted_slowdown"].as_f64().is_some_and(|slow| slow >= 1.0)));
+        for gpu in gpus {
+            let memory = |row: &Value| row["memory_bytes"].as_u64().unwrap_or(u64::MAX);
+            let held: u64 = gpu.as_array().into_iter().flatten().map(memory).sum();
+            assert!(held <= answer["memory_bytes"].as_u64().unwrap_or(0), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn what_switches_cost_on_a_card_is_in_what_services_cost_each_other_there() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let slowdowns = |switch_us: u32| -> Vec<f64> {
+        let file = calibration(&directory, &format!("switch_us = {switch_us}\n"));
+        let file = file.to_str().expect("a plain name");
+        let answers = told(&[
+            "--json",
+            "fit",
+            "BERT-base",
+            "BERT-base",
+            "--ceiling",
+            "9",
+            "--device",
+            "A=40GiB",
+            "--calibration",
+            file,
+        ]);
+        let rows = answers[0]["gpus"][0].as_array().expect("both on one GPU").clone();
+        rows.iter().filter_map(|row| row["predicted_slowdown"].as_f64()).collect()
+    };
+    let (quick, slow) = (slowdowns(1), slowdowns(2_000));
+    assert_eq!((quick.len(), slow.len()), (2, 2));
+    assert!(quick.iter().zip(&slow).all(|(quick, slow)| slow > quick), "{quick:?} {slow:?}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_and_says_what_can() {
+    assert_refused(
+        &["fit", "BERT-bse"],
+        "neither a profile file nor a known model",
+        "did you mean `BERT-base`?",
+    );
+    assert_refused(&["fit", "BERT-base", "--device", "A100"], "names no memory", "A100=40GiB");
+    let many = [&["fit"][..], &["BERT-base"; 13]].concat();
+    assert_refused(&many, "13 services are too many", "fewer");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = |text| calibration(&directory, text).to_str().expect("a plain name").to_owned();
+    let with = |text: &str, message: &str| {
+        assert_refused(&["fit", "BERT-base", "--calibration", &file(text)], message, "weir doctor --measure");
+    };
+    with("switch_us = 0\n", "from 1 to 1,000,000 us");
+    with("sms = 108\n", "tells of no switch");
+    with("switch_us =\n", "cannot be used");
+    assert_refused(
+        &["fit", "BERT-base", "--calibration", "/nowhere.toml"],
+        "/nowhere.toml",
+        "weir doctor --measure",
+    );
+}
