@@ -135,6 +135,8 @@ pub fn for_news(thread: &Thread, current: &Current, stream: Stream, estimate: &E
         if completed != done.1 {
             done = (now, completed);
         } else if now.since(done.0) > NO_NEWS {
+            // Whatever it is, it is no small thing: the next ones wait for their budget, or until the gate lets one through.
+            estimate.takes_at_least(now.since(done.0).0);
             break;
         }
         let (generation, cause) = (gpu.grant.generation(), Cause::InFlight);

@@ -3,9 +3,9 @@
 use crate::node::Node;
 use crate::simgpu::SimGpu;
 
-/// Kernels by name. What they take stands in [`COSTS`]; the last two set the switch of a conditional node.
-pub const KERNELS: [&str; 6] =
-    ["us_5", "us_50", "us_200", "us_5000", "weir_set_conditional", "weir_count_down"];
+/// Kernels by name. What they take stands in [`COSTS`]; those of Weir's own set the switch of a conditional node.
+pub const KERNELS: [&str; 8] =
+    ["us_5", "us_50", "us_200", "us_5000", "weir_set_conditional", "weir_count_down", "us_2", "us_50000"];
 
 /// The simulated GPU's configuration: each kernel takes what its name says, on the whole GPU; `us_200` on a third of
 /// it.
@@ -14,6 +14,8 @@ pub const COSTS: &str = "linger_ms = 3_600_000\n\
     [[kernel]]\nname = \"us_50\"\ntime_us = 50\n\
     [[kernel]]\nname = \"us_200\"\ntime_us = 200\nblocks = 36\n\
     [[kernel]]\nname = \"us_5000\"\ntime_us = 5000\n\
+    [[kernel]]\nname = \"us_2\"\ntime_us = 2\n\
+    [[kernel]]\nname = \"us_50000\"\ntime_us = 50_000\n\
     [[kernel]]\nname = \"weir_*\"\ntime_us = 2\n";
 
 /// What a tenant was charged, and what it truly used by the simulated GPU's books, in nanoseconds.

@@ -37,6 +37,7 @@ mod memory_shares;
 mod memory_tiles;
 mod memory_view;
 mod mps;
+mod new_kernels;
 mod pairs;
 mod park;
 mod peers;

@@ -227,6 +227,13 @@ impl Estimate {
         self.launches.load(Ordering::Relaxed) == AHEAD && !self.is_seen()
     }
 
+    /// Nothing is known of it but that one of its launches has not been done for so long: the next ones are guessed to take no less.
+    pub fn takes_at_least(&self, ns: u64) {
+        if !self.is_seen() && ns as f64 > self.mean() {
+            self.set(ns as f64, self.variance());
+        }
+    }
+
     /// Whether anything is known of it.
     pub fn is_seen(&self) -> bool {
         self.is_measured() || self.bounds().is_some()

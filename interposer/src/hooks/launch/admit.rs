@@ -83,8 +83,12 @@ fn admit(
         thread.keep(signature, work.look_up(client));
     }
     let known = thread.cache.get(signature)?;
-    let price = known.estimate.price();
-    let drawn = draw(client, thread, &current, stream, known.estimate, price);
+    let excused = excuse::of_launch(client, thread, current.gpu);
+    if known.estimate.runs_ahead() && !excused && !known.estimate.is_collective() {
+        wait::for_news(thread, &current, stream, known.estimate);
+    }
+    let price = known.estimate.price(); // of which there may be news
+    let drawn = draw(client, thread, &current, stream, (known.estimate, price), excused);
     let paired = thread.pairs.meets(stream.key(), pair);
     let bracketed = begin(thread, &current, stream, &known, (paired, pair));
     if let Some(generation) = drawn {
@@ -215,15 +219,11 @@ fn draw(
     thread: &Thread,
     current: &Current,
     stream: Stream,
-    estimate: &Estimate,
-    price: i64,
+    (estimate, price): (&Estimate, i64),
+    excused: bool,
 ) -> Option<u32> {
     let purse = thread.purse(current.gpu)?;
     let gpu = current.gpu;
-    let excused = excuse::of_launch(client, thread, gpu);
-    if estimate.runs_ahead() && !excused && !estimate.is_collective() {
-        wait::for_news(thread, current, stream, estimate);
-    }
     if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }

@@ -1,8 +1,9 @@
 //! Where work goes: streams, contexts, parts of the GPU, threads.
 
-use std::ffi::c_void;
+use std::ffi::{c_uint, c_void};
 use std::ptr::null_mut;
 
+use libloading::os::unix::Library;
 use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_tests::call;
@@ -23,6 +24,7 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             let results = (0..n(2)).map(|_| client.kernel(handle(n(0)), n(1)));
             (first_error(results), Vec::new())
         }
+        "price" => (CUDA_SUCCESS, vec![price(client, n(0))]),
         "wait" => (call!(client, cuCtxSynchronize()), Vec::new()),
         "wait_stream" => (call!(client, cuStreamSynchronize(handle(n(0)))), Vec::new()),
         "context" => {
@@ -56,6 +58,16 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
         "threads" => (threads(client, n(0), n(1), n(2)), Vec::new()),
         _ => return None,
     })
+}
+
+/// What Weir charges for a launch of this kernel now, in nanoseconds; 0 without it.
+fn price(client: &Client, kernel: u64) -> u64 {
+    type Ask = unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint) -> u64;
+    let this = Library::this();
+    // SAFETY: the symbol has this type (interposer, `hint`).
+    let ask = unsafe { this.get::<Ask>(b"weir_kernel_price_ns\0") };
+    // SAFETY: takes a handle as a number, and numbers.
+    ask.map_or(0, |ask| unsafe { ask(client.function(kernel), BLOCKS, THREADS, 0) })
 }
 
 /// So many launches by a thread that waits for none of them, in a context that another thread then destroys.

@@ -24,6 +24,17 @@ fn a_program_may_run_ahead_of_a_guess_by_some_launches_and_is_waited_for_once() 
 }
 
 #[test]
+fn what_has_run_for_long_is_guessed_to_take_no_less_until_it_is_seen() {
+    let estimate = Estimate::guess(5_000);
+    estimate.takes_at_least(20_000_000);
+    estimate.takes_at_least(1_000);
+    assert_eq!((estimate.price(), estimate.known()), (20_000_000, Known::Nothing));
+    estimate.correct(400.0, 1.0, 1.0);
+    estimate.takes_at_least(20_000_000);
+    assert_eq!(estimate.price(), 400, "the first measurement replaces it");
+}
+
+#[test]
 fn a_guess_wants_its_second_to_fourth_launch_measured() {
     let estimate = Estimate::guess(1);
     assert!(!estimate.wants_bracket(), "the first launch may load code");
