@@ -1,6 +1,6 @@
 //! Small C programs and libraries that a story writes itself: preloads of other people, programs of other kinds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Compiles one C file.
@@ -17,4 +17,12 @@ pub fn c(arguments: &[&str], source: &Path, out: &Path) {
         Ok(output) => panic!("{}: {}", source.display(), String::from_utf8_lossy(&output.stderr)),
         Err(error) => panic!("{compiler}: {error}\nhelp: install Debian package `gcc`"),
     }
+}
+
+/// A file of the compiler's own, such as a run-time library, if it has it.
+pub fn own_file(name: &str) -> Option<PathBuf> {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let told = Command::new(compiler).arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(told.stdout).ok()?.trim());
+    path.is_absolute().then_some(path) // else it only says the name again
 }

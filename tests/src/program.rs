@@ -36,14 +36,17 @@ impl Default for Budget<'_> {
 }
 
 /// A program that is about to start.
-pub struct Program(Command);
+pub struct Program {
+    command: Command,
+    address_space: u64,
+}
 
 impl Program {
     /// The program as it is, on the simulated GPU.
     pub fn bare(gpu: &SimGpu, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.envs(gpu.environment());
-        Self(command)
+        Self { command, address_space: ADDRESS_SPACE }
     }
 
     /// The program under `weir run`; without a node manager it is stand-alone.
@@ -79,28 +82,35 @@ impl Program {
     /// One more argument.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
-        self.0.arg(argument);
+        self.command.arg(argument);
         self
     }
 
     /// More arguments.
     #[must_use]
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
-        self.0.args(arguments);
+        self.command.args(arguments);
         self
     }
 
     /// One more environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.0.env(name, value);
+        self.command.env(name, value);
         self
     }
 
     /// With no environment variable at all but those set after this.
     #[must_use]
     pub fn without_environment(mut self) -> Self {
-        self.0.env_clear();
+        self.command.env_clear();
+        self
+    }
+
+    /// With no end to its address space: an address sanitizer reserves terabytes of it, and uses next to nothing.
+    #[must_use]
+    pub fn with_all_addresses(mut self) -> Self {
+        self.address_space = libc::RLIM_INFINITY;
         self
     }
 
@@ -109,17 +119,19 @@ impl Program {
     /// # Panics
     /// If it cannot be started.
     pub fn start(mut self) -> Running {
-        self.0.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let limit = libc::rlimit { rlim_cur: ADDRESS_SPACE, rlim_max: ADDRESS_SPACE };
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let limit = libc::rlimit { rlim_cur: self.address_space, rlim_max: self.address_space };
         // SAFETY: the closure makes one system call and touches nothing that another thread may hold.
         unsafe {
-            self.0.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
+            self.command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
                 0 => Ok(()),
+                _ if limit.rlim_max == libc::RLIM_INFINITY => Ok(()), // no more than this process has
                 _ => Err(std::io::Error::last_os_error()),
             });
         }
-        let name = format!("{:?}", self.0.get_program());
-        let mut child = self.0.spawn().unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
+        let name = format!("{:?}", self.command.get_program());
+        let mut child =
+            self.command.spawn().unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let (send, lines) = channel();
         std::thread::spawn(move || {

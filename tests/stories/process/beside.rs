@@ -1,8 +1,9 @@
 //! F11: other libraries that are preloaded before or after ours, and programs with an allocator of their own.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use weir_tests::compile::own_file;
 use weir_tests::life::Workshop;
 use weir_tests::program::{Finished, Program};
 use weir_tests::simgpu::SimGpu;
@@ -13,13 +14,17 @@ const ANSWER: [&str; 2] = ["launched 100 allocated 0 freed 0", "absent 0"];
 
 /// A program under `weir run`, with another library before or behind ours.
 fn beside(gpu: &SimGpu, program: &Path, other: &Path, before: bool) -> Finished {
+    under_both(gpu, program, other, before).run().well()
+}
+
+fn under_both(gpu: &SimGpu, program: &Path, other: &Path, before: bool) -> Program {
     let ours = gpu.dist().preload();
     let order = if before { [other, ours.as_path()] } else { [ours.as_path(), other] };
     let both = order.map(|library| library.as_os_str().to_owned()).join(&OsString::from(":"));
     // `weir run` puts ours first; whoever wants it otherwise says so behind it.
     let mut assignment = OsString::from("LD_PRELOAD=");
     assignment.push(both);
-    alone(gpu, Path::new("env")).arg(assignment).arg(program).run().well()
+    alone(gpu, Path::new("env")).arg(assignment).arg(program)
 }
 
 #[track_caller]
@@ -50,7 +55,7 @@ fn a_profiler_in_a_linked_program_sees_each_launch_and_so_do_we_before_and_behin
 }
 
 /// A program that is linked to the driver and launches a hundred times.
-fn linked(workshop: &Workshop, gpu: &SimGpu) -> std::path::PathBuf {
+fn linked(workshop: &Workshop, gpu: &SimGpu) -> PathBuf {
     let text = "#include <stdio.h>\n\
         int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuModuleLoadData(void **, const char *);\n\
         int cuModuleGetFunction(void **, void *, const char *), cuLaunchKernel(void *, int, int, int, int, int, int, int, void *, void *, void *);\n\
@@ -112,6 +117,48 @@ fn a_program_with_jemalloc_linked_into_it_runs_as_without_us() {
     assert_eq!(ended.stdout, ANSWER);
     assert!(ended.stderr.contains("jemalloc statistics"), "{}", ended.stderr);
     assert_all_is_counted(&ended);
+}
+
+/// The program `plain` with an address sanitizer, linked as the flags say; none where the compiler lacks `library`.
+fn sanitized(workshop: &Workshop, library: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
+    let Some(library) = own_file(library) else {
+        eprintln!("SKIPPED: the compiler has no {library}; install Debian package `libgcc-12-dev`");
+        return None;
+    };
+    let flags = [&["-fsanitize=address"], flags].concat();
+    Some((workshop.linked_life("plain", &flags), library))
+}
+
+/// It says so itself, where its allocator is asked to talk.
+#[track_caller]
+fn assert_sanitized(program: Program) -> Finished {
+    let ended = program.with_all_addresses().env("ASAN_OPTIONS", "verbosity=1").run().well();
+    assert_eq!(ended.stdout, ANSWER);
+    assert!(ended.stderr.contains("AddressSanitizer Init done"), "it is sanitized: {}", ended.stderr);
+    ended
+}
+
+#[test]
+fn a_program_with_an_address_sanitizer_in_it_runs_as_without_us() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let Some((program, _)) = sanitized(&workshop, "libasan.a", &["-static-libasan"]) else { return };
+    assert_sanitized(Program::bare(&gpu, &program));
+    assert_all_is_counted(&assert_sanitized(alone(&gpu, &program)));
+}
+
+#[test]
+fn a_program_whose_address_sanitizer_is_a_library_runs_where_that_comes_first_as_it_demands_of_any_preload() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let Some((program, library)) = sanitized(&workshop, "libasan.so", &[]) else { return };
+    assert_sanitized(Program::bare(&gpu, &program));
+    assert_all_is_counted(&assert_sanitized(under_both(&gpu, &program, &library, true)));
+    // Its own rule, whatever is preloaded: a library with nothing in it as well as ours.
+    let nothing = workshop.library("nothing.so", "int nothing_at_all;\n", &[]);
+    for behind in [Program::bare(&gpu, &program).env("LD_PRELOAD", nothing), alone(&gpu, &program)] {
+        let ended = behind.with_all_addresses().run();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("ASan runtime does not come first"), "{}", ended.stderr);
+    }
 }
 
 /// Where `scripts/setup` has unpacked it, or Debian's package has it.
