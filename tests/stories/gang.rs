@@ -178,7 +178,11 @@ fn two_gangs_on_the_same_gpus_both_end_about_when_they_should() {
         let ended = of.map(|at| ended[at].clone());
         let (spun, ms) = (spun_percent(&gpu, &ended, STEPS), elapsed_ns(&ended) / 1_000_000);
         let forced = counted(&ended, "forced");
-        assert!(forced <= 10 && ms < 8_000, "{name}: {ms} ms, spun {spun:.0} %, {forced} forced");
+        eprintln!("{name}: {ms} ms, spun {spun:.0} %, {forced} forced");
+        assert!(
+            forced <= 10 && ms < 3_000 && spun < 60.0,
+            "{name}: {ms} ms, spun {spun:.0} %, {forced} forced"
+        );
     }
 }
 

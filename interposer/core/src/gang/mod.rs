@@ -5,8 +5,8 @@
 //!
 //! * a rank that is *behind* another one, by collectives launched, is not held back: what it launches passes as debt until
 //!   it has caught up;
-//! * a rank that is *not* behind begins nothing new while any GPU of the gang is in debt: the gang takes turns on all its
-//!   GPUs at once, at the pace of the slowest;
+//! * a rank that is *not* behind begins nothing new while any GPU of the gang is in debt: the gang goes at the pace of its
+//!   slowest GPU. The turns themselves stay one for each GPU (`docs/time.md` says what became of taking them on all at once);
 //! * a rank that waits for its turn joins one that has begun its own, so that turns begin together.
 //!
 //! A rank is one process on one GPU; a process is none before it has looked up a collective. Two ranks are held to belong
