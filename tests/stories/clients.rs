@@ -23,6 +23,11 @@ pub fn seen_by_weir(run: &Finished) -> Counts {
     part("calls").into_iter().chain(part("memory_calls")).collect()
 }
 
+/// Calls that wait for the GPU: what Weir measures it must not measure by these.
+fn waits(calls: Counts) -> Counts {
+    calls.into_iter().filter(|(name, _)| name.contains("Synchronize")).collect()
+}
+
 /// Calls that copy or set memory, by the driver's own count.
 fn copies(calls: &Counts) -> u64 {
     let copy = |name: &&String| name.starts_with("cuMemcpy") || name.starts_with("cuMemset");
@@ -45,6 +50,9 @@ fn does_the_same_and_is_seen(script: &str) {
     assert_eq!(alone.stdout, under_weir.stdout, "the program's own figures");
     let (by_driver_alone, by_driver) = (counted(gpu_alone.calls()), counted(gpu.calls()));
     assert_eq!(by_driver_alone, by_driver, "calls that reach the driver, without and with Weir");
+    let waited = waits(gpu_alone.calls());
+    assert!(!waited.is_empty(), "it waits for what it launched");
+    assert_eq!(waited, waits(gpu.calls()), "the program's own waits reach the driver, and none of ours");
     assert!(COUNTED_LAUNCHES.iter().any(|name| by_driver.contains_key(*name)), "it launched: {by_driver:?}");
     assert_eq!(seen_by_weir(&under_weir), by_driver, "Weir's count against the driver's own");
     assert_eq!(copies_seen_by_weir(&under_weir), copies(&gpu.calls()), "and of copies and memsets");

@@ -24,7 +24,8 @@ fn two_processes_of_a_tenant_never_both_get_its_last_bytes_and_lose_none() {
     let gpu = SimGpu::new(EVERY_KERNEL_20_US);
     let node = Node::start(&gpu, "policy = \"static\"\n");
     let held = || node.tenant(SMALL.name).expect("it lives").gpus[0].memory_held_bytes;
-    for (at, kind) in ["plain", "physical", "pool"].into_iter().enumerate() {
+    let kinds = ["plain", "physical", "pool", "managed", "pitched", "array"];
+    for (at, kind) in kinds.into_iter().enumerate() {
         let meeting = tempfile::NamedTempFile::new().expect("a file");
         meeting.as_file().set_len(16).expect("of two words");
         let racer = || {

@@ -52,6 +52,9 @@ fn nvml_lists_the_tenants_own_processes_with_the_ledgers_figures_and_no_neighbou
             assert_eq!(listed[pid.as_str()].as_u64(), Some(held(pid)), "{seen}");
         }
     }
+    for list in ["graphics", "mps"] {
+        assert_eq!(seen[list], serde_json::json!({}), "nobody draws, and there is no MPS: {seen}");
+    }
     assert_eq!(seen["used"].as_u64(), Some(held(&first) + held(&second)), "one truth: {seen}");
     for list in ["sampled", "sampled_info", "accounted"] {
         let percent = seen[list].as_object().expect("percent by process");

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use weir_simgpu_link::books::Client;
 use weir_simgpu_link::config::CONTEXT_OVERHEAD;
-use weir_tests::compile;
+use weir_tests::dist::Dist;
 use weir_tests::peers::Peers;
 use weir_tests::program::{Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
+use weir_tests::{compile, exports};
 
 use crate::clients::{Counts, counted, seen_by_weir};
 
@@ -22,6 +23,68 @@ const PLENTY: u64 = 11 << 30;
 
 /// Less than any allocation of theirs that counts.
 const NEXT_TO_NOTHING: u64 = 64 << 10;
+
+/// The driver's functions to which these programs are linked, all of both suites together ...
+const DRIVER: [&str; 44] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGet",
+    "cuDeviceGetUuid_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxCreate_v2",
+    "cuCtxCreate_v4",
+    "cuCtxDestroy_v2",
+    "cuCtxSetCurrent",
+    "cuGetErrorName",
+    "cuGetProcAddress_v2",
+    "cuPointerGetAttribute",
+    "cuMemAlloc_v2",
+    "cuMemAllocPitch_v2",
+    "cuMemAllocManaged",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemAllocHost_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuArrayCreate_v2",
+    "cuArray3DCreate_v2",
+    "cuArrayDestroy",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemGetAllocationGranularity",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemFreeAsync",
+    "cuMemPoolCreate",
+    "cuMemPoolDestroy",
+    "cuMemAdvise_v2",
+    "cuMemPrefetchAsync_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphCreate",
+    "cuGraphDestroy",
+    "cuGraphGetEdges_v2",
+    "cuLaunchHostFunc",
+];
+
+/// ... and NVML's, which they spell without a version.
+const NVML: [&str; 4] = ["nvmlInit", "nvmlShutdown", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo"];
+
+/// Where the programs themselves are not at hand.
+#[test]
+fn whatever_the_programs_are_linked_to_the_simulated_driver_exports() {
+    let simulated = Dist::find().simgpu();
+    for (library, needed) in [("libcuda.so.1", &DRIVER[..]), ("libnvidia-ml.so.1", &NVML[..])] {
+        let exported = exports::of(&simulated.join(library)).expect("a library");
+        let missing: Vec<_> = needed.iter().filter(|name| !exported.contains(**name)).collect();
+        assert!(missing.is_empty(), "{library} lacks {missing:?}");
+    }
+}
 
 /// The libraries under the name that the programs look for: one without content, and ours.
 struct Libraries {

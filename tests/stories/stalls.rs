@@ -2,6 +2,8 @@
 //! Everything here is *simulated*.
 
 use weir_tests::copies::Run;
+use weir_tests::looping::Looping;
+use weir_tests::node::Node;
 use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::SimGpu;
 
@@ -30,6 +32,28 @@ fn alone_and_backlogged_a_tenant_computes_all_the_time() {
     let gpu = SimGpu::new(MACHINE);
     let run = run(&gpu, Budget::default(), &["--rounds", "2000", "launch:a"]);
     assert_part(&run, "compute", run.true_use_ns);
+}
+
+/// One waits for each of its rounds and rests, the other never lacks work.
+#[test]
+fn the_words_of_two_processes_of_a_tenant_sum_to_the_wall_time_of_both() {
+    let gpu = SimGpu::new(MACHINE);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let budget = Budget { request: "40%", limit: "40%", ..Budget::default() };
+    let start = |steps: &[&str]| {
+        let program = Program::under_weir(&gpu, Some(&node), budget, COPIES);
+        program.args(["--seconds", "2"]).args(steps).start()
+    };
+    let holder = Program::under_weir(&gpu, Some(&node), budget, "cat").start();
+    let both = [start(&["launch:a"]), start(&["launch:a", "to:2MiB", "wait", "pause:1"])];
+    let runs = both.map(|running| Run::of(&gpu, running.finish()));
+    let wall_ns: u64 = runs.iter().map(|run| run.done.wall_ns).sum();
+    let tenant = node.tenant(budget.name).expect("it is held");
+    let words = &tenant.gpus[0].total.stalls_ns;
+    let off = words.values().sum::<u64>() as f64 / wall_ns as f64 - 1.0;
+    eprintln!("{:.2} % off: {words:?} of {wall_ns} ns", 100.0 * off);
+    assert!(off.abs() < 0.02, "{off}: {words:?} of {wall_ns} ns");
+    holder.finish().well();
 }
 
 #[test]
@@ -78,11 +102,9 @@ fn kernels_named_as_collectives_are_communication() {
 #[test]
 fn beside_another_tenant_the_time_of_its_slices_is_the_neighbours() {
     let gpu = SimGpu::new(MACHINE);
-    let node =
-        weir_tests::node::Node::start(&gpu, "policy = \"static\"\n[[price]]\nname = \"*\"\ntime_us = 400\n");
+    let node = Node::start(&gpu, "policy = \"static\"\n[[price]]\nname = \"*\"\ntime_us = 400\n");
     let budget = |name| Budget { name, request: "50%", limit: "100%", memory: "2GiB" };
-    let other =
-        weir_tests::looping::Looping::start(Program::under_weir(&gpu, Some(&node), budget("other"), LOOP));
+    let other = Looping::start(Program::under_weir(&gpu, Some(&node), budget("other"), LOOP));
     let program = Program::under_weir(&gpu, Some(&node), budget("mine"), COPIES);
     let mine = Run::of(&gpu, program.args(["--seconds", "2", "launch:a"]).run());
     other.finish().well();

@@ -10,7 +10,7 @@ use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_tests::obeying::{Done, size};
 
-use crate::{Client, device, pools, shares};
+use crate::{Client, device, pools, shares, tiles};
 
 /// What both see.
 #[repr(C)]
@@ -19,14 +19,18 @@ struct Meeting {
     holders: AtomicU64, // who has the bytes just now
 }
 
+/// Bytes of a row, of what is made of rows: no pitch makes it longer.
+const ROW: u64 = 64 << 10;
+
 /// Who races.
 const RACERS: u64 = 2;
 
 /// One command, if it is of this subject: `race` for memory of a kind, so many bytes, so often. The answer: how often this
 /// process got them, and how often the other one had them meanwhile.
 pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Option<Done> {
+    let kinds = ["allocate", "create", "pool_allocate", "managed", "rows", "array_flat"];
     let kind = match command {
-        "race" => ["allocate", "create", "pool_allocate"].get(size(n(0)))?,
+        "race" => kinds.get(size(n(0)))?,
         _ => return None,
     };
     Some(race(client, kind, n(1), n(2)))
@@ -58,15 +62,22 @@ fn race(client: &mut Client, kind: &str, bytes: u64, rounds: u64) -> Done {
 }
 
 fn get(client: &mut Client, kind: &str, bytes: u64) -> Done {
-    let n = |at: usize| if at == 0 { bytes } else { 0 };
+    let width = match kind {
+        "rows" => ROW,
+        "array_flat" => ROW / 4, // elements
+        _ => bytes,
+    };
+    let n = |at: usize| [width, if width == bytes { 0 } else { bytes / ROW }].get(at).copied().unwrap_or(0);
     let done = device::obey(client, kind, n).or_else(|| pools::obey(client, kind, n));
-    done.or_else(|| shares::obey(client, kind, n)).unwrap_or((CUDA_ERROR_NOT_FOUND, Vec::new()))
+    let done = done.or_else(|| shares::obey(client, kind, n)).or_else(|| tiles::obey(client, kind, n));
+    done.unwrap_or((CUDA_ERROR_NOT_FOUND, Vec::new()))
 }
 
 fn give_back(client: &mut Client, kind: &str, value: u64) -> CUresult {
     let none = (CUDA_ERROR_NOT_FOUND, Vec::new());
     match kind {
-        "allocate" => device::obey(client, "free", |_| value).unwrap_or(none).0,
+        "allocate" | "managed" | "rows" => device::obey(client, "free", |_| value).unwrap_or(none).0,
+        "array_flat" => tiles::obey(client, "array_destroy", |_| value).unwrap_or(none).0,
         "create" => shares::obey(client, "release", |_| value).unwrap_or(none).0,
         _ => {
             pools::obey(client, "pool_free", |_| value);
