@@ -13,6 +13,7 @@ use weir_simgpu_link::config::Config;
 use crate::client::Client;
 use crate::ingest::owner_of;
 use crate::machine::Gpu;
+use crate::teams::Teams;
 
 /// Events taken from epoll at once.
 const EVENTS: usize = 256;
@@ -59,6 +60,8 @@ pub struct Broker {
     pub epoll: OwnedFd,
     /// Number of the last context made: never used twice.
     pub last_context: u32,
+    /// Multicast objects.
+    pub teams: Teams,
     /// Kept between rounds for its memory: commands with time and client.
     pub batch: Vec<(u64, usize, Command)>,
     listener: OwnedFd,
@@ -85,6 +88,7 @@ impl Broker {
             clients,
             epoll,
             last_context: 0,
+            teams: Teams::default(),
             batch,
             listener,
             reserve,
@@ -188,7 +192,11 @@ impl Broker {
     /// Drops clients that are gone: their work, their memory; their books stay.
     fn bury(&mut self) {
         for index in 0..self.clients.len() {
-            let Some(mut client) = self.clients[index].take_if(|client| client.gone) else { continue };
+            if !self.clients[index].as_ref().is_some_and(|client| client.gone) {
+                continue;
+            }
+            self.leave_teams(index);
+            let Some(mut client) = self.clients[index].take() else { continue };
             self.abandon_locks(index);
             for context in &mut client.contexts {
                 context.end(&mut self.gpus[context.gpu]);

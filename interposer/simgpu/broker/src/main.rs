@@ -8,6 +8,7 @@ mod machine;
 mod publish;
 mod requests;
 mod serve;
+mod teams;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

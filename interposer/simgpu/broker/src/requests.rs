@@ -81,6 +81,7 @@ impl Broker {
             }
             Request::Reserve { device, bytes } => self.reserve(index, device, bytes)?,
             Request::Release { device, bytes } => self.release(index, device, bytes)?,
+            Request::Team(request) => self.team(index, request)?,
             Request::Memory { device } => {
                 let gpu = self.gpus.get(device as usize).ok_or(Refusal::NoSuchDevice)?;
                 let own = client.memory[device as usize].held;
@@ -124,7 +125,8 @@ impl Broker {
         Ok(Reply::Context(self.last_context))
     }
 
-    fn reserve(&mut self, index: usize, device: u32, bytes: u64) -> Result<Reply, Refusal> {
+    /// Takes device memory for a client.
+    pub fn reserve(&mut self, index: usize, device: u32, bytes: u64) -> Result<Reply, Refusal> {
         let Some(client) = self.clients[index].as_mut() else { return Err(Refusal::NoSuchContext) };
         let gpu = self.gpus.get_mut(device as usize).ok_or(Refusal::NoSuchDevice)?;
         if !gpu.take(bytes) {
@@ -134,7 +136,8 @@ impl Broker {
         Ok(Reply::Done)
     }
 
-    fn release(&mut self, index: usize, device: u32, bytes: u64) -> Result<Reply, Refusal> {
+    /// Gives device memory of a client back.
+    pub fn release(&mut self, index: usize, device: u32, bytes: u64) -> Result<Reply, Refusal> {
         let Some(client) = self.clients[index].as_mut() else { return Err(Refusal::NoSuchContext) };
         let live =
             client.contexts.iter().filter(|c| c.gpu == device as usize && c.model.is_some()).count() as u64;

@@ -14,7 +14,7 @@ use crate::launch::Launch;
 use crate::stream::{self, Stream};
 use crate::{counters, effects, locked, mps, visible};
 
-pub use link::{Direction, Obstacle, ProcessState, Step};
+pub use link::{Binding, Direction, Obstacle, ProcessState, Step, TeamRequest};
 
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -54,7 +54,9 @@ fn code(error: &SessionError) -> CUresult {
         SessionError::Refused(Refusal::OutOfMemory) | SessionError::Streams => CUDA_ERROR_OUT_OF_MEMORY,
         SessionError::Refused(Refusal::NoSuchDevice) => CUDA_ERROR_INVALID_DEVICE,
         SessionError::Refused(Refusal::NoSuchContext) => CUDA_ERROR_INVALID_CONTEXT,
-        SessionError::Refused(Refusal::NotHeld | Refusal::NoSuchProcess(_)) => CUDA_ERROR_INVALID_VALUE,
+        SessionError::Refused(Refusal::NotHeld | Refusal::NotOfTeam | Refusal::NoSuchProcess(_)) => {
+            CUDA_ERROR_INVALID_VALUE
+        }
         SessionError::Refused(Refusal::WrongState(_)) => CUDA_ERROR_ILLEGAL_STATE,
         SessionError::Refused(Refusal::NoCheckpointOf(_)) => CUDA_ERROR_NOT_SUPPORTED,
         SessionError::Refused(Refusal::NotReady) => CUDA_ERROR_NOT_READY,
@@ -200,7 +202,11 @@ impl Session {
         self.link.config()
     }
 
-    fn number(&self, device: CUdevice) -> Answer<u32> {
+    /// A device's number at the broker.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_DEVICE`.
+    pub fn number(&self, device: CUdevice) -> Answer<u32> {
         Ok(self.devices[crate::device::check(device)?].number)
     }
 
@@ -271,6 +277,16 @@ impl Session {
         launches.fetch_add(1, Ordering::Relaxed);
         splits.fetch_add(u64::from(split), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Makes a multicast object: its number.
+    pub fn create_team(&self, devices: u32, bytes: usize) -> Answer<u32> {
+        answer(self.link.create_team(devices, bytes as u64))
+    }
+
+    /// Does something with a multicast object.
+    pub fn team(&self, request: TeamRequest) -> Answer {
+        answer(self.link.team(request))
     }
 
     /// Puts a copy into a stream.

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::edge::Answer;
 use crate::memory::{self, Kind};
 use crate::registry::Registry;
-use crate::session::Obstacle;
+use crate::session::{Binding, Obstacle, TeamRequest};
 use crate::{backing, checkpoint, context, device, locked, memory::pointer, session};
 
 /// Physical memory comes in multiples of this, bytes.
@@ -34,7 +34,7 @@ struct Physical {
     /// Which device it is charged to; memory of the host and of other processes is not.
     charged: Option<CUdevice>,
     /// A multicast object has a team in place of memory.
-    team: Option<Mutex<multicast::Team>>,
+    team: Option<multicast::Team>,
     state: Mutex<State>,
 }
 
@@ -54,6 +54,8 @@ struct State {
     mappings: usize,
     /// Given to another process, or taken from one.
     crosses: bool,
+    /// Where it is still bound to a multicast object that this process has closed.
+    left: Option<Binding>,
 }
 
 #[derive(Clone, Copy)]
@@ -81,13 +83,8 @@ impl Physical {
         Self::insert(file, bytes, properties, charged, None)
     }
 
-    fn enter_team(
-        file: OwnedFd,
-        bytes: usize,
-        properties: Properties,
-        team: Option<Mutex<multicast::Team>>,
-    ) -> Answer<u64> {
-        Self::insert(file, bytes, properties, None, team)
+    fn enter_team(file: OwnedFd, bytes: usize, properties: Properties, team: multicast::Team) -> Answer<u64> {
+        Self::insert(file, bytes, properties, None, Some(team))
     }
 
     fn insert(
@@ -95,12 +92,13 @@ impl Physical {
         bytes: usize,
         properties: Properties,
         charged: Option<CUdevice>,
-        team: Option<Mutex<multicast::Team>>,
+        team: Option<multicast::Team>,
     ) -> Answer<u64> {
         if team.is_some() {
             checkpoint::count_obstacle(Obstacle::Multicast, true);
         }
-        let state = Mutex::new(State { file: Some(file), handles: 1, mappings: 0, crosses: false });
+        let state =
+            Mutex::new(State { file: Some(file), handles: 1, mappings: 0, crosses: false, left: None });
         let (handle, _) = PHYSICAL.insert(Physical { bytes, properties, charged, team, state })?;
         Ok(handle.raw().addr() as u64)
     }
@@ -117,6 +115,7 @@ impl Physical {
         if !last || state.file.take().is_none() {
             return Ok(());
         }
+        let left = state.left.take();
         if state.crosses {
             checkpoint::count_obstacle(Obstacle::Ipc, false);
         }
@@ -124,8 +123,12 @@ impl Physical {
         if self.team.is_some() {
             checkpoint::count_obstacle(Obstacle::Multicast, false);
         }
-        self.team.as_ref().map_or(Ok(()), multicast::dissolve)?;
-        self.charged.map_or(Ok(()), |device| session::current()?.release(device, self.bytes))
+        self.team.as_ref().map_or(Ok(()), multicast::Team::dissolve)?;
+        let Some(device) = self.charged else { return Ok(()) };
+        match left {
+            Some(binding) => session::current()?.team(TeamRequest::HandOver(binding)),
+            None => session::current()?.release(device, self.bytes),
+        }
     }
 }
 
@@ -161,6 +164,9 @@ fn import(file: c_int) -> Answer<u64> {
         let failed = libc::fstat(file, &raw mut status) != 0;
         (status, failed)
     };
+    if let Some(team) = multicast::Ticket::of(file, status.st_size) {
+        return team.open(duplicate(file)?);
+    }
     let bytes = usize::try_from(status.st_size)
         .ok()
         .filter(|bytes| *bytes > 0 && !failed)
@@ -203,6 +209,9 @@ fn any_context() -> Answer<&'static Context> {
 fn map(address: u64, bytes: usize, offset: usize, handle: u64) -> Answer {
     check_reserved(address, bytes)?;
     let physical = physical(handle)?;
+    if let Some(team) = &physical.team {
+        team.wait()?;
+    }
     let mut state = physical.held()?;
     let inside = offset.checked_add(bytes).is_some_and(|end| end <= physical.bytes);
     if !inside || !address.is_multiple_of(GRANULARITY as u64) || locked(&MAPPED).contains_key(&address) {
@@ -266,6 +275,15 @@ pub fn let_go(handle: CUmemGenericAllocationHandle) -> Answer {
     let physical = physical(handle)?;
     let mut state = locked(&physical.state);
     state.mappings -= 1;
+    physical.settle(state)
+}
+
+/// One mapping less, and the last one of a multicast object that this process has closed: somebody else may have it still.
+fn leave(handle: CUmemGenericAllocationHandle, binding: Binding) -> Answer {
+    let physical = physical(handle)?;
+    let mut state = locked(&physical.state);
+    state.mappings -= 1;
+    state.left = Some(binding);
     physical.settle(state)
 }
 

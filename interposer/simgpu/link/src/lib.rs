@@ -46,7 +46,7 @@ pub mod wait;
 
 pub use command::{Command, Direction, Kernel, StreamKind, Work};
 pub use page::Page;
-pub use rpc::{Device, Kind, Obstacle, ProcessState, Refusal, Step, Welcome};
+pub use rpc::{Binding, Device, Kind, Obstacle, ProcessState, Refusal, Step, TeamRequest, Welcome};
 pub use session::{Session, SessionError};
 pub use spawn::SpawnError;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 
 /// Raise it with every change of a message.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Longest request, bytes: a tag and a few integers.
 pub const LONGEST_REQUEST: usize = 64;
@@ -59,6 +59,8 @@ pub enum Request {
         /// How much.
         bytes: u64,
     },
+    /// What is done with a multicast object.
+    Team(TeamRequest),
     /// How much memory there is. Answered by [`Reply::Memory`].
     Memory {
         /// Where.
@@ -73,6 +75,73 @@ pub enum Request {
         /// What is to be done.
         step: Step,
     },
+}
+
+/// What is done with a multicast object, which any process may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TeamRequest {
+    /// Make one; the process has it once. Answered by [`Reply::Team`].
+    Create {
+        /// Devices that must join before memory can be bound.
+        devices: u32,
+        /// Its size, which it takes on each of them.
+        bytes: u64,
+    },
+    /// The process has it once more.
+    Open {
+        /// Which.
+        team: u32,
+    },
+    /// The process has it once less. What it keeps for others is counted there from then on.
+    Close {
+        /// Which.
+        team: u32,
+    },
+    /// A device joins, for as long as anybody has the object.
+    Join {
+        /// Which.
+        team: u32,
+        /// The device.
+        device: u32,
+    },
+    /// Whether all devices have joined; [`Refusal::NotReady`] if not.
+    Ready {
+        /// Which.
+        team: u32,
+    },
+    /// Bind memory of the process; [`Refusal::NotReady`] until all devices have joined.
+    Bind(Binding),
+    /// Let go of what this process, or one that is gone, has bound in a range.
+    Unbind {
+        /// Which.
+        team: u32,
+        /// The device.
+        device: u32,
+        /// From here.
+        at: u64,
+        /// So many bytes.
+        bytes: u64,
+    },
+    /// The process gives memory up that is still bound: it is counted at whoever has the object. Where nobody has, it is given
+    /// back.
+    HandOver(Binding),
+}
+
+/// Memory that is bound to a multicast object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// To which.
+    pub team: u32,
+    /// Where the memory lies.
+    pub device: u32,
+    /// Where in the object it begins.
+    pub at: u64,
+    /// How much of it is bound.
+    pub length: u64,
+    /// What tells the memory from others of the process.
+    pub memory: u64,
+    /// How much the process holds for it.
+    pub bytes: u64,
 }
 
 /// A step of a checkpoint.
@@ -130,6 +199,8 @@ pub enum Reply {
     Welcome(Box<Welcome>),
     /// The new context's number.
     Context(u32),
+    /// The new multicast object's number.
+    Team(u32),
     /// Done.
     Done,
     /// Device memory, bytes.
@@ -175,6 +246,9 @@ pub enum Refusal {
     /// `CUDA_ERROR_NOT_READY`, if it stays so until the time is over.
     #[error("the process has calls or work under way")]
     NotReady,
+    /// `CUDA_ERROR_INVALID_VALUE`.
+    #[error("there is no such multicast object, or none that takes this")]
+    NotOfTeam,
     /// More was given back than taken.
     #[error("more memory is given back than this process holds")]
     NotHeld,

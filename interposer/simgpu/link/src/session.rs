@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod submit;
+mod team;
 mod wait;
 
 use std::os::fd::OwnedFd;

@@ -7,3 +7,4 @@ mod harness;
 mod roles;
 mod sharing;
 mod starting;
+mod teams;

@@ -123,7 +123,11 @@ impl Driver {
         out: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
     ) -> Answer {
-        let Properties { kind, handle_types, location, usage } = physical(handle)?.properties;
+        let physical = physical(handle)?;
+        if physical.team.is_some() {
+            return Err(CUDA_ERROR_INVALID_VALUE); // the reference is silent about multicast objects
+        }
+        let Properties { kind, handle_types, location, usage } = physical.properties;
         put(
             out,
             CUmemAllocationProp {
