@@ -29,6 +29,7 @@ mod live;
 mod memory;
 mod memory_contexts;
 mod memory_graphs;
+mod memory_multicast;
 mod memory_oversubscribe;
 mod memory_places;
 mod memory_pools;

@@ -30,6 +30,7 @@ mod shares;
 mod stream_waits;
 mod sync;
 mod table;
+mod team;
 mod tiles;
 #[cfg(test)]
 mod unhooked;

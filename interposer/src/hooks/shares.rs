@@ -57,9 +57,14 @@ pub fn key_of(bytes: &[u8]) -> u64 {
 }
 
 /// Puts an entry on the page, if there is room.
-fn note(gpu: &Gpu, state: ShareState, key: u64, bytes: Bytes, kind: MemoryKind) -> Option<usize> {
+pub fn note(gpu: &Gpu, state: ShareState, key: u64, bytes: Bytes, kind: MemoryKind) -> Option<usize> {
     let shared = Shared { key, bytes, kind, since: clock::now() };
     gpu.slot().shares.iter().position(|share| share.put(state, &shared))
+}
+
+/// Tells the manager of an entry that it is to hand on.
+pub fn tell(gpu: &Gpu) {
+    gpu.usage.left.fetch_add(1, Ordering::Release); // behind the entry
 }
 
 /// A handle for other processes was made.
@@ -173,7 +178,7 @@ fn pass_on(gpu: &Gpu, shared: Shared) {
     if !adopted_here(gpu, shared.key)
         && note(gpu, ShareState::Left, shared.key, shared.bytes, shared.kind).is_some()
     {
-        gpu.usage.left.fetch_add(1, Ordering::Release); // behind the entry
+        tell(gpu);
     }
 }
 
@@ -228,11 +233,33 @@ impl Shares {
 
     /// Notes that others may open what the ledger has under `handle`; once, however often it is given out.
     pub fn exported(&self, gpu: &Gpu, handle: u64, key: u64, bytes: Bytes, kind: MemoryKind) {
+        self.given(gpu, handle, ShareState::Exported, key, bytes, kind);
+    }
+
+    /// Notes that a multicast object of this key holds what the ledger has under `handle`. What others may open besides is
+    /// theirs first.
+    pub fn kept(&self, gpu: &Gpu, handle: u64, key: u64, bytes: Bytes) {
+        self.given(gpu, handle, ShareState::Kept, key, bytes, MemoryKind::Virtual);
+    }
+
+    /// No multicast object holds it any more.
+    pub fn unkept(&self, gpu: &Gpu, handle: u64) {
+        let kept = |entry: usize| {
+            let read = gpu.slot().shares.get(entry).and_then(Share::read);
+            read.is_some_and(|(state, _)| state == ShareState::Kept)
+        };
+        let entry = self.exported.lock().get(&handle).copied();
+        if entry.is_some_and(kept) {
+            self.take_back(gpu, handle);
+        }
+    }
+
+    fn given(&self, gpu: &Gpu, handle: u64, state: ShareState, key: u64, bytes: Bytes, kind: MemoryKind) {
         let mut exported = self.exported.lock();
         if exported.contains_key(&handle) {
             return;
         }
-        if let Some(entry) = note(gpu, ShareState::Exported, key, bytes, kind) {
+        if let Some(entry) = note(gpu, state, key, bytes, kind) {
             exported.insert(handle, entry);
             self.given.store(exported.len() as u64, Ordering::Release);
         }
@@ -249,11 +276,11 @@ impl Shares {
     /// it is never charged to nobody; to another tenant the manager hands it on.
     pub fn leave(&self, gpu: &Gpu, handle: u64) {
         let Some(share) = self.given_back(gpu, handle) else { return };
-        let key = share.read().map_or(0, |(_, shared)| shared.key);
-        if adopted_here(gpu, key) {
+        let exported = share.read().filter(|(state, _)| *state == ShareState::Exported);
+        if exported.is_some_and(|(_, shared)| adopted_here(gpu, shared.key)) {
             share.take();
         } else if share.leave() {
-            gpu.usage.left.fetch_add(1, Ordering::Release); // behind the entry
+            tell(gpu);
         }
     }
 

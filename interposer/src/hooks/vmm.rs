@@ -10,7 +10,8 @@ use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
 use super::shares::Opened;
-use super::{memory, vmm_shares};
+use super::team::Team;
+use super::{memory, multicast, vmm_shares};
 use crate::guard::{after_success, guard};
 use crate::link::{Client, Gpu};
 
@@ -31,17 +32,6 @@ pub struct Physical {
     references: u64, // handles and mappings
     foreign: Option<Foreign>,
     team: Option<Team>,
-}
-
-/// What a multicast object is charged, and the memory that is bound to it.
-#[derive(Default)]
-pub struct Team {
-    /// What it costs on each device.
-    pub bytes: Bytes,
-    /// The GPUs of the devices that have joined.
-    pub charged: Vec<usize>,
-    /// By GPU and offset in the object: bytes, and the handle of the memory.
-    pub bound: BTreeMap<(usize, u64), (u64, u64)>,
 }
 
 /// Memory of another process: how much it is, its first mapping tells.
@@ -128,17 +118,19 @@ pub fn map(
     counted: usize,
     address: CUdeviceptr,
     bytes: usize,
+    offset: usize,
     handle: CUmemGenericAllocationHandle,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     guard(
         |client| {
             client.virtual_memory.count(client, handle, counted);
-            Ok(())
+            multicast::Seen::admit(client, handle, offset, bytes)
         },
         call,
-        |client, (), result| {
+        |client, seen, result| {
             if result == CUDA_SUCCESS {
+                seen.settle(client);
                 client.virtual_memory.opened(client, handle, Bytes(bytes as u64));
                 client.virtual_memory.add_one(handle);
                 let mapping = Mapping { bytes: bytes as u64, handle };
@@ -187,7 +179,14 @@ impl Physical {
     fn go(self, client: &Client, handle: u64) {
         let Some(gpu) = client.gpus.get(self.gpu) else { return };
         if let Some(team) = self.team {
-            return team.dissolve(client);
+            let (bound, lives_on) = team.dissolve(client);
+            return bound.into_iter().for_each(|(gpu, bound)| {
+                if !lives_on {
+                    client.virtual_memory.unkeep(client, gpu, bound);
+                }
+                let gone = client.virtual_memory.drop_one(bound);
+                client.virtual_memory.settle(client, bound, gone, CUDA_SUCCESS);
+            });
         }
         if let Some(foreign) = self.foreign {
             return foreign.opened.into_iter().for_each(|opened| opened.close(client));
@@ -197,25 +196,32 @@ impl Physical {
     }
 }
 
-impl Team {
-    /// The object is gone: what it cost is given back, what was bound to it is let go.
-    fn dissolve(self, client: &Client) {
-        for gpu in self.charged.iter().filter_map(|gpu| client.gpus.get(*gpu)) {
-            gpu.give_back(MemoryKind::Virtual, self.bytes);
-        }
-        for (_, handle) in self.bound.into_values() {
-            let gone = client.virtual_memory.drop_one(handle);
-            client.virtual_memory.settle(client, handle, gone, CUDA_SUCCESS);
-        }
-    }
-}
-
 impl VirtualMemory {
     /// A multicast object was made.
-    pub fn enter_team(&self, handle: u64, gpu: usize, bytes: Bytes) {
-        let team = Some(Team { bytes, ..Team::default() });
-        let object = Physical { gpu, bytes: Bytes(0), references: 1, foreign: None, team };
+    pub fn enter_team(&self, handle: u64, gpu: usize, team: Team) {
+        let object = Physical { gpu, bytes: Bytes(0), references: 1, foreign: None, team: Some(team) };
         self.0.lock().handles.insert(handle, object);
+    }
+
+    /// What came from another process is a multicast object, as the driver has taken it for one.
+    pub fn is_team(&self, client: &Client, handle: u64) {
+        let mut books = self.0.lock();
+        let Some(physical) = books.handles.get_mut(&handle) else { return };
+        let Some(foreign) = physical.foreign.take() else { return };
+        physical.team = Some(Team::imported(client, foreign.key));
+        foreign.opened.into_iter().for_each(|opened| opened.close(client));
+    }
+
+    /// Memory was unbound: if nothing else of ours holds it for others, it is this process's alone.
+    pub fn unkeep(&self, client: &Client, gpu: usize, handle: u64) {
+        let books = self.0.lock();
+        let teams = books.handles.values().filter_map(|physical| physical.team.as_ref());
+        let mut crossing = teams.filter(|team| team.key().is_some());
+        let held = crossing.any(|team| team.bound.values().any(|(_, bound)| *bound == handle));
+        drop(books);
+        if let Some(gpu) = client.gpus.get(gpu).filter(|_| !held) {
+            client.shares.unkept(gpu, handle);
+        }
     }
 
     /// Runs `ours` on a multicast object's team.
@@ -259,7 +265,8 @@ impl VirtualMemory {
     /// What of ours a handle stands for: GPU and bytes.
     pub fn charged(&self, handle: u64) -> Option<(usize, Bytes)> {
         let books = self.0.lock();
-        let physical = books.handles.get(&handle).filter(|physical| physical.foreign.is_none())?;
+        let ours = |physical: &&Physical| physical.foreign.is_none() && physical.team.is_none();
+        let physical = books.handles.get(&handle).filter(ours)?;
         Some((physical.gpu, physical.bytes))
     }
 

@@ -7,7 +7,7 @@ use weir_abi::types::*;
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
-use super::{shares, vmm};
+use super::{multicast, shares, vmm};
 use crate::driver;
 use crate::guard::after_success;
 
@@ -22,13 +22,17 @@ pub fn export(
         if out.is_null() {
             return;
         }
-        let Some((gpu, bytes)) = client.virtual_memory.charged(handle) else { return };
-        let Some(gpu) = client.gpus.get(gpu) else { return };
         let file = (kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR).then(|| {
             // SAFETY: for this kind the driver has just written a descriptor.
             unsafe { out.cast::<c_int>().read() }
         });
-        let key = file.and_then(by_file).unwrap_or_else(|| by_size(bytes));
+        let by_file = file.and_then(by_file);
+        if multicast::export(client, handle, by_file) {
+            return;
+        }
+        let Some((gpu, bytes)) = client.virtual_memory.charged(handle) else { return };
+        let Some(gpu) = client.gpus.get(gpu) else { return };
+        let key = by_file.unwrap_or_else(|| by_size(bytes));
         client.shares.exported(gpu, handle, key, bytes, MemoryKind::Virtual);
     })
 }
@@ -46,13 +50,14 @@ pub fn import(
         }
         // SAFETY: the driver has just written it; all-zero properties are valid ones.
         let (handle, mut prop) = unsafe { (*handle, std::mem::zeroed::<CUmemAllocationProp>()) };
-        if driver::properties(&raw mut prop, handle) != CUDA_SUCCESS {
-            return;
-        }
-        let Some(gpu) = vmm::device_of(client, &raw const prop) else { return };
         let file =
             (kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR).then(|| c_int::try_from(os_handle.addr()));
         let key = file.and_then(Result::ok).and_then(by_file);
+        if driver::properties(&raw mut prop, handle) != CUDA_SUCCESS {
+            // What has none is a multicast object. One that has them shows what it is when a device joins.
+            return multicast::import(client, handle, key);
+        }
+        let Some(gpu) = vmm::device_of(client, &raw const prop) else { return };
         client.virtual_memory.enter_foreign(handle, gpu.index, key);
     })
 }

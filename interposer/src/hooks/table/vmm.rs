@@ -17,9 +17,9 @@ driver_hooks! {
     /// One reference more.
     fn cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, address: *mut c_void)
         = |call| vmm::retain(memory_call!(cuMemRetainAllocationHandle), handle, call);
-    /// One reference more.
+    /// One reference more; shows how large a multicast object of another process is.
     fn cuMemMap(address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle,
-        flags: c_ulonglong) = |call| vmm::map(memory_call!(cuMemMap), address, bytes, handle, call);
+        flags: c_ulonglong) = |call| vmm::map(memory_call!(cuMemMap), address, bytes, offset, handle, call);
     /// One reference less for each mapping in the range.
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) = |call| vmm::unmap(memory_call!(cuMemUnmap), address, bytes, call);
 
@@ -34,10 +34,10 @@ driver_hooks! {
     /// Makes the object known.
     fn cuMulticastCreate(object: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp)
         = |call| multicast::create(object, prop, call);
-    /// Charges the object's size on the device.
+    /// Charges the object's size on the device, to this process; of another process's object when it shows.
     fn cuMulticastAddDevice(object: CUmemGenericAllocationHandle, device: CUdevice)
         = |call| multicast::add_device(object, device, call);
-    /// One reference more on the memory.
+    /// One reference more on the memory; shows how large another process's object is.
     fn cuMulticastBindMem(object: CUmemGenericAllocationHandle, at: usize, memory: CUmemGenericAllocationHandle,
         offset: usize, bytes: usize, flags: c_ulonglong) = |call| multicast::bind(object, at, memory, bytes, call);
     /// As above, CUDA 13.1.
@@ -70,7 +70,7 @@ driver_hooks! {
     /// Notes what others may open.
     fn cuMemExportToShareableHandle(out: *mut c_void, handle: CUmemGenericAllocationHandle,
         kind: CUmemAllocationHandleType, flags: c_ulonglong) = |call| vmm_shares::export(out, handle, kind, call);
-    /// The memory is shown as shared when it is mapped: before that, nobody knows how much it is.
+    /// Memory is shown as shared when it is mapped: before that, nobody knows how much it is. A multicast object is known here too.
     fn cuMemImportFromShareableHandle(handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
         kind: CUmemAllocationHandleType) = |call| vmm_shares::import(handle, os_handle, kind, call);
 

@@ -4,12 +4,16 @@
 //! has to be charged: the one who has had it open for longest. The manager, which sees the owner die, finds him by these
 //! entries. An entry is written by its process; the one change that comes from elsewhere, [`Share::adopt`], is a single
 //! compare-exchange, so that a process that closes the memory at that moment is either charged or not, never half.
+//!
+//! What a multicast object holds (its own size on each device, and what is bound to it) has no openers: it is there for as
+//! long as any process has the object. Those are its members; what one of them was charged for falls to the one who has been
+//! a member for longest, with an entry that the manager writes ([`UsagePage::bequeath`]).
 
 #[cfg(not(loom))]
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{MemoryKind, UsagePage};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::units::{Bytes, Nanos};
 
 /// Entries of a process. What does not fit is shown in its sums and not handed on.
@@ -31,6 +35,14 @@ pub enum ShareState {
     Adopted = 4,
     /// The process owned the memory and has let go of it: who else has it open, is to be charged. The manager sees to it.
     Left = 5,
+    /// The process has a multicast object: what that holds may fall to it.
+    Member = 6,
+    /// The process is charged for what a multicast object holds, and others may have the object.
+    Kept = 7,
+    /// The same, of somebody who has the object no more. The manager has written the entry.
+    Inherited = 8,
+    /// The process was charged for what a multicast object holds, and has let go of it. The manager sees to it.
+    KeptLeft = 9,
 }
 
 impl ShareState {
@@ -41,6 +53,10 @@ impl ShareState {
             3 => Self::Imported,
             4 => Self::Adopted,
             5 => Self::Left,
+            6 => Self::Member,
+            7 => Self::Kept,
+            8 => Self::Inherited,
+            9 => Self::KeptLeft,
             _ => return None,
         })
     }
@@ -114,14 +130,30 @@ impl Share {
         Some((ShareState::of_word(before)?, shared))
     }
 
-    /// Leaves memory that was given out to whoever else has it open; says whether it had been.
+    /// Leaves memory that was given out to whoever else has it open, or what a multicast object holds to its members; says
+    /// whether it was either.
     pub fn leave(&self) -> bool {
-        self.turn(ShareState::Exported, ShareState::Left)
+        self.turn(ShareState::Exported, ShareState::Left) || self.turn(ShareState::Kept, ShareState::KeptLeft)
     }
 
     /// What was left is charged to somebody, or gone: the entry is free. The manager calls this.
     pub fn settle_left(&self) -> bool {
-        self.turn(ShareState::Left, ShareState::Free)
+        self.turn(ShareState::Left, ShareState::Free) || self.turn(ShareState::KeptLeft, ShareState::Free)
+    }
+
+    /// Takes back what has fallen to the process of the multicast object of this key.
+    pub fn take_inherited(&self, key: u64) -> Option<Shared> {
+        let (_, shared) = self.read().filter(|(state, s)| *state == ShareState::Inherited && s.key == key)?;
+        self.turn(ShareState::Inherited, ShareState::Free).then_some(shared)
+    }
+
+    /// Whether what was written here falls to this member; not if the process has gone as one, and has not seen it.
+    fn falls_to(&self, member: &Self, key: u64) -> bool {
+        // A member that goes takes its entry back first, and looks for what has fallen to it behind such a fence of its own:
+        // either it sees this entry, or we see that it has gone.
+        fence(Ordering::SeqCst);
+        let here = member.read().is_some_and(|(state, m)| state == ShareState::Member && m.key == key);
+        here || !self.turn(ShareState::Inherited, ShareState::Free)
     }
 
     fn turn(&self, from: ShareState, to: ShareState) -> bool {
@@ -141,11 +173,20 @@ impl Share {
 impl UsagePage {
     /// The process that has had the memory of this key open for longest, and is not charged for it: its slot and entry.
     pub fn longest_holder(&self, key: u64) -> Option<(usize, usize, Nanos)> {
+        self.longest(ShareState::Imported, key)
+    }
+
+    /// The process that has had the multicast object of this key for longest: its slot and entry.
+    pub fn longest_member(&self, key: u64) -> Option<(usize, usize, Nanos)> {
+        self.longest(ShareState::Member, key)
+    }
+
+    fn longest(&self, wanted: ShareState, key: u64) -> Option<(usize, usize, Nanos)> {
         let entries = self.slots.iter().enumerate().flat_map(|(slot, process)| {
             process.shares.iter().enumerate().map(move |(entry, share)| (slot, entry, share))
         });
         let holders = entries.filter_map(|(slot, entry, share)| match share.read()? {
-            (ShareState::Imported, shared) if shared.key == key => Some((slot, entry, shared.since)),
+            (state, shared) if state == wanted && shared.key == key => Some((slot, entry, shared.since)),
             _ => None,
         });
         holders.min_by_key(|(_, _, since)| *since)
@@ -170,6 +211,29 @@ impl UsagePage {
             process.release(shared.bytes);
         }
         adopted
+    }
+
+    /// Charges what a multicast object holds to the process whose entry says that it has the object; says whether it still
+    /// had, and whether there was room to write it down. The manager alone calls this.
+    pub fn bequeath(&self, slot: usize, member: usize, kept: &Shared) -> bool {
+        let Some(process) = self.slots.get(slot) else { return false };
+        let Some(member) = process.shares.get(member) else { return false };
+        let by_kind = &process.by_kind[kept.kind as usize];
+        let undo = || {
+            by_kind.fetch_sub(kept.bytes.0, Ordering::Relaxed);
+            process.release(kept.bytes);
+        };
+        process.book(kept.bytes); // before the entry says so, as with what is adopted
+        by_kind.fetch_add(kept.bytes.0, Ordering::Relaxed);
+        let Some(share) = process.shares.iter().find(|share| share.put(ShareState::Inherited, kept)) else {
+            undo();
+            return false;
+        };
+        let stands = share.falls_to(member, kept.key);
+        if !stands {
+            undo();
+        }
+        stands
     }
 }
 
@@ -231,6 +295,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_multicast_object_holds_falls_to_a_member_and_to_nobody_who_has_gone() {
+        let page: Box<UsagePage> = Box::new(zerocopy::FromZeros::new_zeroed());
+        let kept = Shared { bytes: Bytes(96), ..SHARED };
+        let [member, other] = [2, 1].map(|slot| &page.slots[slot].shares[3]);
+        member.put(ShareState::Member, &SHARED);
+        other.put(ShareState::Imported, &SHARED); // memory of the same key is something else
+        let (slot, entry, _) = page.longest_member(SHARED.key).unwrap();
+        assert!((slot, entry) == (2, 3) && page.bequeath(slot, entry, &kept));
+        assert_eq!(page.held(), kept.bytes);
+        let mut inherited = page.slots[2].shares.iter().filter_map(|share| share.take_inherited(SHARED.key));
+        assert_eq!(inherited.next(), Some(kept));
+        page.slots[2].release(kept.bytes);
+        assert!(page.slots[2].shares.iter().all(|share| share.take_inherited(SHARED.key).is_none()));
+        member.take();
+        assert!(!page.bequeath(slot, entry, &kept), "it is no member any more");
+        assert_eq!(page.held(), Bytes(0));
+    }
+
+    #[test]
     fn words_of_no_meaning_are_no_entry() {
         let entry = entry();
         entry.put(ShareState::Exported, &SHARED);
@@ -265,6 +348,37 @@ mod model {
             }
             other.join().unwrap();
             assert_eq!(page.1.load(Ordering::SeqCst), 0);
+        });
+    }
+
+    #[test]
+    fn what_falls_to_a_member_that_goes_is_charged_to_it_never_and_passed_on_by_one_alone() {
+        loom::model(|| {
+            let kept = Shared { key: 7, bytes: Bytes(64), kind: MemoryKind::Virtual, since: Nanos(9) };
+            let page = loom::sync::Arc::new(([Share::default(), Share::default()], AtomicU64::new(0)));
+            page.0[0].put(ShareState::Member, &kept);
+            let manager = {
+                let page = page.clone();
+                loom::thread::spawn(move || {
+                    let ([member, place], held) = &*page;
+                    held.fetch_add(64, Ordering::SeqCst);
+                    place.put(ShareState::Inherited, &kept);
+                    let stands = place.falls_to(member, kept.key);
+                    if !stands {
+                        held.fetch_sub(64, Ordering::SeqCst);
+                    }
+                    stands
+                })
+            };
+            let ([member, place], held) = &*page;
+            member.take();
+            fence(Ordering::SeqCst);
+            let seen = place.take_inherited(kept.key);
+            if let Some(shared) = seen {
+                held.fetch_sub(shared.bytes.0, Ordering::SeqCst);
+            }
+            assert_eq!(manager.join().unwrap(), seen.is_some(), "one of the two hands it on");
+            assert_eq!(held.load(Ordering::SeqCst), 0);
         });
     }
 }

@@ -5,6 +5,7 @@ mod checkpoints;
 mod contexts;
 mod device;
 mod graphs;
+mod multicast;
 mod peers;
 mod pools;
 mod race;
@@ -42,6 +43,7 @@ impl Obeys for Client {
             .or_else(|| contexts::obey(self, command, n))
             .or_else(|| peers::obey(self, command, n))
             .or_else(|| shares::obey(self, command, n))
+            .or_else(|| multicast::obey(self, command, n))
             .or_else(|| race::obey(self, command, n))
             .or_else(|| checkpoints::obey(self, command, n))
             .or_else(|| tiles::obey(self, command, n))

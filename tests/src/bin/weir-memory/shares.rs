@@ -42,15 +42,6 @@ pub fn obey(client: &mut Client, command: &str, n: impl Fn(usize) -> u64) -> Opt
             Some(file) => (CUDA_SUCCESS, vec![file]),
             None => (CUDA_ERROR_FILE_NOT_FOUND, Vec::new()),
         },
-        "multicast" => {
-            let prop = CUmulticastObjectProp { num_devices: 1, size: size(n(0)), handle_types: 0, flags: 0 };
-            let mut object = 0;
-            (call!(client, cuMulticastCreate(&raw mut object, &raw const prop)), vec![object])
-        }
-        "multicast_join" => (call!(client, cuMulticastAddDevice(n(0), 0)), Vec::new()),
-        "multicast_bind" => (call!(client, cuMulticastBindMem(n(0), 0, n(1), 0, size(n(2)), 0)), Vec::new()),
-        "multicast_bind_at" => (call!(client, cuMulticastBindAddr(n(0), 0, n(1), size(n(2)), 0)), Vec::new()),
-        "multicast_unbind" => (call!(client, cuMulticastUnbind(n(0), 0, 0, size(n(1)))), Vec::new()),
         "external" => external(client, n(0)),
         "external_destroy" => (call!(client, cuDestroyExternalMemory(handle(n(0)))), Vec::new()),
         "map" => {
