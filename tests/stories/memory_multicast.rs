@@ -22,7 +22,9 @@ struct Ranks<'a> {
     gpu: &'a SimGpu,
     node: Node<'a>,
     ranks: Vec<Memory>,
-    /// What the GPUs hold for their contexts, which is none of the object's.
+    /// What a context on the first GPU costs.
+    context: u64,
+    /// What the GPUs hold for contexts, which is none of the object's.
     before: [u64; 2],
 }
 
@@ -37,8 +39,9 @@ impl<'a> Ranks<'a> {
             Memory::start(Program::under_weir_with(gpu, Some(&node), *budget, &["--gpu", "0,1"], MEMORY))
         };
         let ranks = tenants.iter().map(rank).collect();
-        let mut started = Self { gpu, node, ranks, before: [0; 2] };
+        let mut started = Self { gpu, node, ranks, context: 0, before: [0; 2] };
         started.before = started.held();
+        started.context = started.before[0] / tenants.len() as u64;
         started
     }
 
@@ -62,6 +65,16 @@ impl<'a> Ranks<'a> {
         [objects, memory]
     }
 
+    /// Kills a rank, whose charges then fall to another.
+    fn kill(&mut self, rank: usize, heir: usize) {
+        program::kill(self.ranks[rank].pid);
+        self.before[0] -= self.context;
+        wait::until("the charges to move", || (self.charged(heir) == [2 * SHARED; 2]).then_some(()));
+        wait::until("the GPU to know of it", || {
+            (self.held()[0] == self.before[0] + 2 * SHARED).then_some(())
+        });
+    }
+
     /// What the simulated GPUs hold.
     fn held(&self) -> [u64; 2] {
         let gpus = self.gpu.books().gpus;
@@ -78,8 +91,7 @@ impl<'a> Ranks<'a> {
         });
         let mut of: Vec<_> = of.collect();
         of.sort();
-        let context = self.before[0] / self.ranks.len() as u64;
-        [of[0].1 - context, of[1].1]
+        [of[0].1 - self.context, of[1].1]
     }
 
     /// Beyond the contexts, the card and the ledger hold so much on each GPU.
@@ -145,16 +157,7 @@ fn killed(tenants: [Budget<'_>; 2]) {
     let mut ranks = Ranks::start(&gpu, &tenants);
     let [objects, memory] = ranks.join();
     ranks.agree([2 * SHARED; 2], "all have joined and bound");
-    program::kill(ranks.ranks[0].pid);
-    wait::until("the charges to move", || {
-        let context = ranks.before[0] / 2;
-        (ranks.gpu.books().gpus[0].memory_used == context + 2 * SHARED).then_some(())?;
-        let tenant = ranks.node.tenant(tenants[1].name)?;
-        let pid = ranks.ranks[1].pid;
-        let mut of = tenant.gpus.iter().flat_map(|gpu| &gpu.processes).filter(|process| process.pid == pid);
-        of.any(|process| process.memory_held_bytes == context + 2 * SHARED).then_some(())
-    });
-    ranks.before[0] /= 2; // one context
+    ranks.kill(0, 1);
     ranks.agree([2 * SHARED; 2], "the maker is dead");
     ranks.does(1, &format!("release {}", objects[1]));
     ranks.agree([0, SHARED], "the object is gone, and with it what the dead one had bound");
@@ -170,6 +173,29 @@ fn after_its_makers_death_an_object_and_what_it_holds_is_charged_to_the_rank_tha
 #[test]
 fn after_its_makers_death_an_object_is_charged_to_another_tenant_that_has_it() {
     killed([ONE, OTHER]);
+}
+
+#[test]
+fn what_an_heir_was_charged_for_falls_to_the_next_one() {
+    let gpu = machine();
+    let mut ranks = Ranks::start(&gpu, &[ONE, OTHER, OTHER]);
+    let object = ranks.does(0, &format!("multicast_to_share {SHARED} 2"));
+    let file = ranks.does(0, &format!("export {object}"));
+    let import = format!("import {} {file}", ranks.ranks[0].pid);
+    let objects = [object, ranks.does(1, &import), ranks.does(2, &import)];
+    for rank in [0, 1] {
+        ranks.does(rank, &format!("multicast_join {} {rank}", objects[rank]));
+    }
+    for rank in [0, 1] {
+        let memory = ranks.does(rank, &format!("create_at {SHARED} 1 {rank}"));
+        ranks.does(rank, &format!("multicast_bind {} {memory} {SHARED}", objects[rank]));
+    }
+    assert_eq!(ranks.charged(2), [0, 0], "it has the object, and nothing there");
+    ranks.kill(0, 1);
+    ranks.kill(1, 2);
+    ranks.agree([2 * SHARED; 2], "two ranks are dead");
+    ranks.does(2, &format!("release {}", objects[2]));
+    ranks.agree([0, 0], "the object is gone");
 }
 
 #[test]
