@@ -3,10 +3,9 @@
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
+use weir_core::ledger::Reservation;
 use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
-
-use weir_core::ledger::Reservation;
 
 use super::memory;
 use super::team::Team;
