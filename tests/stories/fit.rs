@@ -92,7 +92,7 @@ fn what_cannot_be_asked_is_refused_and_says_what_can() {
     let many = [&["fit"][..], &["BERT-base"; 13]].concat();
     assert_refused(&many, "13 services are too many", "fewer");
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let file = |text| calibration(&directory, text).to_str().expect("a plain name").to_owned();
+    let file = |text: &str| calibration(&directory, text).to_str().expect("a plain name").to_owned();
     let with = |text: &str, message: &str| {
         assert_refused(&["fit", "BERT-base", "--calibration", &file(text)], message, "weir doctor --measure");
     };

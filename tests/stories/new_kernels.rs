@@ -127,3 +127,24 @@ fn a_new_kernel_of_2_us_behind_others_is_known_after_sixteen_launches() {
     let most = SAVED_NS + 2.0 * MS_5.1 as f64;
     assert!(ahead <= most, "{ahead} of {most} ns");
 }
+
+/// A program may launch each of its kernels once, and wait for it: there is never a second launch that tells what the first one took.
+/// What the host takes between a launch and its wait (the client is told by a pipe) hides how long a short one ran.
+#[test]
+fn kernels_that_are_launched_once_each_are_charged_what_they_used_in_one_stream_and_in_one_each() {
+    for apart in [false, true] {
+        let gpu = SimGpu::new(COSTS);
+        let node = Node::start(&gpu, "policy = \"static\"\n");
+        let mut story = Story::begin(&gpu, &node);
+        for kernel in [MS_5.0, MS_50.0, 0, 1, 2, US_2.0] {
+            if apart {
+                story.stream = story.client.does("stream");
+            }
+            story.launches((kernel, 0), 1);
+            story.client.does("wait");
+        }
+        let spent = Spent::of(&gpu, &node, BUDGET.name, story.client.pid);
+        eprintln!("apart: {apart}, {spent:?}");
+        assert!(spent.error_percent().abs() <= CHARGE_OFF, "apart: {apart}, {spent:?}");
+    }
+}

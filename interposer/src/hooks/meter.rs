@@ -185,7 +185,7 @@ impl<'a> Hands<'a> {
 pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool {
     match estimate.known() {
         Known::Mean => false,
-        Known::Nothing => estimate.wants_bracket(),
+        Known::Nothing => estimate.wants_bracket(idle),
         Known::Bounds if idle => false, // it would wait for a neighbour's time slice
         Known::Bounds => is_bound_due(estimate.bound_at_ns(), &context.bound_at_ns, clock::now().0),
     }

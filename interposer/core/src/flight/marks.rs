@@ -74,7 +74,8 @@ struct Chain {
     value: Value,
     recorded_from: Nanos,    // the record began ...
     recorded_by: Nanos,      // ... and was over
-    launched_at: Nanos,      // the first launch behind it, if the stream was idle
+    launched_at: Nanos,      // the first launch behind it, if the stream was idle, ...
+    launched_by: Nanos,      // ... and when its call was over, if that is known
     stood: bool,             // work stood still since
     reached_at: Option<f64>, // the last one that was reached, on the GPU's clock ...
     beside: Neighbours,      // ... and the neighbours, not long before that
@@ -100,7 +101,8 @@ pub(super) struct Marks {
     copies: &'static CopyPrices,
     told: [Told; BOOKS],
     burst: Burst,
-    life: u32, // contexts so far
+    beside: Neighbours, // not long before the last mark was reached, in whatever stream
+    life: u32,          // contexts so far
 }
 
 /// How far a look at the marks has come.
@@ -143,6 +145,7 @@ impl Marks {
             copies,
             told: [Told::default(); BOOKS],
             burst: Burst::default(),
+            beside: Neighbours { quiet: Some(0), ..Neighbours::default() }, // none of them has ever had work
             life: 0,
         }
     }
@@ -231,9 +234,10 @@ impl Marks {
             recorded_from,
             recorded_by,
             launched_at: Nanos(0),
+            launched_by: Nanos(0),
             stood: false,
             reached_at: before.and_then(|chain| chain.reached_at),
-            beside: before.map(|chain| chain.beside).unwrap_or_default(),
+            beside: before.map_or(self.beside, |chain| chain.beside),
             switched: before.is_some_and(|chain| chain.switched),
             elsewhere,
             first: before.is_some_and(|chain| {
@@ -257,6 +261,7 @@ impl Marks {
         driver: &mut impl Driver,
     ) -> Stretch {
         let charged = value.work.saturating_sub(chain.value.work);
+        let launched_by = chain.launched_at.max(chain.launched_by);
         let mut parts = self.spare_parts.pop().unwrap_or_default();
         if charged > 0 {
             driver.launches(chain.stream, charged, &mut parts);
@@ -276,11 +281,11 @@ impl Marks {
             clipped: false,
             never_idle,
             ended,
-            open: ended.unwrap_or(recorded_by).since(chain.recorded_from.max(chain.launched_at)).0 as f64,
+            open: ended.unwrap_or(recorded_by).since(chain.recorded_from.max(launched_by)).0 as f64,
             put_by: recorded_by,
             late: (
                 chain.launched_at.since(chain.recorded_by).0 as f64,
-                chain.launched_at.since(chain.recorded_from).0 as f64,
+                launched_by.since(chain.recorded_from).0 as f64,
             ),
             parts,
         }
@@ -299,6 +304,13 @@ impl Marks {
     pub fn launches(&mut self, book: usize, now: Nanos) {
         if let Some(chain) = &mut self.chains[book] {
             chain.launched_at = now;
+        }
+    }
+
+    /// That launch's call is over.
+    pub fn launched(&mut self, book: usize, now: Nanos) {
+        if let Some(chain) = self.chains[book].as_mut().filter(|chain| chain.launched_at != Nanos(0)) {
+            chain.launched_by = now;
         }
     }
 
@@ -348,6 +360,7 @@ impl Marks {
         let Mark { event, book, value, launched, recorded_from, mut stretch, beside } = mark;
         let time = self.clock.time_of(event, &mut self.spare, driver);
         self.clock.compare(time, recorded_from, driver.now());
+        self.beside = beside;
         let mut bill = None;
         let span = self.chains[book].and_then(|chain| chain.reached_at).zip(time);
         if let (Some(stretch), Some(span)) = (&mut stretch, span) {

@@ -329,6 +329,13 @@ impl Flight {
         }
     }
 
+    /// It has gone out by now: the call may have taken long, where it loads code.
+    pub fn launched(&self, stream: u64, now: Nanos) {
+        if let (Some(index), Some(mut marks)) = (self.find(stream), self.marks.try_lock()) {
+            marks.launched(index, now);
+        }
+    }
+
     /// Work stands still, perhaps a kernel that spins for a launch at the gate. How long it takes says what the gate did:
     /// learnt as its price it would make the gate more patient, and the next one still dearer.
     pub fn stood_still(&self) {

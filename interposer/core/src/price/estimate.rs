@@ -186,10 +186,16 @@ impl Estimate {
         (price > 0).then_some(price)
     }
 
-    /// Whether this launch should be measured by itself: the first few of a signature of which nothing is known, but
-    /// never the very first, which may load code lazily.
-    pub fn wants_bracket(&self) -> bool {
-        self.known() == Known::Nothing && self.launches.fetch_add(1, Ordering::Relaxed) > 0
+    /// Whether nothing is known of it, and none was ever launched.
+    pub fn is_new(&self) -> bool {
+        self.known() == Known::Nothing && self.launches.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether this launch should be measured by itself: the first few of a signature of which nothing is known, but not the very
+    /// first behind other work: it may load code lazily, and nobody would know how much of the time that was. On an `idle` stream that
+    /// is known by the call ([`Flight::launched`](crate::flight::Flight::launched)), and there may never be a second.
+    pub fn wants_bracket(&self, idle: bool) -> bool {
+        self.known() == Known::Nothing && (self.launches.fetch_add(1, Ordering::Relaxed) > 0 || idle)
     }
 
     /// Whether this launch shall not be measured by itself, where that undoes an overlap: three in so many are while nothing is

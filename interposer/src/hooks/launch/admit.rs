@@ -59,6 +59,7 @@ pub struct Admission {
     current: Current,
     price: i64,
     bracketed: bool, // a mark stands before it, one shall stand behind it
+    is_new: bool,    // nothing like it was ever launched
     paired: bool,    // another launch may overlap it, if nothing stands between them
     collective: bool,
 }
@@ -89,7 +90,7 @@ fn admit(
     }
     let price = known.estimate.price(); // of which there may be news
     let drawn = draw(client, thread, &current, stream, (known.estimate, price), excused);
-    let paired = thread.pairs.meets(stream.key(), pair);
+    let (is_new, paired) = (known.estimate.is_new(), thread.pairs.meets(stream.key(), pair));
     let bracketed = begin(thread, &current, stream, &known, (paired, pair));
     if let Some(generation) = drawn {
         current.gpu.acknowledge(generation); // behind the board: whoever gives way has waited for nothing of ours
@@ -101,7 +102,7 @@ fn admit(
     if collective {
         current.context.flight.communicates(stream.key(), price.unsigned_abs());
     }
-    Some(Admission { current, price, bracketed, paired, collective })
+    Some(Admission { current, price, bracketed, is_new, paired, collective })
 }
 
 /// A paid launch is about to go out: counts it for the meter, puts a mark before it where one is due.
@@ -144,7 +145,7 @@ pub fn owe(
     }
     let Some(known) = thread.cache.get(&signature) else {
         // Cannot be: it was just put there.
-        return Admission { current: *current, price: 0, bracketed: false, paired: false, collective: false };
+        return Admission::of_nothing(current);
     };
     let price = known.estimate.price();
     if let Some(purse) = thread.purse(current.gpu) {
@@ -157,7 +158,7 @@ pub fn owe(
     thread.add_wherever(current, stream, price.unsigned_abs());
     current.counters.add(&current.counters.lane().charged_ns, price.unsigned_abs());
     current.gpu.has_begun();
-    Admission { current: *current, price, bracketed, paired: false, collective: false }
+    Admission { price, bracketed, ..Admission::of_nothing(current) }
 }
 
 /// Pays for what may not wait.
@@ -262,6 +263,12 @@ fn draw(
 }
 
 impl Admission {
+    /// Without a price, or anything that follows from it.
+    fn of_nothing(current: &Current) -> Self {
+        let (current, price) = (*current, 0);
+        Self { current, price, bracketed: false, is_new: false, paired: false, collective: false }
+    }
+
     /// What it was charged.
     pub fn price(&self) -> i64 {
         self.price
@@ -274,6 +281,9 @@ impl Admission {
         }
         if self.collective {
             gang::launched(self.current.gpu);
+        }
+        if self.bracketed && self.is_new {
+            self.current.context.flight.launched(stream.key(), clock::now());
         }
         let mut hands = Hands::new(thread, &self.current, stream);
         let cap = self.current.gpu.grant.read().in_flight_cap;

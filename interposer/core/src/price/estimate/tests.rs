@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_operators_price_is_good_enough_to_go_by() {
     let estimate = Estimate::told(5_000);
-    assert!(estimate.is_learnt() && !estimate.wants_bracket() && !estimate.wants_bracket());
+    assert!(estimate.is_learnt() && !estimate.wants_bracket(false) && !estimate.wants_bracket(false));
     assert_eq!(estimate.price(), 5_000);
 }
 
@@ -13,7 +13,7 @@ fn the_operators_price_is_good_enough_to_go_by() {
 fn a_program_may_run_ahead_of_a_guess_by_some_launches_and_is_waited_for_once() {
     let estimate = Estimate::guess(1);
     let waits = |estimate: &Estimate| {
-        estimate.wants_bracket();
+        estimate.wants_bracket(false);
         estimate.runs_ahead()
     };
     let waited = (1..100).filter(|_| waits(&estimate)).count();
@@ -37,18 +37,20 @@ fn what_has_run_for_long_is_guessed_to_take_no_less_until_it_is_seen() {
 #[test]
 fn a_guess_wants_its_second_to_fourth_launch_measured() {
     let estimate = Estimate::guess(1);
-    assert!(!estimate.wants_bracket(), "the first launch may load code");
+    assert!(!estimate.wants_bracket(false), "the first launch may load code");
+    assert!(Estimate::guess(1).wants_bracket(true), "on an idle stream the call says how long that took");
     for _ in 0..LEARNT {
-        assert!(estimate.wants_bracket());
+        assert!(estimate.wants_bracket(false));
         estimate.correct(400.0, 1.0, 1.0);
     }
-    assert!(estimate.is_learnt() && !estimate.wants_bracket());
+    assert!(estimate.is_learnt() && !estimate.wants_bracket(false));
 }
 
 #[test]
 fn where_that_undoes_overlaps_three_launches_in_64_are_measured_until_they_tell() {
     let estimate = Estimate::guess(1);
-    let measured: Vec<_> = (1..=128).filter(|_| !estimate.spares() && estimate.wants_bracket()).collect();
+    let measured: Vec<_> =
+        (1..=128).filter(|_| !estimate.spares() && estimate.wants_bracket(false)).collect();
     assert_eq!(measured, [2, 3, 4, 66, 67, 68]);
     for _ in 0..LEARNT {
         estimate.correct(400.0, 1.0, 1.0);
