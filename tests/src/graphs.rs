@@ -57,6 +57,15 @@ impl Spent {
         windows[windows.len() / 2]
     }
 
+    /// What all windows come to together.
+    pub fn sum(windows: &[Self]) -> Self {
+        let add = |sum: Self, one: &Self| Self {
+            charged_ns: sum.charged_ns.wrapping_add(one.charged_ns),
+            used_ns: sum.used_ns.wrapping_add(one.used_ns),
+        };
+        windows.iter().fold(Self { charged_ns: 0, used_ns: 0 }, add)
+    }
+
     /// How far the charge is from the use, in percent of the use.
     pub fn error_percent(self) -> f64 {
         100.0 * (self.charged_ns as f64 / self.used_ns as f64 - 1.0)

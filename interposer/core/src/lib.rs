@@ -22,6 +22,7 @@ pub mod lock;
 pub mod meter;
 mod ones;
 pub mod overlap;
+pub mod pauses;
 pub mod pool;
 pub mod price;
 pub mod progress;

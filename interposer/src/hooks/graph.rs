@@ -18,7 +18,7 @@ use weir_core::price::{Book, Estimate, Kernels};
 use super::copy_pieces::{Amounts, What};
 use super::graph_memory;
 use super::graph_nodes::{KernelNode, Kinds, Walk, nodes_of};
-use super::{graph_device, graph_split};
+use super::{graph_device, graph_pauses, graph_split};
 use crate::guard::{after_success, guard};
 use crate::link::Client;
 use crate::thread;
@@ -75,10 +75,12 @@ pub fn instantiate(
             // SAFETY: the driver has just written it.
             let exec = unsafe { *exec };
             client.graphs.forget(exec.addr() as u64); // of a context that went with all its graphs
+            graph_pauses::forget(client, exec);
             let kinds = client.graphs.enter(client, exec, graph);
             graph_memory::look_at(client, exec);
             graph_device::note(client, flags);
             graph_split::watch(client, exec, graph, flags, kinds);
+            graph_pauses::watch(client, exec, graph, flags, kinds);
         }
     })
 }
@@ -94,6 +96,7 @@ pub fn update(exec: CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult
     after_success(call, |client| {
         client.graphs.enter(client, exec, graph);
         graph_split::updated(client, exec);
+        graph_pauses::updated(client, exec, graph);
     })
 }
 
@@ -115,7 +118,7 @@ pub fn set_node(
                 nodes.put(node, Kernel { ns: estimate.price().unsigned_abs(), within, estimate });
             }
         });
-        graph_split::updated(client, exec);
+        is_changed(client, exec);
     })
 }
 
@@ -143,7 +146,7 @@ pub fn set_child(
             walk.kernels.into_iter().for_each(|(kernel, price)| nodes.put(kernel, price));
             walk.copies.into_iter().for_each(|(node, copying)| nodes.put_copy(node, copying));
         });
-        graph_split::updated(client, exec);
+        is_changed(client, exec);
     })
 }
 
@@ -208,13 +211,13 @@ fn set_copy(exec: CUgraphExec, node: CUgraphNode, what: What, call: impl FnOnce(
             let within = nodes.take_copy(node).map_or(node, |before| before.within);
             nodes.put_copy(node, Copying { amounts, within });
         });
-        graph_split::updated(client, exec);
+        is_changed(client, exec);
     })
 }
 
 /// A node of an executable graph that takes no SM time was changed.
 pub fn changed(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
-    after_success(call, |client| graph_split::updated(client, exec))
+    after_success(call, |client| is_changed(client, exec))
 }
 
 /// A node of an executable graph was enabled or disabled.
@@ -236,7 +239,7 @@ pub fn enable(
             kernel.into_iter().for_each(|kernel| nodes.put(node, kernel));
             copying.into_iter().for_each(|copying| nodes.put_copy(node, copying));
         });
-        graph_split::updated(client, exec);
+        is_changed(client, exec);
     })
 }
 
@@ -263,16 +266,23 @@ pub fn add_node(
     })
 }
 
+/// A node of an executable graph is another one now: no copy of the graph is what it is.
+fn is_changed(client: &Client, exec: CUgraphExec) {
+    graph_split::updated(client, exec);
+    graph_pauses::changed(client, exec);
+}
+
 /// An executable graph is gone.
 pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
             client.graphs.forget(exec.addr() as u64);
-            Ok((client.graph_memory.forget(exec), graph_split::forget(client, exec)))
+            let copies = (graph_split::forget(client, exec), graph_pauses::forget(client, exec));
+            Ok((client.graph_memory.forget(exec), copies))
         },
         call,
-        |client, (needs, segments), _| {
-            drop(segments);
+        |client, (needs, copies), _| {
+            drop(copies);
             if let Some(needs) = needs {
                 graph_memory::look(client, &needs);
             }

@@ -10,6 +10,7 @@ use weir_abi::types::*;
 use weir_core::cut::cut;
 
 use super::graph_nodes::{Edges, Walk, edges_of, nodes_of};
+use super::graph_pauses;
 use crate::driver;
 use crate::link::Client;
 
@@ -29,7 +30,7 @@ pub struct Graph(u64);
 /// An executable graph of ours.
 pub struct Exec(u64);
 
-/// An event of ours, without a time stamp.
+/// An event of ours.
 pub struct Event(u64);
 
 /// One segment.
@@ -57,7 +58,8 @@ impl Graph {
         made.then(|| Self(copy.expose_provenance() as u64))
     }
 
-    fn raw(&self) -> CUgraph {
+    /// As the driver knows it.
+    pub fn raw(&self) -> CUgraph {
         driver::handle(self.0)
     }
 
@@ -121,12 +123,9 @@ impl Graph {
 
     /// Makes it executable, at a first price.
     fn ready(self, client: &Client, expected_ns: u64, flags: u64) -> Option<Segment> {
-        let mut exec: CUgraphExec = std::ptr::null_mut();
-        if driver::instantiate(&raw mut exec, self.raw(), flags) != CUDA_SUCCESS {
-            return None;
-        }
-        let exec = Exec(exec.expose_provenance() as u64);
+        let exec = Exec::of(&self, flags)?;
         client.book.set_graph(exec.0, expected_ns, false); // no graph with a collective is split
+        graph_pauses::watch(client, exec.raw(), self.raw(), flags, Walk::within(client, self.raw(), 0).kinds);
         Some(Segment { exec, graph: Some(self) })
     }
 }
@@ -149,6 +148,13 @@ fn weights(client: &Client, nodes: &[CUgraphNode], price_ns: u64) -> Vec<u64> {
 }
 
 impl Exec {
+    /// Makes a graph executable.
+    pub fn of(graph: &Graph, flags: u64) -> Option<Self> {
+        let mut exec: CUgraphExec = std::ptr::null_mut();
+        let made = driver::instantiate(&raw mut exec, graph.raw(), flags) == CUDA_SUCCESS;
+        made.then(|| Self(exec.expose_provenance() as u64))
+    }
+
     /// As the driver knows it.
     pub fn raw(&self) -> CUgraphExec {
         driver::handle(self.0)
@@ -163,8 +169,17 @@ impl Exec {
 impl Event {
     /// A new one in the thread's context.
     pub fn new() -> Option<Self> {
+        Self::with(CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// One that says when it was reached.
+    pub fn timed() -> Option<Self> {
+        Self::with(0)
+    }
+
+    fn with(flags: u32) -> Option<Self> {
         let mut event: CUevent = std::ptr::null_mut();
-        let made = driver::event_create(&raw mut event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+        let made = driver::event_create(&raw mut event, flags) == CUDA_SUCCESS;
         made.then(|| Self(event.expose_provenance() as u64))
     }
 
@@ -184,6 +199,9 @@ impl Drop for Graph {
 
 impl Drop for Exec {
     fn drop(&mut self) {
+        if let Some(client) = Client::get() {
+            graph_pauses::forget(client, self.raw());
+        }
         driver::destroy_exec(self.raw());
     }
 }

@@ -14,6 +14,7 @@ use weir_core::stall::Span;
 use weir_protocol::pages::{CopyWay, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
+use super::graph_pauses;
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
 use crate::joins;
@@ -152,6 +153,7 @@ impl<'a> Hands<'a> {
     /// Sees which marks were reached, in all contexts that this process has on the GPU, and settles what they say.
     pub fn look(&mut self) {
         let gpu = self.current.gpu;
+        graph_pauses::look();
         if gpu.overlaps() {
             gpu.look_around();
         }
@@ -231,7 +233,7 @@ fn is_due(due: &AtomicU64, every: Nanos) -> bool {
 }
 
 /// Charges the tenant on top of what its launches were charged; negative: gives back.
-fn charge(gpu: &Gpu, correction_ns: i64) {
+pub fn charge(gpu: &Gpu, correction_ns: i64) {
     if correction_ns == 0 {
         return;
     }

@@ -16,7 +16,7 @@ use super::gpu::Gpu;
 use super::local::Former;
 use crate::driver;
 use crate::hooks::{
-    self, GraphMemory, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
+    self, GraphMemory, GraphPauses, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
 };
 
 /// Streams of this process that capture now. At zero, launches skip the question.
@@ -63,6 +63,8 @@ pub struct Client {
     pub graphs: GraphPrices,
     /// Graphs that go out in segments.
     pub splits: Splits,
+    /// Graphs that pause.
+    pub pauses: GraphPauses,
     /// What graphs with memory nodes need.
     pub graph_memory: GraphMemory,
     /// Waits for words that streams have not come past.
@@ -111,6 +113,7 @@ impl Client {
             pools: Pools::default(),
             graphs: GraphPrices::default(),
             splits: Splits::default(),
+            pauses: GraphPauses::default(),
             graph_memory: GraphMemory::default(),
             stream_waits: StreamWaits::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],

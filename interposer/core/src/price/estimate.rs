@@ -79,7 +79,7 @@ pub enum Bound {
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
-    price_ns: AtomicI64, // negative: not learnt yet, or a collective's, which always goes the long way
+    price_ns: AtomicI64, // negative: not learnt yet, or one that always goes the long way: a collective's, a graph's that pauses
     mean_ns: AtomicU64,  // bits of an `f64`
     variance: AtomicU64, // bits of an `f64`, ns squared
     errors: [AtomicU64; 2], // bits of `f64`: mean and mean square of the last errors, relative
@@ -94,6 +94,7 @@ pub struct Estimate {
     bounds: AtomicPtr<Bounds>, // most signatures never need them
     made_of: AtomicPtr<Lock<Kernels>>, // of a graph
     collective: AtomicBool,
+    pauses: AtomicBool,
     restarts: AtomicU32,
 }
 
@@ -132,6 +133,7 @@ impl Estimate {
             bounds: AtomicPtr::new(std::ptr::null_mut()),
             made_of: AtomicPtr::new(std::ptr::null_mut()),
             collective: AtomicBool::new(false),
+            pauses: AtomicBool::new(false),
         }
     }
 
@@ -144,6 +146,17 @@ impl Estimate {
     /// Whether its launches run until other ranks have launched theirs.
     pub fn is_collective(&self) -> bool {
         self.collective.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it is a graph's that pauses: such launches are told apart, as their times say nothing of what they take.
+    pub fn set_pauses(&self, pauses: bool) {
+        self.pauses.store(pauses, Ordering::Relaxed);
+        self.set(self.mean(), self.variance());
+    }
+
+    /// Whether its launches take less of the GPU than the time from their begin to their end, by an amount that is not known.
+    pub fn pauses(&self) -> bool {
+        self.pauses.load(Ordering::Relaxed)
     }
 
     /// Starts afresh with a new first price: the handle now stands for something else.
@@ -179,7 +192,7 @@ impl Estimate {
     }
 
     /// The price, if it can be relied upon: one load for the launch path. The others go the long way, where they are
-    /// measured; collectives too, where they are counted.
+    /// measured; collectives and graphs that pause too, where they are told apart.
     #[inline]
     pub fn learnt_price(&self) -> Option<i64> {
         let price = self.price_ns.load(Ordering::Relaxed);
@@ -403,7 +416,7 @@ impl Estimate {
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        let by_itself = self.is_learnt() && !self.is_collective();
+        let by_itself = self.is_learnt() && !self.is_collective() && !self.pauses();
         self.price_ns.store(signed(whole(mean), by_itself), Ordering::Relaxed);
     }
 }

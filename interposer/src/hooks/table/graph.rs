@@ -55,6 +55,21 @@ driver_hooks! {
     /// A graph that is split is so no longer.
     fn cuGraphExecHostNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS)
         = |call| graph::changed(exec, call);
+    /// As above: a copy of the graph would do what it did before.
+    fn cuGraphExecEventRecordNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent)
+        = |call| graph::changed(exec, call);
+    /// As above.
+    fn cuGraphExecEventWaitNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent)
+        = |call| graph::changed(exec, call);
+    /// As above.
+    fn cuGraphExecExternalSemaphoresSignalNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const c_void)
+        = |call| graph::changed(exec, call);
+    /// As above.
+    fn cuGraphExecExternalSemaphoresWaitNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const c_void)
+        = |call| graph::changed(exec, call);
+    /// As above.
+    fn cuGraphExecBatchMemOpNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const c_void)
+        = |call| graph::changed(exec, call);
     /// Learns the bodies of a conditional node.
     fn cuGraphAddNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
         params: *mut CUgraphNodeParams) = |call| graph::add_node(node, params, call);

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use weir_abi::types::*;
 use weir_tests::call;
@@ -28,6 +29,13 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
     let result = match command {
         "add_host" => {
             let params = counting(n(2));
+            call!(
+                client,
+                cuGraphAddHostNode(&raw mut node, graph, after.first(), after.count(), &raw const params)
+            )
+        }
+        "add_slow_host" => {
+            let params = resting(n(2));
             call!(
                 client,
                 cuGraphAddHostNode(&raw mut node, graph, after.first(), after.count(), &raw const params)
@@ -84,6 +92,14 @@ fn counting(word: u64) -> CUDA_HOST_NODE_PARAMS {
         unsafe { &*word.cast::<AtomicU32>() }.fetch_add(1, Ordering::Release);
     }
     CUDA_HOST_NODE_PARAMS { func: Some(add_one), user_data: handle(word) }
+}
+
+/// A host function that takes so many microseconds.
+fn resting(us: u64) -> CUDA_HOST_NODE_PARAMS {
+    unsafe extern "C" fn rest(us: *mut c_void) {
+        std::thread::sleep(Duration::from_micros(us.addr() as u64));
+    }
+    CUDA_HOST_NODE_PARAMS { func: Some(rest), user_data: handle(us) }
 }
 
 /// The GPU writes a word.

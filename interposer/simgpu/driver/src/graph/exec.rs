@@ -1,6 +1,7 @@
 //! Executable graphs: instantiated, launched, updated.
 
 use std::collections::{HashMap, HashSet};
+use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
@@ -39,6 +40,9 @@ pub struct Exec {
     /// The events between the launching stream and each further lane: begin and end.
     forks: Vec<[&'static Event; 2]>,
     objects: Mutex<Vec<Held>>,
+    /// The stream of the last launch, and the event by which one in another stream waits for it.
+    last: Mutex<Option<&'static Stream>>,
+    done: &'static Event,
 }
 
 /// The executable graph behind a handle.
@@ -84,6 +88,7 @@ impl Exec {
         let forks = (1..lanes).map(|_| Ok([internal_event()?, internal_event()?])).collect::<Answer<_>>()?;
         let nodes = Mutex::new(nodes);
         let objects = Mutex::new(locked(&source.objects).clone());
+        let done = internal_event()?;
         source.instantiated.store(true, Ordering::Relaxed);
         let make = |handle| Exec {
             handle,
@@ -97,6 +102,8 @@ impl Exec {
             signals,
             forks,
             objects,
+            last: Mutex::default(),
+            done,
         };
         Ok(EXECS.insert_with(make)?.1)
     }
@@ -109,12 +116,19 @@ impl Exec {
         locked(&self.nodes).clear();
         drop(std::mem::take(&mut *locked(&self.objects)));
         let forks = self.forks.iter().flatten();
-        self.signals.values().chain(forks).try_for_each(|event| event::destroy(event))
+        self.signals.values().chain(forks).chain([&self.done]).try_for_each(|event| event::destroy(event))
     }
 
-    /// Gives all its work to a stream, the branches to lanes beside it.
+    /// Gives all its work to a stream, the branches to lanes beside it. Launches of one executable graph never overlap (CUDA driver API,
+    /// `cuGraphLaunch`).
     pub fn launch(&self, stream: &'static Stream) -> Answer {
         self.back_memory()?;
+        let before = locked(&self.last).replace(stream);
+        if let Some(before) = before.filter(|before| !ptr::eq(*before, stream)) {
+            // A stream that is gone takes no record: then what was recorded there before is waited for.
+            let _ = self.done.record(before);
+            self.done.wait(stream)?;
+        }
         self.begin_conditions();
         self.run(stream)
     }

@@ -1,0 +1,115 @@
+//! Graphs during which nothing of the tenant runs for a while are charged what they truly use. Prices are told to nobody.
+
+use weir_tests::graphs::COSTS;
+use weir_tests::node::Node;
+use weir_tests::simgpu::SimGpu;
+
+use crate::graphs::{CLOSE, Story, US_50, US_200};
+
+/// A host function of some `us` between two chains of kernels: one launch runs for 450 us, and takes a good deal longer.
+fn interrupted(story: &mut Story<'_>, us: u64) -> u64 {
+    let (graph, kernels) = story.chain(&[US_50, US_200]);
+    let host = story.client.does(&format!("add_slow_host {graph} {} {us}", kernels[1]));
+    story.client.does(&format!("add {graph} {host} {US_200}"));
+    story.instantiate(graph)
+}
+
+#[test]
+fn while_a_host_function_runs_that_is_a_node_nothing_is_charged() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    for us in [0, 200, 3_000] {
+        let exec = interrupted(&mut story, us);
+        story.costs(&format!("a host function of {us} us"), exec, 450);
+    }
+}
+
+#[test]
+fn beside_a_host_function_only_what_another_branch_runs_is_charged() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    for us in [0, 300, 3_000] {
+        // 50 us, then a host function beside 400 us of kernels, and 50 us behind both.
+        let (graph, kernels) = story.chain(&[US_50, US_200, US_200]);
+        let host = story.client.does(&format!("add_slow_host {graph} {} {us}", kernels[0]));
+        let last = story.client.does(&format!("add {graph} {host} {US_50}"));
+        story.client.does(&format!("depend {graph} {} {last}", kernels[2]));
+        let exec = story.instantiate(graph);
+        story.costs(&format!("beside a host function of {us} us"), exec, 500);
+    }
+}
+
+#[test]
+fn host_functions_inside_of_a_child_graph_and_at_both_ends_cost_nothing() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let graph = story.client.does("graph");
+    let first = story.client.does(&format!("add_slow_host {graph} 0 500"));
+    let kernel = story.client.does(&format!("add {graph} {first} {US_50}"));
+    let child = story.client.does("graph");
+    let before = story.client.does(&format!("add {child} 0 {US_50}"));
+    let host = story.client.does(&format!("add_slow_host {child} {before} 500"));
+    story.client.does(&format!("add {child} {host} {US_200}"));
+    let child = story.client.does(&format!("add_child {graph} {kernel} {child}"));
+    let kernel = story.client.does(&format!("add {graph} {child} {US_50}"));
+    story.client.does(&format!("add_slow_host {graph} {kernel} 500"));
+    let exec = story.instantiate(graph);
+    story.costs("five hundred microseconds here and there", exec, 350);
+}
+
+#[test]
+fn a_graph_with_a_host_function_that_is_updated_before_each_launch_is_charged_what_it_uses() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let mut graphs = [US_50, US_200].map(|last| {
+        let (graph, kernels) = story.chain(&[US_200, US_200]);
+        let host = story.client.does(&format!("add_slow_host {graph} {} 1_000", kernels[1]));
+        story.client.does(&format!("add {graph} {host} {last}"));
+        graph
+    });
+    let (exec, stream) = (story.instantiate(graphs[0]), story.stream);
+    for (round, us) in [450, 600].into_iter().enumerate() {
+        let window = |story: &mut Story<'_>, launches: u64| {
+            let before = story.spent();
+            for _ in 0..launches {
+                story.client.does(&format!("update {exec} {}", graphs[0]));
+                story.client.does(&format!("launch {exec} {stream} 1"));
+                story.client.does("wait");
+            }
+            story.spent().since(before)
+        };
+        window(&mut story, 150); // a price follows within some twenty measurements
+        let spent = window(&mut story, 100);
+        assert!(spent.used_ns.abs_diff(us * 100_000) <= us * 1_000, "{round}: {spent:?}");
+        assert!(spent.error_percent().abs() <= CLOSE, "{round}: {spent:?}, {} %", spent.error_percent());
+        graphs.reverse();
+    }
+}
+
+#[test]
+fn launches_of_a_graph_with_a_host_function_never_overlap_whatever_streams_they_go_to() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let exec = interrupted(&mut story, 200);
+    let streams = [story.stream, story.client.does("stream"), 0, 2];
+    let before = story.spent();
+    // The first few and some later ones are told apart, and the streams change before and behind each of them.
+    for round in 0..40 {
+        for _ in 0..1 + round % 3 {
+            story.client.does(&format!("launch {exec} {} 1", streams[round % 4]));
+        }
+    }
+    story.client.does("wait");
+    // Of kernels on a third of the GPU each, those of two launches would run at once.
+    let (launches, spent) = ((0..40).map(|round| 1 + round % 3).sum::<u64>(), story.spent().since(before));
+    assert!(
+        spent.used_ns.abs_diff(launches * 450_000) <= launches * 4_500,
+        "{launches}: {spent:?} {}",
+        spent.used_ns / launches
+    );
+}
