@@ -197,7 +197,8 @@ pub fn launch(
     };
     let asks = caught(client, || {
         let _inside = Inside::enter()?;
-        paused.lock().next(stream)
+        let known = thread::with(|thread| thread.find_for(client, stream)).is_some();
+        paused.lock().next(stream).filter(|_| known)
     });
     if let Some(probe) = asks.flatten() {
         let result = ask((counted, stream, exec), client, &paused, probe);
