@@ -48,7 +48,9 @@ impl Spent {
     }
 
     /// The middle one of an odd number of windows, by how far the charge is from the use: a host that stood still for a while
-    /// in one of them says nothing of the charge.
+    /// in one of them says nothing of the charge. It is for windows so short that they cannot be held together ([`Self::sum`]): of 10 ms
+    /// a host that stands still for a third of one is 3 %. Of twelve threads in 60 ms some stand still each time: ten runs came to
+    /// 14 % in one window and to 2.8 % in all seven together.
     ///
     /// # Panics
     /// If there is none.
