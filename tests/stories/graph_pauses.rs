@@ -1,4 +1,4 @@
-//! Graphs during which nothing of the tenant runs for a while are charged what they truly use. Prices are told to nobody.
+//! Graphs and streams in which nothing of the tenant runs for a while are charged what they truly use. Prices are told to nobody.
 
 use weir_tests::graphs::COSTS;
 use weir_tests::node::Node;
@@ -22,6 +22,29 @@ fn while_a_host_function_runs_that_is_a_node_nothing_is_charged() {
     for us in [0, 200, 3_000] {
         let exec = interrupted(&mut story, us);
         story.costs(&format!("a host function of {us} us"), exec, 450);
+    }
+}
+
+#[test]
+fn while_a_host_function_runs_in_a_stream_nothing_is_charged() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let stream = story.stream;
+    let mut rounds = |us: u64| {
+        let before = story.spent();
+        for _ in 0..30 {
+            story.client.does(&format!("kernels {stream} {US_200} 3"));
+            story.client.does(&format!("slow_host {stream} {us}"));
+            story.client.does(&format!("kernels {stream} {US_50} 6"));
+        }
+        story.client.does("wait");
+        story.spent().since(before)
+    };
+    for us in [300, 2_000] {
+        rounds(us);
+        let spent = rounds(us);
+        assert!(spent.error_percent().abs() <= CLOSE, "{us} us: {spent:?}, {} %", spent.error_percent());
     }
 }
 

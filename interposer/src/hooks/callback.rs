@@ -1,6 +1,9 @@
 //! Host functions in streams: while the program's function runs, on a thread of the driver's, nothing there waits
 //! ([`excuse`]). The driver is given a function of ours and a note of the program's, which is called with its own argument.
 //!
+//! While it runs nothing else of its stream does, and no event tells its time from that of the launches around it. So a mark stands
+//! before it and one behind it: what lies between them is charged to nobody.
+//!
 //! A captured one goes as it is: it runs once for each launch of its graph, and whoever asks the node for its function must hear the
 //! program's. So does the host node of a graph. For what these launch the rule of liveness holds.
 //!
@@ -12,11 +15,13 @@ use std::sync::atomic::Ordering;
 
 use weir_abi::CUresult;
 use weir_abi::types::*;
+use weir_core::flight::Due;
 
+use super::meter::{ANYTHING, BRACKET, Hands};
 use crate::driver::Stream;
 use crate::guard::guard;
 use crate::link::CAPTURES;
-use crate::thread;
+use crate::thread::{self, Current};
 
 /// The program's function and its argument, until it runs.
 struct Note<F> {
@@ -58,21 +63,29 @@ fn noted<F>(
 ) -> CUresult {
     let given: Cell<*mut Note<F>> = Cell::new(std::ptr::null_mut());
     guard(
-        |_| {
+        |client| {
             let captured = || CAPTURES.load(Ordering::Relaxed) != 0 && stream.is_capturing();
-            if let Some(note) = note.filter(|_| !captured()) {
-                given.set(Box::into_raw(Box::new(note)));
-            }
-            Ok(())
+            let Some(note) = note.filter(|_| !captured()) else { return Ok(None) };
+            given.set(Box::into_raw(Box::new(note)));
+            let current = thread::with(|thread| thread.find_for(client, stream));
+            Ok(current.inspect(|current| mark(current, stream, ANYTHING)))
         },
         || if given.get().is_null() { call() } else { with(given.get().cast()) },
-        |_, (), result| {
+        |_, current, result| {
+            if result == CUDA_SUCCESS {
+                current.into_iter().for_each(|current| mark(&current, stream, BRACKET));
+            }
             if result != CUDA_SUCCESS && !given.get().is_null() {
                 // SAFETY: made above; the driver has refused it, so nobody will call it.
                 drop(unsafe { Box::from_raw(given.get()) });
             }
         },
     )
+}
+
+/// Puts a mark into the stream of the call, if one is at hand.
+fn mark(current: &Current, stream: Stream, due: Due) {
+    thread::with(|thread| Hands::new(thread, current, stream).put(due));
 }
 
 /// Takes the note; it is given back before the program's function runs, which may never return.

@@ -95,7 +95,7 @@ fn counting(word: u64) -> CUDA_HOST_NODE_PARAMS {
 }
 
 /// A host function that takes so many microseconds.
-fn resting(us: u64) -> CUDA_HOST_NODE_PARAMS {
+pub fn resting(us: u64) -> CUDA_HOST_NODE_PARAMS {
     unsafe extern "C" fn rest(us: *mut c_void) {
         std::thread::sleep(Duration::from_micros(us.addr() as u64));
     }

@@ -11,6 +11,7 @@ use weir_tests::call;
 use weir_tests::obeying::{Done, handle, number};
 
 use crate::build::first_error;
+use crate::nodes::resting;
 use crate::{BLOCKS, Client, THREADS};
 
 /// One command, if it is of this subject.
@@ -19,6 +20,10 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
     Some(match command {
         "kernels_by_host_function" => (called_back(client, Kind::Host, n(0), n(1), n(2)), Vec::new()),
         "kernels_by_callback" => (called_back(client, Kind::Callback, n(0), n(1), n(2)), Vec::new()),
+        "slow_host" => {
+            let CUDA_HOST_NODE_PARAMS { func, user_data } = resting(n(1));
+            (call!(client, cuLaunchHostFunc(handle(n(0)), func, user_data)), Vec::new())
+        }
         "captured_host_function" => captured(client, n(0)),
         "pairs" => {
             let pair =
