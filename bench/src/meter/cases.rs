@@ -98,7 +98,7 @@ const fn case(
 }
 
 /// All programs.
-pub const CASES: [Case; 25] = [
+pub const CASES: [Case; 26] = [
     case("mixed", &[("short", 60), ("medium", 10), ("narrow", 3), ("long", 1)], 1, Rhythm::Backlogged),
     case("tiny", &[("tiny", 100)], 1, Rhythm::Backlogged),
     case("huge", &[("huge", 1)], 1, Rhythm::Backlogged),
@@ -125,6 +125,7 @@ pub const CASES: [Case; 25] = [
     case("14 SMs", ALL_WIDTHS, 1, Rhythm::Backlogged).on(FEW),
     case("14 SMs, narrow", &[("tiny", 100), ("narrow", 3)], 1, Rhythm::Backlogged).on(FEW),
     case("bound by memory", &[("bound", 10)], 1, Rhythm::Backlogged),
+    case("all lengths", &[("tiny", 100), ("short", 60), ("medium", 10), ("huge", 1)], 1, Rhythm::Backlogged),
     case("two processes of varied", &[("varied", 10), ("short", 10)], 1, Rhythm::Backlogged).of_processes(2),
 ];
 
@@ -133,5 +134,17 @@ const ALL_WIDTHS: &[(&str, usize)] =
     &[("tiny", 100), ("short", 60), ("narrow", 3), ("medium", 10), ("long", 1)];
 
 /// Pairs that run beside each other, by position in [`CASES`].
-pub const PAIRS: [(usize, usize); 11] =
-    [(0, 1), (0, 10), (3, 6), (5, 2), (4, 0), (5, 0), (15, 10), (19, 20), (21, 22), (23, 2), (23, 0)];
+pub const PAIRS: [(usize, usize); 12] = [
+    (0, 1),
+    (0, 10),
+    (3, 6),
+    (5, 2),
+    (4, 0),
+    (5, 0),
+    (15, 10),
+    (19, 20),
+    (21, 22),
+    (23, 2),
+    (23, 0),
+    (24, 7),
+];
