@@ -18,7 +18,7 @@ use super::graph_pauses;
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
 use crate::joins;
-use crate::link::{CAPTURE_TURN, CAPTURES, Context, Gpu};
+use crate::link::{CAPTURE_TURN, CAPTURES, Gpu};
 use crate::stall;
 use crate::thread::{Current, Thread};
 
@@ -183,11 +183,16 @@ impl<'a> Hands<'a> {
     }
 }
 
-/// Whether this launch shall be measured by itself: little is known of it, or nothing but bounds for a while.
-pub fn wants_bracket(context: &Context, estimate: &Estimate, idle: bool) -> bool {
+/// Whether this launch, onto an `idle` stream or not, shall be measured by itself: little is known of it, or nothing but bounds for a
+/// while. The very first of its kind only where nothing else can be at work: what is known of others so early would bound it wrong.
+pub fn wants_bracket(current: &Current, estimate: &Estimate, idle: bool) -> bool {
+    let context = current.context;
     match estimate.known() {
         Known::Mean => false,
-        Known::Nothing => estimate.wants_bracket(idle),
+        Known::Nothing => {
+            let alone = idle && !current.gpu.is_divided() && !context.flight.is_any_busy();
+            estimate.wants_bracket(alone)
+        }
         Known::Bounds if idle => false, // it would wait for a neighbour's time slice
         Known::Bounds => is_bound_due(estimate.bound_at_ns(), &context.bound_at_ns, clock::now().0),
     }

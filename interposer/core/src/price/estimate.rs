@@ -205,10 +205,10 @@ impl Estimate {
     }
 
     /// Whether this launch should be measured by itself: the first few of a signature of which nothing is known, but not the very
-    /// first behind other work: it may load code lazily, and nobody would know how much of the time that was. On an `idle` stream that
+    /// first behind other work: it may load code lazily, and nobody would know how much of the time that was. Where it is `alone` that
     /// is known by the call ([`Flight::launched`](crate::flight::Flight::launched)), and there may never be a second.
-    pub fn wants_bracket(&self, idle: bool) -> bool {
-        self.known() == Known::Nothing && (self.launches.fetch_add(1, Ordering::Relaxed) > 0 || idle)
+    pub fn wants_bracket(&self, alone: bool) -> bool {
+        self.known() == Known::Nothing && (self.launches.fetch_add(1, Ordering::Relaxed) > 0 || alone)
     }
 
     /// Whether this launch shall not be measured by itself, where that undoes an overlap: three in so many are while nothing is

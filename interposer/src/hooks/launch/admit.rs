@@ -200,7 +200,7 @@ fn start_stretch(
     let flight = &current.context.flight;
     thread.book_run();
     let idle = !flight.is_busy(stream.key());
-    let bracketed = !paired && wants_bracket(current.context, estimate, idle);
+    let bracketed = !paired && wants_bracket(current, estimate, idle);
     let due = if bracketed { BRACKET } else { Due { work: Nanos(0), ..STRETCH } };
     if !(bracketed || idle) || !Hands::new(thread, current, stream).put(due) {
         return false;
