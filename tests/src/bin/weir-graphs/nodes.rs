@@ -27,15 +27,8 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
     let (mut node, graph, after) = (null_mut(), handle(n(0)), After::of(n(1)));
     let (exec, changed) = (handle(n(0)), handle(n(1)));
     let result = match command {
-        "add_host" => {
-            let params = counting(n(2));
-            call!(
-                client,
-                cuGraphAddHostNode(&raw mut node, graph, after.first(), after.count(), &raw const params)
-            )
-        }
-        "add_slow_host" => {
-            let params = resting(n(2));
+        "add_host" | "add_slow_host" => {
+            let params = if command == "add_host" { counting(n(2)) } else { resting(n(2)) };
             call!(
                 client,
                 cuGraphAddHostNode(&raw mut node, graph, after.first(), after.count(), &raw const params)
