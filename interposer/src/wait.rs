@@ -78,9 +78,8 @@ pub fn at_gate(
         if !held_turn || gpu.holds_turn() {
             sleep(&held, gpu);
         }
-        if held.cause == Cause::InFlight {
-            Hands::new(thread, current, stream).look(); // it slept until that should be done
-        }
+        // What is done by now left an idle stream: where the launch goes out a new stretch begins.
+        Hands::new(thread, current, stream).look();
         known = gpu.grant.generation();
         patience = held.patience_then(patience, known);
         now = clock::now().max(Nanos(now.0 + 1)); // however short the sleep, this launch has waited

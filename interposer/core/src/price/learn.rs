@@ -270,8 +270,9 @@ impl Parts {
         }
     }
 
-    /// By how much the stretch took more than its price, and how far that is in doubt. Of prices that are known the time in which
-    /// the stream may have idled says little; what was shorter than its price at its longest leaves no doubt.
+    /// By how much the stretch took more than its price, and how far that is in doubt. Of prices that are known, or better
+    /// than by that doubt, the time in which the stream may have idled says little: whoever pays more waits for longer at the gate,
+    /// and would seem to take longer again. What was shorter than its price at its longest leaves no doubt.
     fn error(&self, Took { ns, idle, most }: Took) -> (f64, f64) {
         let sum = self.sum();
         if sum > most {
@@ -279,7 +280,14 @@ impl Parts {
         }
         let idled = (ns - sum - RESOLUTION_NS).clamp(0.0, idle);
         let counts = if idle > sum { 0.0 } else { IDLE };
-        (if self.are_learnt() { ns - sum - idled * (1.0 - counts) } else { ns - sum }, idle)
+        let known = self.unlearnt() <= idle * idle;
+        (if known { ns - sum - idled * (1.0 - counts) } else { ns - sum }, idle)
+    }
+
+    /// What is not known of those launches of which too little was measured.
+    fn unlearnt(&self) -> f64 {
+        let few = self.known().iter().filter(|part| part.estimate.known() != Known::Mean);
+        few.map(Part::unknown).sum()
     }
 }
 
@@ -426,6 +434,22 @@ mod tests {
             stretch(&[(estimate, 6)]).learn(Took { ns: 20e6, idle: 14e6, most: 20e6 });
         }
         assert!(estimate.mean() > 900_000.0, "beyond that doubt it did: {}", estimate.mean());
+    }
+
+    #[test]
+    fn one_that_waits_for_tokens_does_not_become_dearer_for_a_kernel_beside_it_that_was_hardly_measured() {
+        let (long, short) = (guess(), guess());
+        let teach = |estimate, ns, times| {
+            (0..times).map(|_| stretch(&[(estimate, 1)]).learn(Took::exactly(ns))).sum::<f64>()
+        };
+        teach(long, 5e6, 3);
+        teach(short, 5_000.0, 2);
+        for _ in 0..1_000 {
+            let mix = stretch(&[(long, 1), (short, 1)]);
+            let ns = 2.0 * mix.sum(); // half of the GPU's time is its own
+            mix.learn(Took { ns, idle: ns, most: ns });
+        }
+        assert!((long.mean() / 5e6 - 1.0).abs() < 0.01, "{}", long.mean());
     }
 
     #[test]
