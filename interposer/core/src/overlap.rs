@@ -145,7 +145,7 @@ const LATE: Range<i64> = -10_000_000..1_000_000_000;
 pub struct Presence {
     seen: Occupancy,
     held: Recent,
-    on_sms: f64,         // part of what it weighs that is SMs
+    sms: Recent,         // what of its weight is SMs
     offset: Option<i64>, // our clock less the neighbour's, at most
     looked: Nanos,
     busy_since: Option<Nanos>,
@@ -158,7 +158,7 @@ impl Default for Presence {
         Self {
             seen: Occupancy::default(),
             held: Recent::default(),
-            on_sms: 1.0,
+            sms: Recent::default(),
             offset: None,
             looked: Nanos(0),
             busy_since: None,
@@ -253,7 +253,7 @@ impl Presence {
         let passed = to.since(from).0 as f64;
         let there = self.there_until(to) - self.there_until(from);
         let part = if passed > 0.0 { (there / passed).clamp(0.0, 1.0) } else { 0.0 };
-        Beside { part, weight: self.held.weight(), on_sms: self.on_sms }
+        Beside { part, weight: self.held.weight(), on_sms: self.sms.moments()[0].clamp(0.0, 1.0) }
     }
 
     /// Its time in all until a moment.
@@ -280,10 +280,7 @@ impl Presence {
         let weighted = published(now.weighted_ns, seen.weighted_ns);
         let squared = published(now.squared_ns, seen.squared_ns).min(MOST * weighted);
         let cubed = published(now.cubed_ns, seen.cubed_ns).min(MOST * squared);
-        if weighted > 0.0 {
-            let on_sms = (published(now.sms_ns, seen.sms_ns) / weighted).clamp(0.0, 1.0);
-            self.on_sms += (on_sms - self.on_sms) * weighted / (RECENT + weighted);
-        }
+        self.sms.add(weighted, [published(now.sms_ns, seen.sms_ns).min(weighted), 0.0, 0.0]);
         self.held.add(published(now.busy_ns, seen.busy_ns), [weighted, squared, cubed]);
     }
 }
@@ -361,13 +358,13 @@ mod tests {
     #[test]
     fn a_neighbour_that_takes_bandwidth_has_its_part_of_the_time_and_leaves_the_sms_that_it_does_not_hold() {
         let (mut presence, ms) = (Presence::default(), Nanos::from_millis);
-        for at in 1..=400 {
+        for at in 1..=4 {
             let busy_ns = ms(at).0;
             let (weighted_ns, sms_ns) = (busy_ns / 10 * 8, busy_ns / 10); // 80 % of the bandwidth from 10 % of the SMs
             let held = Held { busy_ns, weighted_ns, sms_ns, ..Held::default() };
             presence.look(Occupancy { held, until: ms(at), busy_since: Some(ms(0)) }, || ms(at));
         }
-        let there = [presence.over((ms(300), ms(390)))];
+        let there = [presence.over((ms(3), ms(4)))];
         assert!((part(Weight::steady(1.0), &there) - 1.0 / 1.8).abs() < 0.01);
         assert!((beside(&there).mean - 0.1).abs() < 0.01, "{:?}", beside(&there));
     }
