@@ -156,3 +156,17 @@ fn a_simulation_draws_what_it_says_that_it_has_drawn() {
     assert!(named.contains(&out.path().join("frontier.svg")), "{named:?}");
     named.iter().for_each(|path| drawn(path));
 }
+
+#[test]
+fn another_interposer_given_by_its_path_is_measured_beside_ours_in_the_same_run() {
+    let other = Dist::find().root().join("test/libweir-failpoints.so");
+    let other = other.to_str().expect("a path in UTF-8");
+    let spawn = document(&["spawn", "--preload", other], &["spawn.added_us"]);
+    assert!(number(&spawn["figures"]["other"]["us"]["median"]) > 0.0, "{spawn}");
+    let alloc = document(&["alloc", "--preload", other], &["alloc.added_ns"]);
+    for calls in ["alloc_and_free", "in_stream_order"] {
+        let figures = &alloc["figures"][calls];
+        let added = number(&figures["other_ns"]["median"]) - number(&figures["bare_ns"]["median"]);
+        assert!((added - number(&figures["other_added_ns"])).abs() < 1e-6, "{figures}");
+    }
+}

@@ -210,12 +210,13 @@ impl<P> Search<'_, P> {
         most > 1.01 * best.efficiency()
     }
 
-    /// Whether a place is within a factor of two of a probe, in batch and share.
+    /// Whether a place is within a factor of two of a probe's batch and three of its share: what is best lies along a line on which
+    /// the share grows with the batch.
     fn is_near(&self, probe: &Probe, (batch, share): (usize, usize)) -> bool {
-        let within = |a: u32, b: u32| a <= 2 * b && b <= 2 * a;
+        let within = |times: u32, a: u32, b: u32| a <= times * b && b <= times * a;
         let permille = |share: SmShare| u32::from(share.as_permille());
-        within(self.grid.batches[batch], probe.batch)
-            && within(permille(self.grid.shares[share]), permille(probe.share))
+        within(2, self.grid.batches[batch], probe.batch)
+            && within(3, permille(self.grid.shares[share]), permille(probe.share))
     }
 
     fn seen(&self, at: (usize, usize), probe: &Probe) -> Seen {

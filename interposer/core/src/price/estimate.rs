@@ -32,10 +32,8 @@ const UNKNOWN_NS: f64 = 1e9;
 /// Standard deviation of a price from the operator's table, as a part of it.
 const TOLD: f64 = 0.05;
 
-/// Standard deviation of a price that stands on bounds, as a part of it; and of one that stands on so many of work that ran at once
-/// with others: no slices lie in these, and those that know little of the others are few among them.
+/// Standard deviation of a price that stands on bounds, as a part of it.
 const BOUNDED: f64 = 0.5;
-const AT_ONCE: (u32, f64) = (8, 0.1);
 
 /// Standard deviation of a rough guess, as a part of it.
 const ROUGH: f64 = 20.0;
@@ -324,14 +322,14 @@ impl Estimate {
         }
         let Some(bounds) = self.bounds() else { return 0.0 };
         let price = bounds.add(whole(ns), how != Bound::AtOnce).max(1);
-        let part = if how == Bound::AtOnce && bounds.count() >= AT_ONCE.0 { AT_ONCE.1 } else { BOUNDED };
-        let variance = (part * price as f64).powi(2);
-        // What is known better counts, were it measured but once. A first measurement of several signatures is shared out by what is
-        // known of each.
-        if !self.is_measured() || variance < self.variance() {
-            self.set(price as f64, variance);
-        }
-        if self.known() == Known::Nothing { 0.0 } else { self.make_good(self.mean()) }
+        // What was measured, if only once, counts for more. A first measurement of several signatures is shared out by
+        // what is known of each.
+        let (price, variance) = match self.is_measured() {
+            true => (self.mean(), self.variance()),
+            false => (price as f64, BOUNDED * BOUNDED * price as f64 * price as f64),
+        };
+        self.set(price, variance);
+        if self.known() == Known::Nothing { 0.0 } else { self.make_good(price) }
     }
 
     /// The kernels of the graph that this is.
