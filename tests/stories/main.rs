@@ -43,6 +43,7 @@ mod new_kernels;
 mod pairs;
 mod park;
 mod peers;
+mod plans;
 mod podman;
 mod policy;
 mod power;
