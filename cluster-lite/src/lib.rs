@@ -25,4 +25,5 @@ pub mod profile;
 pub mod scale;
 pub mod sim;
 pub mod sites;
+mod toml_lines;
 pub mod trace;

@@ -31,7 +31,7 @@ use toml::Spanned;
 use super::model::{Batch, Hour, Setting, Site, Training};
 use super::shift;
 use crate::fault::{CONFIG, Fault};
-use crate::nearest::nearest;
+use crate::toml_lines::Lines;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -98,17 +98,19 @@ pub fn read(path: &Path) -> Result<Setting, Fault> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str, path: &Path) -> Result<Setting, Fault> {
-    let source = Source { text, path };
-    let file: File = toml::from_str(text).map_err(|error| source.misunderstood(&error))?;
+    let source = Source { lines: Lines::new(text, path) };
+    let file: File = toml::from_str(text).map_err(|error| {
+        source.lines.misunderstood(&error, "the sites are", "docs/sites.md shows what to write")
+    })?;
     if file.site.is_empty() {
-        return Err(source.wrong(0, "there is no site", "write at least one [[site]]"));
+        return Err(source.lines.wrong(0, "there is no site", "write at least one [[site]]"));
     }
     let mut sites: Vec<Site> = Vec::new();
     for row in &file.site {
         let site = source.site(row.get_ref())?;
         if sites.iter().any(|other| other.name == site.name) {
             let at = row.get_ref().name.span().start;
-            return Err(source.wrong(
+            return Err(source.lines.wrong(
                 at,
                 format!("there are two sites `{}`", site.name),
                 "give each a name of its own",
@@ -119,34 +121,16 @@ pub fn parse(text: &str, path: &Path) -> Result<Setting, Fault> {
     let training = file.training.as_ref().map(|row| source.training(row, &sites)).transpose()?;
     let batch = file.batch.as_ref().map(|row| source.batch(row, &sites)).transpose()?;
     if training.is_none() && batch.is_none() {
-        return Err(source.wrong(0, "there is nothing to plan", "write [training], [batch], or both"));
+        return Err(source.lines.wrong(0, "there is nothing to plan", "write [training], [batch], or both"));
     }
     Ok(Setting { sites, training, batch })
 }
 
 struct Source<'a> {
-    text: &'a str,
-    path: &'a Path,
+    lines: Lines<'a>,
 }
 
 impl Source<'_> {
-    fn wrong(&self, byte: usize, message: impl Into<String>, help: &str) -> Fault {
-        let line = 1 + self.text.get(..byte).unwrap_or_default().matches('\n').count() as u64;
-        Fault::input(self.path.display(), line, message, help)
-    }
-
-    fn misunderstood(&self, error: &toml::de::Error) -> Fault {
-        let message = error.message().lines().next().unwrap_or_default();
-        let expected = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-        let near = expected.and_then(|(word, known)| nearest(word, known.split('`').skip(1).step_by(2)));
-        let help = near.map_or_else(
-            || "docs/sites.md shows what to write".into(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        let at = error.span().map_or(0, |span| span.start);
-        self.wrong(at, format!("the sites are not understood: {message}"), &help)
-    }
-
     /// A number above 0; or, where `zero` says so, at least that.
     fn number(&self, what: &str, number: &Spanned<f64>, zero: bool) -> Result<f64, Fault> {
         let value = *number.get_ref();
@@ -155,12 +139,12 @@ impl Source<'_> {
         }
         let least = if zero { "from 0" } else { "above 0" };
         let message = format!("{value} is no {what}");
-        Err(self.wrong(number.span().start, message, &format!("write a number {least} to {MOST:e}")))
+        Err(self.lines.wrong(number.span().start, message, format!("write a number {least} to {MOST:e}")))
     }
 
     fn site(&self, row: &SiteRow) -> Result<Site, Fault> {
         if *row.gpus.get_ref() == 0 {
-            return Err(self.wrong(
+            return Err(self.lines.wrong(
                 row.gpus.span().start,
                 "a site without GPUs",
                 "write at least 1, or remove the site",
@@ -170,7 +154,7 @@ impl Source<'_> {
         let idle_watts = self.number("power", &row.idle_watts, true)?;
         if busy_watts <= idle_watts {
             let message = format!("a busy GPU draws {busy_watts} W, and an idle one {idle_watts} W");
-            return Err(self.wrong(row.busy_watts.span().start, message, "a busy one draws more"));
+            return Err(self.lines.wrong(row.busy_watts.span().start, message, "a busy one draws more"));
         }
         Ok(Site {
             name: row.name.get_ref().clone(),
@@ -190,7 +174,7 @@ impl Source<'_> {
         if let Some(caps) = caps.filter(|caps| caps.get_ref().len() != row.carbon_g_per_kwh.len()) {
             let message =
                 format!("{} power caps for {} hours", caps.get_ref().len(), row.carbon_g_per_kwh.len());
-            return Err(self.wrong(
+            return Err(self.lines.wrong(
                 caps.span().start,
                 message,
                 "write one for each hour of carbon_g_per_kwh",
@@ -209,7 +193,7 @@ impl Source<'_> {
     fn training(&self, row: &Spanned<TrainingRow>, sites: &[Site]) -> Result<Training, Fault> {
         let TrainingRow { round_samples, sync_mib, data_moves } = row.get_ref();
         if *round_samples.get_ref() == 0 {
-            return Err(self.wrong(
+            return Err(self.lines.wrong(
                 round_samples.span().start,
                 "a round without samples",
                 "write at least 1",
@@ -217,7 +201,11 @@ impl Source<'_> {
         }
         if !data_moves && sites.iter().all(|site| site.samples == 0) {
             let help = "write samples at the sites, or data_moves = true";
-            return Err(self.wrong(row.span().start, "no site has samples, and none may be moved", help));
+            return Err(self.lines.wrong(
+                row.span().start,
+                "no site has samples, and none may be moved",
+                help,
+            ));
         }
         let sync_bytes = self.number("size", sync_mib, true)? * 1_048_576.0;
         Ok(Training { sync_bytes, data_moves: *data_moves, round_samples: *round_samples.get_ref() })
@@ -233,7 +221,7 @@ impl Source<'_> {
         if batch.deadline_h == 0 || batch.deadline_h > most {
             let message =
                 format!("a deadline in {} hours, where signals are known for {most}", batch.deadline_h);
-            return Err(self.wrong(
+            return Err(self.lines.wrong(
                 deadline_h.span().start,
                 message,
                 "write a deadline within them, or more of carbon_g_per_kwh",
@@ -243,7 +231,7 @@ impl Source<'_> {
         if batch.gpu_hours > capacity {
             let message =
                 format!("{} GPU-hours by a deadline before which there are {capacity}", batch.gpu_hours);
-            return Err(self.wrong(
+            return Err(self.lines.wrong(
                 gpu_hours.span().start,
                 message,
                 "set a later deadline, raise the power caps, or write less",
@@ -293,7 +281,7 @@ mod tests {
         for (text, line, message) in [
             (with("gpus = 2", "gpus = 0"), 3, "a site without GPUs"),
             (with("gpus = 2", "gpus = -1"), 3, "invalid value"),
-            (with("gpus = 2", "gpu = 2"), 3, "unknown field `gpu`"),
+            (with("gpus = 2", "gpu = 2"), 3, "unknown key `gpu`"),
             (with("samples_per_s = 10.0", "samples_per_s = nan"), 4, "NaN is no speed"),
             (with("wan_gbit_per_s = 1.0", "wan_gbit_per_s = 0.0"), 6, "0 is no bandwidth"),
             (with("gpu_hour_cost = 2.0", "gpu_hour_cost = 1e300"), 7, "is no cost"),

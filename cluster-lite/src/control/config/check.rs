@@ -6,11 +6,11 @@ use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::File;
-use super::lines::Lines;
 use crate::control::model::{ReadyWhen, Service, WhenIdle};
 use crate::control::policies::{ByPolicy, ByScaler};
 use crate::fault::Fault;
 use crate::profile::Slo;
+use crate::toml_lines::Lines;
 
 /// Longest name of a cluster and of a service, in bytes: with a number of ten digits they make a tenant's name of at most 40.
 const LONGEST: [usize; 2] = [12, 16];

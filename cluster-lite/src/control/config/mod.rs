@@ -2,7 +2,6 @@
 //! mistake has its line.
 
 mod check;
-mod lines;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +16,7 @@ use weir_protocol::units::{Bytes, Nanos, SmShare};
 use super::model::{Budget, Fleet, Node, ReadyWhen, Service, WhenIdle};
 use crate::fault::{CONFIG, Fault};
 use crate::profile::{Kind, Profile, Slo};
-use lines::Lines;
+use crate::toml_lines::Lines;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -164,7 +163,9 @@ impl Config {
     /// As [`Self::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
         let lines = Lines::new(text, path);
-        let file: File = toml::from_str(text).map_err(|error| lines.misunderstood(&error))?;
+        let file: File = toml::from_str(text).map_err(|error| {
+            lines.misunderstood(&error, "the cluster is", "correct the line; docs/cluster.md has every key")
+        })?;
         let beside = |named: &Path| path.parent().unwrap_or(Path::new("")).join(named);
         let listen = file.listen.clone().unwrap_or_else(|| "127.0.0.1:8080".into());
         let listen = listen.parse().map_err(|_| {

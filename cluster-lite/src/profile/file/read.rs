@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{PROFILE_VERSION, Profile};
 use crate::fault::{CONFIG, Fault};
-use crate::nearest::nearest;
+use crate::toml_lines::Lines;
 
 /// Largest profile that is read, in bytes: a thousand probes are a tenth of it.
 pub(super) const LARGEST: u64 = 1 << 20;
@@ -52,14 +52,14 @@ impl Profile {
             let help = "write one with `weir-cluster profile --out FILE -- COMMAND`";
             return Err(Fault::input(path.display(), 1, "the profile is empty", help));
         }
-        check_version(text, path)?;
-        let profile: Self = toml::from_str(text).map_err(|error| misunderstood(text, path, &error))?;
+        let lines = Lines::new(text, path);
+        check_version(text, &lines)?;
+        let profile: Self = toml::from_str(text).map_err(|error| {
+            lines.misunderstood(&error, "the profile is", "correct the line, or profile the tenant again")
+        })?;
         match profile.refusal() {
             None => Ok(profile),
-            Some(wrong) => {
-                let line = line_of_key(text, wrong.keys);
-                Err(Fault::input(path.display(), line, wrong.message, wrong.help))
-            }
+            Some(wrong) => Err(lines.fault(wrong.keys, wrong.message, wrong.help)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Profile {
 }
 
 /// A file of another version is told as such, whatever else is in it.
-fn check_version(text: &str, path: &Path) -> Result<(), Fault> {
+fn check_version(text: &str, lines: &Lines<'_>) -> Result<(), Fault> {
     #[derive(Deserialize)]
     struct Head {
         version: Option<toml::Spanned<i64>>,
@@ -107,43 +107,5 @@ fn check_version(text: &str, path: &Path) -> Result<(), Fault> {
     let message =
         format!("the profile has version {}, and this build reads {PROFILE_VERSION}", version.get_ref());
     let help = "profile the tenant again, or use the `weir-cluster` that wrote it";
-    Err(Fault::input(path.display(), line_at(text, version.span().start), message, help))
-}
-
-/// A fault that points at its line, with the nearest word where one is unknown.
-fn misunderstood(text: &str, path: &Path, error: &toml::de::Error) -> Fault {
-    let message = error.message().lines().next().unwrap_or_default().to_owned();
-    let unknown = ["unknown field `", "unknown variant `"]
-        .iter()
-        .find_map(|begin| message.strip_prefix(begin)?.split_once('`'));
-    let help = match unknown {
-        // Every other part between backticks is a word that could stand there.
-        Some((word, expected)) => {
-            let words: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
-            nearest(word, words.iter().copied()).map_or_else(
-                || format!("choose from: {}", words.join(", ")),
-                |near| format!("did you mean `{near}`?"),
-            )
-        }
-        None => "correct the line, or profile the tenant again".into(),
-    };
-    let shown = unknown.map_or_else(|| message.clone(), |(word, _)| format!("unknown word `{word}`"));
-    let line = error.span().map_or(1, |span| line_at(text, span.start));
-    Fault::input(path.display(), line, format!("the profile is not understood: {shown}"), help)
-}
-
-fn line_at(text: &str, byte: usize) -> u64 {
-    1 + text.get(..byte).unwrap_or_default().matches('\n').count() as u64
-}
-
-/// Line of a key, as deep as it is there.
-fn line_of_key(text: &str, keys: &[&str]) -> u64 {
-    let Ok(table) = toml::de::DeTable::parse(text) else { return 1 };
-    let (mut here, mut line) = (Some(table.get_ref()), 1);
-    for key in keys {
-        let Some((found, value)) = here.and_then(|table| table.get_key_value(*key)) else { break };
-        line = line_at(text, found.span().start);
-        here = value.get_ref().as_table();
-    }
-    line
+    Err(lines.wrong(version.span().start, message, help))
 }
