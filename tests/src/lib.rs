@@ -2,6 +2,7 @@
 //! story makes its own of all of these, so none can see another; each panics with what was seen when something
 //! does not come about in time. `driver` and `obeying` are what the programs that they drive have in common.
 
+pub mod asked;
 pub mod cgroup;
 pub mod compile;
 pub mod container;

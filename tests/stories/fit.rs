@@ -2,30 +2,9 @@
 //! needed, and nothing is measured: slowdowns are *predicted*.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 use serde_json::Value;
-use weir_tests::dist::Dist;
-
-fn asked(arguments: &[&str]) -> Output {
-    Command::new(Dist::find().cluster()).args(arguments).output().expect("weir-cluster starts")
-}
-
-fn told(arguments: &[&str]) -> Value {
-    let asked = asked(arguments);
-    assert!(asked.status.success(), "{arguments:?}: {asked:?}");
-    serde_json::from_slice(&asked.stdout).expect("one JSON document")
-}
-
-/// A mistake in what was asked: this, and what to do about it.
-#[track_caller]
-fn assert_refused(arguments: &[&str], message: &str, help: &str) {
-    let asked = asked(arguments);
-    let said = String::from_utf8_lossy(&asked.stderr);
-    assert_eq!(asked.status.code(), Some(2), "{arguments:?}: {said}");
-    assert!(said.contains("error") && said.contains(message), "{said}");
-    assert!(said.contains("help: ") && said.contains(help), "{said}");
-}
+use weir_tests::asked::{assert_refused, told};
 
 /// A calibration file of this text.
 fn calibration(directory: &tempfile::TempDir, text: &str) -> PathBuf {
@@ -85,23 +64,27 @@ fn what_switches_cost_on_a_card_is_in_what_services_cost_each_other_there() {
 fn what_cannot_be_asked_is_refused_and_says_what_can() {
     assert_refused(
         &["fit", "BERT-bse"],
-        "neither a profile file nor a known model",
-        "did you mean `BERT-base`?",
+        2,
+        &["neither a profile file nor a known model", "did you mean `BERT-base`?"],
     );
-    assert_refused(&["fit", "BERT-base", "--device", "A100"], "names no memory", "A100=40GiB");
+    assert_refused(&["fit", "BERT-base", "--device", "A100"], 2, &["names no memory", "A100=40GiB"]);
     let many = [&["fit"][..], &["BERT-base"; 13]].concat();
-    assert_refused(&many, "13 services are too many", "fewer");
+    assert_refused(&many, 2, &["13 services are too many", "fewer"]);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = |text: &str| calibration(&directory, text).to_str().expect("a plain name").to_owned();
     let with = |text: &str, message: &str| {
-        assert_refused(&["fit", "BERT-base", "--calibration", &file(text)], message, "weir doctor --measure");
+        assert_refused(
+            &["fit", "BERT-base", "--calibration", &file(text)],
+            2,
+            &[message, "weir doctor --measure"],
+        );
     };
     with("switch_us = 0\n", "from 1 to 1,000,000 us");
     with("sms = 108\n", "tells of no switch");
     with("switch_us =\n", "cannot be used");
     assert_refused(
         &["fit", "BERT-base", "--calibration", "/nowhere.toml"],
-        "/nowhere.toml",
-        "weir doctor --measure",
+        2,
+        &["/nowhere.toml", "weir doctor --measure"],
     );
 }

@@ -2,32 +2,12 @@
 //! an operator asks for them. *Simulated*, or planned.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::Value;
-use weir_tests::dist::Dist;
+use weir_tests::asked::{assert_refused, told};
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,64000,262144,2,P100\n";
 const PODS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,2000,4096,1,500\np1,2000,4096,1,1000\n";
-
-fn asked(arguments: &[&str]) -> Output {
-    Command::new(Dist::find().cluster()).args(arguments).output().expect("weir-cluster starts")
-}
-
-fn told(arguments: &[&str]) -> Value {
-    let asked = asked(arguments);
-    assert!(asked.status.success(), "{arguments:?}: {asked:?}");
-    serde_json::from_slice(&asked.stdout).expect("one JSON document")
-}
-
-/// Wrong input: this at that place, and what to do about it.
-#[track_caller]
-fn assert_refused(arguments: &[&str], code: i32, messages: &[&str]) {
-    let asked = asked(arguments);
-    let said = String::from_utf8_lossy(&asked.stderr);
-    assert_eq!(asked.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(messages.iter().chain(&["error", "help: "]).all(|message| said.contains(message)), "{said}");
-}
 
 /// A node list and a pod list.
 fn trace(directory: &Path, nodes: &str, pods: &str) -> [String; 2] {
