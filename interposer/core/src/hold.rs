@@ -22,6 +22,10 @@ const FOLLOWS: Nanos = Nanos::from_millis(5);
 /// Bursts make up for no more than so many holds.
 const MADE_UP: u64 = 4;
 
+/// What the request allows beyond a hold is kept for later ones up to so many halves of one: in any ten seconds no more than that is
+/// spent of what was saved before.
+const SAVED_HALVES: u64 = 3;
+
 /// A burst of more or less work than usual by this part of it is of another kind; and by such a part does what is usual move
 /// with each.
 const UNLIKE_PART: u64 = 4;
@@ -111,7 +115,8 @@ impl Holder {
         }
         let made_up = terms.hold.0.saturating_mul(MADE_UP);
         let more = terms.request.time_for(self.work.load(Ordering::Relaxed));
-        let earned = self.earned.load(Ordering::Relaxed).saturating_add(more.0).min(made_up);
+        let most = (terms.hold.0 / 2).saturating_mul(SAVED_HALVES);
+        let earned = self.earned.load(Ordering::Relaxed).saturating_add(more.0).min(most);
         let (alike, rested) = (self.alike.load(Ordering::Relaxed), self.rested.load(Ordering::Relaxed));
         let (before, period) = match (alike, rested) {
             (true, _) => (&self.due, terms.hold.0.min(earned)),
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(server.burst(most, 36), 9, "45 ms, of which 36 are 80 %");
         server.burst(most, 50);
         let held: Vec<u64> = (0..7).map(|_| server.burst(most, 36)).collect();
-        assert_eq!(held, [0, 0, 0, 22, 24, 11, 9], "62.5 ms more for the prompt");
+        assert_eq!(held, [0, 0, 0, 22, 9, 9, 9], "62.5 ms more for the prompt, of which half a hold is kept");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod rhythm;
 mod slack;
 mod specinf;
 mod static_shares;
+mod steps;
 #[cfg(test)]
 mod story;
 mod tgs;

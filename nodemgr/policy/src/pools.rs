@@ -49,20 +49,20 @@ impl Pools {
         let best_effort = u64::from(seen.signals.best_effort_permille) * 1_000;
         let pool = match opened {
             Opened::Beside(ppm) => ppm.min(self.unrequested(seen)),
-            Opened::Bubble(ppm) => ppm,
+            Opened::Bubble(ppm) | Opened::BetweenBursts(ppm) => ppm,
         };
         let (claims, rates) = (&self.claims, &mut self.rates);
         lend::begin(claims, rates);
+        let requested = lend::taken(claims, rates, fillers);
         let first = |at: usize| first(&seen.samples[at]);
         lend::lend(pool.min(best_effort), claims, rates, fillers, |at| fillers(at) && first(at));
         lend::lend(pool.min(best_effort), claims, rates, fillers, fillers);
         let lent = match opened {
-            Opened::Beside(_) => {
-                lend::taken(claims, rates, fillers).saturating_sub(floors(claims, seen.samples))
-            }
+            Opened::Beside(_) => lend::taken(claims, rates, fillers),
+            Opened::BetweenBursts(_) => requested,
             Opened::Bubble(_) => 0,
         };
-        let left = u64::from(FULL).saturating_sub(lent);
+        let left = u64::from(FULL).saturating_sub(lent.saturating_sub(floors(claims, seen.samples)));
         lend::lend(left, claims, rates, betters, |at| betters(at) && first(at));
         lend::lend(left, claims, rates, betters, betters);
     }
@@ -111,6 +111,8 @@ fn in_pieces(grant: Grant, piece: Nanos) -> Grant {
 pub enum Opened {
     /// Of what busy betters did not request.
     Beside(u64),
+    /// As in a bubble, although a better works: they keep off by the board until it is drained, but for their requests.
+    BetweenBursts(u64),
     /// While all betters are drained. What these have been granted is not taken back for that: it holds when they wake.
     Bubble(u64),
 }

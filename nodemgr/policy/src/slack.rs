@@ -11,7 +11,8 @@
 //!   goal     the bound less the margin
 //!   missing  goal - latency, and no less than -goal / 8 in the first five seconds in which the bound is broken:
 //!            so long one late request may stand behind all readings. Beyond the bound it is nothing while one more may be late
-//!   hold     shrinks by a quarter of what is too much with each reading. It grows
+//!   hold     of steps (`steps.rs`) it is at once what the goal is without a miss to spare, with a narrower margin, 12/512. Else it
+//!            shrinks by a quarter of what is too much with each reading. It grows
 //!            by all that is missing until a reading comes near the goal;
 //!            then by an eighth of it for each request that has ended since the reading before, and a quarter at most.
 //!            Where nobody counts: by a quarter with each reading; by half while a quarter of the goal is missing
@@ -25,13 +26,15 @@
 //! twenty requests p95 is the second slowest. So the count rules the margin, and the quantile only the way to the goal.
 //! Where nobody counts, many requests' quantile scatters around the goal, and the margin stays wide; of a few it is the
 //! slowest one, and where that keeps the bound nearly all do.
-//! Steps that are put off until one in so long is due take no longer than that: so the hold itself ends short of the bound.
+//! Steps that are put off until one in so long is due take no longer than that: so the hold itself ends short of the bound, and
+//! where it is known that steps are what a latency tells of, it need not be felt for.
 
 use weir_protocol::units::Nanos;
 
 use crate::lend::FULL;
 use crate::misses::{Budget, Misses};
 use crate::promise::Reading;
+use crate::steps::Steps;
 
 /// The margin, in 512ths of the bound: at first (with 16 of them one in fourteen servers of single passes broke its promise,
 /// simulated), ...
@@ -64,6 +67,12 @@ const SETTLES: Nanos = Nanos::from_secs(5);
 /// Part of the goal that a reading may count for until then.
 const BELIEVED: u64 = 8;
 
+/// The margin of steps at first: real ones are a hundredth later than they are put off.
+const WIDE_OF_STEPS: u64 = 12;
+
+/// If a promise stays broken for so long, it is not that steps are put off.
+const LASTING: Nanos = Nanos::from_secs(15);
+
 /// What one tenant has to spare.
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
@@ -71,31 +80,39 @@ pub struct Slack {
     most: Nanos, // that it may come to
     margin: u64, // in 512ths of the bound
     near: bool,  // a reading has been near the goal
+    steps: Steps,
     broken_since: Option<Nanos>,
     misses: Misses,
 }
 
 impl Default for Slack {
     fn default() -> Self {
-        let misses = Misses::default();
-        Self { hold: Nanos(0), most: Nanos(0), margin: WIDE, near: false, broken_since: None, misses }
+        let (none, misses) = (Nanos(0), Misses::default());
+        Self {
+            hold: none,
+            most: none,
+            margin: WIDE,
+            near: false,
+            steps: Steps::default(),
+            broken_since: None,
+            misses,
+        }
     }
 }
 
 impl Slack {
-    /// The tenant's latency was read.
-    pub fn note(&mut self, now: Nanos, reading: Reading) {
+    /// The tenant's latency was read, while a burst lasts so long already; none where bursts are not put off.
+    pub fn note(&mut self, now: Nanos, reading: Reading, burst: Option<Nanos>) {
         let Reading { recent, target, .. } = reading;
         let less = |margin: u64| Nanos(target.0 / 512 * (512 - margin));
         let broken_since = (recent >= target).then(|| self.broken_since.unwrap_or(now));
         self.broken_since = broken_since;
         let budget = self.misses.note(reading);
-        self.margin = match budget {
-            Budget::Owed(thousandths) => (WIDE + WIDE * thousandths / 1_000).min(WIDEST),
-            Budget::Unknown if broken_since.is_some() => WIDE,
-            Budget::Unknown => (self.margin - 1).max(NARROW),
-            Budget::Spare => self.margin.saturating_sub(NARROWS).max(NARROW),
-        };
+        match burst {
+            Some(burst) => self.steps.note(reading, self.misses.ended().unwrap_or(1), self.hold, burst),
+            None => self.steps = Steps::default(),
+        }
+        self.margin = self.margin(budget);
         let goal = less(self.margin);
         let excess = match broken_since {
             Some(_) if budget == Budget::Spare => Nanos(0),
@@ -105,7 +122,28 @@ impl Slack {
         let more = self.more(goal, goal.since(recent).0);
         self.near |= recent.0 >= goal.0 - goal.0 / NEAR;
         self.most = less(NARROW);
-        self.hold = Nanos(self.hold.0.saturating_add(more)).since(Nanos(excess.0 / STEPS)).min(self.most);
+        let felt = Nanos(self.hold.0.saturating_add(more)).since(Nanos(excess.0 / STEPS));
+        let lasts = broken_since.is_some_and(|since| now.since(since) >= LASTING);
+        let known = match budget {
+            _ if lasts || !self.steps.are_sure() => Nanos(0),
+            Budget::Spare => less(self.wide()),
+            Budget::Owed(_) | Budget::Unknown => goal,
+        };
+        self.hold = felt.max(known).min(self.most);
+    }
+
+    /// The margin, with this reading.
+    fn margin(&self, budget: Budget) -> u64 {
+        match budget {
+            Budget::Owed(thousandths) => (self.wide() + WIDE * thousandths / 1_000).min(WIDEST),
+            Budget::Unknown if self.broken_since.is_some() => WIDE,
+            Budget::Unknown => (self.margin - 1).max(NARROW),
+            Budget::Spare => self.margin.saturating_sub(NARROWS).max(NARROW),
+        }
+    }
+
+    fn wide(&self) -> u64 {
+        if self.steps.are_sure() { WIDE_OF_STEPS } else { WIDE }
     }
 
     /// By how much the hold grows with a reading to which so much is `missing`.
@@ -137,6 +175,9 @@ mod tests {
 
     use crate::Counted;
 
+    /// Bursts of single passes.
+    const SHORT: Option<Nanos> = Some(Nanos::from_millis(20));
+
     fn ms(ms: u64) -> Nanos {
         Nanos::from_millis(ms)
     }
@@ -149,7 +190,7 @@ mod tests {
     fn read(slack: &mut Slack, from: u64, seconds: u64, recent: impl Fn(u64) -> u64) -> u64 {
         for at in from..from + seconds {
             let recent = recent(slack.hold().0 / 1_000_000);
-            slack.note(Nanos::from_secs(at), reading(recent, None));
+            slack.note(Nanos::from_secs(at), reading(recent, None), SHORT);
         }
         slack.hold().0 / 1_000_000
     }
@@ -205,7 +246,7 @@ mod tests {
         for at in 0..=seconds {
             let counted = Some(Counted { requests: 4 * at, late: late(at) });
             let recent = recent(slack.hold().0 / 1_000_000);
-            slack.note(Nanos::from_secs(at), reading(recent, counted));
+            slack.note(Nanos::from_secs(at), reading(recent, counted), SHORT);
         }
         slack.hold().0 / 1_000_000
     }
@@ -226,14 +267,14 @@ mod tests {
         let mut slack = Slack::default();
         let mut held = |at: u64, recent_ms: u64, requests: u64| {
             let counted = Some(Counted { requests, late: 0 });
-            slack.note(Nanos::from_secs(at), reading(recent_ms, counted));
+            slack.note(Nanos::from_secs(at), reading(recent_ms, counted), SHORT);
             slack.hold().0 / 1_000_000
         };
         let first = held(1, 60, 1);
         assert_eq!((first, held(2, 60, 1), held(3, 60, 1)), (125, 125, 125), "all of 186 - 60, and once");
         assert_eq!(held(4, 180, 2), 132, "it has been near the goal");
         assert_eq!(held(5, 40, 3), 151, "somebody joined a burst: an eighth of what is missing");
-        assert_eq!(held(6, 40, 13), 188, "of ten requests a quarter");
+        assert_eq!(held(6, 160, 13), 158, "of ten requests a quarter");
     }
 
     /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
@@ -244,7 +285,7 @@ mod tests {
             let late = u64::from(at >= 60);
             let counted = Some(Counted { requests: 4 * at, late });
             let before = slack.hold();
-            slack.note(Nanos::from_secs(at), reading(if late > 0 { 400 } else { 190 }, counted));
+            slack.note(Nanos::from_secs(at), reading(if late > 0 { 400 } else { 190 }, counted), SHORT);
             assert!(late == 0 || slack.hold() == before, "nine are saved up, and one is spent");
         }
         assert!(slack.hold() > ms(50));
@@ -261,6 +302,47 @@ mod tests {
         assert!(kept > 65, "{kept} ms: one in 25");
     }
 
+    /// gpu-truths 2a: slack = SLO - step time; hold the next step for a filler turn of that length.
+    #[test]
+    fn steps_are_put_off_until_one_in_nearly_the_bound_is_due_from_the_first_reading_on() {
+        let read = |slack: &mut Slack, at: u64, recent_ms: u64, (requests, late): (u64, u64)| {
+            let reading = reading(recent_ms, Some(Counted { requests, late }));
+            slack.note(Nanos::from_secs(at), reading, Some(ms(640)));
+            slack.hold().0 / 1_000_000
+        };
+        assert_eq!(read(&mut Slack::default(), 1, 41, (4, 0)), 144, "of a queue, perhaps: what is missing");
+        let mut slack = Slack::default();
+        assert_eq!(
+            read(&mut slack, 1, 40, (4, 0)),
+            190,
+            "so many in one burst are steps: all but the margin and what is owed"
+        );
+        assert_eq!(read(&mut slack, 2, 190, (20, 0)), 195, "a reading near the bound takes nothing");
+        let owing = read(&mut slack, 3, 199, (30, 3));
+        assert!(
+            (185..195).contains(&owing),
+            "{owing} ms: by a quarter of what is too much while two are owed"
+        );
+        assert!(read(&mut slack, 4, 240, (32, 5)) < owing, "so long is not what lies between two steps");
+    }
+
+    /// gpu-truths 2a: slack = SLO - step time.
+    #[test]
+    fn who_waits_no_longer_than_bursts_are_put_off_time_after_time_waits_for_steps() {
+        let hold = count(&mut Slack::default(), 20, |_| 0, |hold| hold.max(40));
+        assert_eq!(hold, 198);
+        let mut at_once = Slack::default();
+        for at in 0..20 {
+            let counted = Some(Counted { requests: 4 * at, late: 0 });
+            at_once.note(Nanos::from_secs(at), reading(40, counted), None);
+        }
+        assert_eq!(
+            (at_once.steps.are_sure(), at_once.hold().0 / 1_000_000),
+            (false, 198),
+            "nobody is put off where kernels run at once"
+        );
+    }
+
     /// gpu-truths 2a: slack is the bound less the latency; by how much it is spent at a time is Weir's own.
     #[test]
     fn any_reading_will_do() {
@@ -269,7 +351,11 @@ mod tests {
                 let mut slack = Slack::default();
                 for second in 1..20 {
                     let (recent, target) = (Nanos(recent), Nanos(target));
-                    slack.note(Nanos::from_secs(second), Reading { recent, target, ..reading(0, None) });
+                    slack.note(
+                        Nanos::from_secs(second),
+                        Reading { recent, target, ..reading(0, None) },
+                        SHORT,
+                    );
                 }
                 assert!(slack.hold().0 <= target);
             }

@@ -6,7 +6,8 @@
 //! *Approach.* In this order:
 //!
 //! 1. *Latency against SLO.* Whoever breaks its promise borrows first, and nothing of its time goes to fillers. Whoever
-//!    keeps it has each of its bursts put off as long as its promise allows ([`slack`](crate::slack); gpu-truths 2a).
+//!    keeps it has each of its bursts put off as long as its promise allows ([`slack`](crate::slack); gpu-truths 2a). Between
+//!    these fillers go on by the board, in the moment in which it is drained ([`heed`]).
 //! 2. *True slowdown.* How much longer the same work of those who tell no latency is on the SMs, so that neither our gate's nor
 //!    the neighbours' slices count (gpu-truths, rule 3), nor larger requests (papers 1.5, weakness 7), moves the level of the
 //!    fillers by RCKM's law ([`pressure`](crate::pressure)).
@@ -24,7 +25,7 @@
 //! anything this is `static`.
 //!
 //! ```text
-//!   BUSY       a better works                                             requests
+//!   BUSY       a better works                                             requests; open, by the board, while bursts are put off
 //!   EMERGENCY  the same, and a promise is broken or bursts are stretched  requests
 //!   BESIDE     a better works, and has time to spare (MPS)                what it can spare
 //!   SUSPECT    drained, and it may be over at once                        requests
@@ -36,6 +37,7 @@
 //!
 //! *What always holds*: see `tests/every_policy.rs`.
 
+mod heed;
 mod rest;
 mod whole;
 
@@ -46,7 +48,7 @@ use crate::asked::{Asked, Common, Row};
 use crate::bursts::{Bursts, Edge};
 use crate::cooling::Cooling;
 use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
-use crate::lend::{FULL, is_busy};
+use crate::lend::{FULL, is_busy, ppm};
 use crate::lull::{Lull, Watch, is_working};
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
@@ -56,6 +58,7 @@ use crate::purse::{PART, Purse};
 use crate::slack::Slack;
 use crate::static_shares::STEADY;
 use crate::{Class, Decision, Mode, Observation, Policy, Sample};
+use heed::Heed;
 use rest::Resting;
 
 /// Drained for so long is a bubble, if it was not foretold.
@@ -101,9 +104,10 @@ pub struct Weir {
     watch: Watch,
     betters: Memory<Better>,
     charged: Memory<Tokens>, // what each had done at the last look
-    worked: u64,             // ns that fillers have worked in all; only differences count
-    awake: Vec<usize>,       // those who are looked at, by position
-    resting: Resting,        // what the others come to
+    heed: Heed,
+    worked: u64,       // ns that fillers have worked in all; only differences count
+    awake: Vec<usize>, // those who are looked at, by position
+    resting: Resting,  // what the others come to
     mode: Mode,
     looked: Nanos,
     level: Level,
@@ -121,6 +125,7 @@ impl Default for Weir {
             watch: Watch::default(),
             betters: Memory::default(),
             charged: Memory::default(),
+            heed: Heed::default(),
             worked: 0,
             awake: Vec::new(),
             resting: Resting::default(),
@@ -162,7 +167,7 @@ impl Weir {
     fn decide_on(&mut self, seen: &Observation<'_>) -> bool {
         let mut lull = self.watch.look_at(seen, self.awake.iter().copied());
         lull.quiet = lull.quiet.min(self.resting.quiet(seen.now));
-        self.judge(seen);
+        self.judge(seen, lull.working);
         self.cooling.look(seen, lull.quiet);
         let (opened, opening) = self.open(seen, &lull);
         let puts_off = self.wants_to_fill(seen) && seen.mode == Mode::TimeSlicing;
@@ -201,8 +206,12 @@ impl Weir {
     }
 
     /// Looks at each better, and moves the level and the slacks.
-    fn judge(&mut self, seen: &Observation<'_>) {
+    fn judge(&mut self, seen: &Observation<'_>, working: bool) {
         let (worked, queued) = self.take_fillers_work(seen);
+        let fillers =
+            self.awake.iter().filter_map(|at| seen.samples.get(*at)).filter(|sample| is_filler(sample));
+        let requests = fillers.map(|sample| u64::from(ppm(sample.request))).sum();
+        self.heed.look(seen.now, working, worked, requests);
         let busy = self.awake_betters(seen).filter(|(sample, _)| is_working(sample)).count();
         // What fillers take behind closed gates is their floor, and no price of a bubble.
         let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
@@ -273,8 +282,13 @@ impl Weir {
         if lull.working {
             let level = self.level.ppm.min(self.cooling.ppm());
             return match spare {
-                Some(ppm) if !disturbed => (Opened::Bubble(level.min(ppm).into()), Opening::beside()),
-                _ => closed(if disturbed { "EMERGENCY" } else { "BUSY" }),
+                _ if disturbed => closed("EMERGENCY"),
+                Some(ppm) => (Opened::Bubble(level.min(ppm).into()), Opening::beside()),
+                // They keep off by the board, and go on in the moment in which it is drained.
+                None if self.hold > Nanos(0) && self.heed.is_kept(seen.now) => {
+                    (Opened::BetweenBursts(level.into()), Opening::open(SHORT_CAP, "BUSY"))
+                }
+                None => closed("BUSY"),
             };
         }
         if self.hold == Nanos(0) && !is_bubble(lull, empty, filling) {
@@ -344,7 +358,7 @@ impl Better {
         if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {
-            self.slack.note(now, reading);
+            self.slack.note(now, reading, bursts.0.under_way(now));
         }
         if told {
             self.verdict = Verdict::default();

@@ -33,7 +33,26 @@ fn what_a_promise_leaves_is_spent_step_by_step_and_taken_back_as_it_is_used_up()
     serve(&mut story, 210, 1);
     assert_eq!((story.state(FILLER), story.state(BETTER)), ("EMERGENCY", "EMERGENCY"));
     assert!(!story.is_open(FILLER));
-    assert_eq!(serve(&mut story, 210, 30), 0);
+    assert_eq!(serve(&mut story, 210, 60), 0);
+}
+
+/// design 5: the board closes fillers, the manager sees it against the books and overrules it.
+#[test]
+fn between_bursts_that_are_put_off_fillers_go_on_by_the_board_unless_they_do_not_heed_it() {
+    let mut story = Story::new("weir", &[latency(50), filler()]);
+    story.samples[BETTER].slo = slo(200, Some(150));
+    let busy = |open| ("BUSY", open);
+    let stands = |story: &Story| (story.state(FILLER), story.is_open(FILLER));
+    story.run(1_001, &[BETTER]);
+    story.run(100, &[BETTER, FILLER]);
+    assert_eq!(stands(&story), busy(false), "it worked beside it");
+    story.run(10, &[FILLER]);
+    story.run(2, &[BETTER]);
+    assert_eq!(stands(&story), busy(false));
+    story.run(10_000, &[]);
+    serve(&mut story, 151, 0);
+    story.run(3, &[BETTER]);
+    assert_eq!(stands(&story), busy(true), "that is over");
 }
 
 #[test]
