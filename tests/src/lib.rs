@@ -4,6 +4,7 @@
 
 pub mod asked;
 pub mod cgroup;
+pub mod cluster;
 pub mod compile;
 pub mod container;
 pub mod copies;

@@ -41,8 +41,8 @@ impl Seat {
         let settled = self.gateway.book().settle(self.gateway.now(), ticket, sent);
         if settled != Ok(true) {
             self.ticket = None;
-        }
-        self.gateway.pump();
+            self.gateway.pump();
+        } // else it is sent on once somebody waits for it: nobody would hear where to
         settled
     }
 }
@@ -110,12 +110,6 @@ pub(super) async fn forward(gateway: Arc<Gateway>, request: Request<Incoming>) -
     let path = request.uri().path_and_query().map_or("/", hyper::http::uri::PathAndQuery::as_str);
     let (service, rest) = split(path);
     let (service, rest) = (service.to_owned(), rest.to_owned());
-    let arrived = gateway.book().arrive(gateway.now(), &service);
-    let ticket = match arrived {
-        Ok(ticket) => ticket,
-        Err(refusal) => return refused(refusal, &service),
-    };
-    let seat = Seat { gateway: gateway.clone(), ticket: Some(ticket) };
     let (mut head, body) = request.into_parts();
     let idempotent =
         matches!(head.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE | Method::OPTIONS)
@@ -124,6 +118,13 @@ pub(super) async fn forward(gateway: Arc<Gateway>, request: Request<Incoming>) -
     let Ok(load) = take_in(body).await else {
         return refused(Refusal::BrokenOff, &service);
     };
+    // Nothing is awaited from here until somebody waits for it: it may be sent on as soon as it has arrived.
+    let arrived = gateway.book().arrive(gateway.now(), &service);
+    let ticket = match arrived {
+        Ok(ticket) => ticket,
+        Err(refusal) => return refused(refusal, &service),
+    };
+    let seat = Seat { gateway: gateway.clone(), ticket: Some(ticket) };
     let Ok(uri) = rest.parse::<Uri>() else { return refused(Refusal::NoService, &service) };
     let asked = Asked { service, uri, method: head.method, headers: head.headers, idempotent };
     send(gateway, seat, asked, load).await
