@@ -2,10 +2,12 @@
 //! killed in the middle, a node that is drained, one that is far away and is silent for a while, instances that die and that are
 //! parked. No request fails.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use weir_tests::cluster::{Askers, Cluster, KERNELS, PRICED, free_port, node_here, node_row};
 use weir_tests::node::Node;
@@ -205,4 +207,46 @@ fn the_last_instance_of_an_idle_service_is_parked_and_wakes_with_the_next_reques
     answered("from the host's memory");
     cluster.wait_for("ready", 1);
     assert_eq!(tenants(&node), 1, "it is the same");
+}
+
+/// A connection to the gateway on which so much has been said.
+fn say(cluster: &Cluster, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", cluster.port)).expect("a gateway");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a deadline");
+    stream.write_all(text.as_bytes()).expect("it listens");
+    stream
+}
+
+/// What is said on it until these words.
+fn hear(stream: &mut TcpStream, until: &str) -> String {
+    let (mut text, mut byte) = (String::new(), [0]);
+    while !text.ends_with(until) {
+        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {text:?}"));
+        text.push(byte[0].into());
+    }
+    text
+}
+
+#[test]
+fn an_answer_comes_as_it_is_produced_and_a_body_that_comes_slowly_takes_nobodys_place() {
+    let gpu = SimGpu::new(KERNELS);
+    let node = Node::start(&gpu, PRICED);
+    let rows = [node_here(0, &gpu, &node)];
+    let cluster = Cluster::start(&gpu.dist().weir(), &rows, "40%", "floor = 1\nceiling = 1\n");
+    cluster.wait_for("ready", 1);
+    // Of two requests at a time one is being streamed, and two whose bodies have not come are none of them.
+    let mut stream = say(&cluster, "GET /web/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(hear(&mut stream, "first").starts_with("HTTP/1.1 200"));
+    let head = "POST /web/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 6\r\n\r\nsl";
+    let mut slow = [say(&cluster, head), say(&cluster, head)];
+    for _ in 0..5 {
+        let text = cluster.get("/web/x").unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    }
+    for slow in &mut slow {
+        slow.write_all(b"owly").expect("it listens");
+        assert!(hear(slow, "slowly").starts_with("HTTP/1.1 200"));
+    }
+    cluster.get("/web/go").unwrap();
+    hear(&mut stream, "last");
 }
