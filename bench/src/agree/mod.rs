@@ -5,7 +5,6 @@
 mod lateness;
 mod player;
 
-use std::ffi::CStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -38,9 +37,6 @@ const LEAD: u64 = 100_000_000;
 /// What may lie between the two (issue 4).
 const PERCENT: f64 = 5.0;
 const P99_MS: f64 = 1.0;
-
-/// By what name its latencies are told that promised something.
-const METRIC: &CStr = c"latency";
 
 /// Flags of the benchmark.
 #[derive(clap::Args)]
@@ -217,7 +213,7 @@ fn wanted(tenant: &Tenant) -> io::Result<CreateTenant> {
         latency_from: tenant
             .slo
             .as_ref()
-            .map(|_| Source { url: HINT.into(), metric: METRIC.to_string_lossy().into() }),
+            .map(|_| Source { url: HINT.into(), metric: tenant.slo_on.name().to_string_lossy().into() }),
         ..CreateTenant::default()
     })
 }

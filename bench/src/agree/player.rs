@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_abi::types::CUfunction;
 use weir_nodemgr::sim::{START, Scenario, Script, Step, Told};
 
-use super::{GRACE, METRIC, kernel_name};
+use super::{GRACE, kernel_name};
 use crate::client::{self, Driver};
 
 /// Which scenario, and which of its tenants.
@@ -60,11 +60,12 @@ impl Stage {
     /// Until the window is over, and what came in it is served.
     fn play(&self, scenario: &Scenario, tenant: usize) -> io::Result<Told> {
         let mut script = Script::of(scenario, tenant).ok_or(io::ErrorKind::NotFound)?;
+        let metric = scenario.tenant[tenant].slo_on.name();
         let end = scenario.window().to + GRACE;
         self.rest(START);
         while self.now() < end {
             let step = script.next(self.now());
-            script.news().into_iter().for_each(|latency| client::tell_latency(METRIC, latency));
+            script.news().into_iter().for_each(|latency| client::tell_latency(metric, latency));
             match step {
                 Step::Launch(kernel) => {
                     let function = self.functions.get(&kernel.solo).ok_or(io::ErrorKind::NotFound)?;

@@ -88,12 +88,6 @@ impl Bursts {
         Some((paced(took), paced(others.0)))
     }
 
-    /// How long the burst under way has lasted, if there is one; none where kernels run at once, and no burst is ever put off.
-    pub fn under_way(&self, now: Nanos) -> Option<Nanos> {
-        let lasts = if self.busy { self.wall(now) } else { Nanos(0) };
-        (self.mode == Mode::TimeSlicing).then_some(lasts)
-    }
-
     /// How long the burst has lasted.
     pub fn wall(&self, now: Nanos) -> Nanos {
         now.since(self.began)

@@ -84,7 +84,8 @@ mod tests {
     /// p95 below 200 ms.
     fn reading(requests: u64, late: u64) -> Reading {
         let (recent, target) = (Nanos::from_millis(150), Nanos::from_millis(200));
-        Reading { recent, target, quantile_permille: 950, counted: Some(Counted { requests, late }) }
+        let counted = Some(Counted { requests, late });
+        Reading { recent, target, quantile_permille: 950, counted, per_token: false }
     }
 
     /// After these, one reading after another.

@@ -36,6 +36,8 @@ pub struct Slo {
     pub recent: Option<Nanos>,
     /// How many requests there were, and how many were late; none where the figures do not count them.
     pub counted: Option<Counted>,
+    /// Whether it is the time from one token to the next, by the name of what is told: that of steps, and no wait.
+    pub per_token: bool,
 }
 
 /// Requests of which the latency is known, since somebody first looked. Both only grow; policies look at differences.

@@ -31,6 +31,7 @@
 
 use weir_protocol::units::Nanos;
 
+use crate::Mode;
 use crate::lend::FULL;
 use crate::misses::{Budget, Misses};
 use crate::promise::Reading;
@@ -101,16 +102,16 @@ impl Default for Slack {
 }
 
 impl Slack {
-    /// The tenant's latency was read, while a burst lasts so long already; none where bursts are not put off.
-    pub fn note(&mut self, now: Nanos, reading: Reading, burst: Option<Nanos>) {
+    /// The tenant's latency was read.
+    pub fn note(&mut self, now: Nanos, reading: Reading, mode: Mode) {
         let Reading { recent, target, .. } = reading;
         let less = |margin: u64| Nanos(target.0 / 512 * (512 - margin));
         let broken_since = (recent >= target).then(|| self.broken_since.unwrap_or(now));
         self.broken_since = broken_since;
         let budget = self.misses.note(reading);
-        match burst {
-            Some(burst) => self.steps.note(reading, self.misses.ended().unwrap_or(1), self.hold, burst),
-            None => self.steps = Steps::default(),
+        match mode {
+            Mode::TimeSlicing => self.steps.note(reading, self.misses.ended().unwrap_or(1), self.hold),
+            Mode::Overlap => self.steps = Steps::default(), // nobody is put off
         }
         self.margin = self.margin(budget);
         let goal = less(self.margin);
@@ -175,22 +176,20 @@ mod tests {
 
     use crate::Counted;
 
-    /// Bursts of single passes.
-    const SHORT: Option<Nanos> = Some(Nanos::from_millis(20));
-
     fn ms(ms: u64) -> Nanos {
         Nanos::from_millis(ms)
     }
 
     fn reading(recent_ms: u64, counted: Option<Counted>) -> Reading {
-        Reading { recent: ms(recent_ms), target: ms(200), quantile_permille: 950, counted }
+        let (recent, target) = (ms(recent_ms), ms(200));
+        Reading { recent, target, quantile_permille: 950, counted, per_token: false }
     }
 
     /// A reading in each of so many seconds, of a promise of 200 ms, after `from`; the hold in ms.
     fn read(slack: &mut Slack, from: u64, seconds: u64, recent: impl Fn(u64) -> u64) -> u64 {
         for at in from..from + seconds {
             let recent = recent(slack.hold().0 / 1_000_000);
-            slack.note(Nanos::from_secs(at), reading(recent, None), SHORT);
+            slack.note(Nanos::from_secs(at), reading(recent, None), Mode::TimeSlicing);
         }
         slack.hold().0 / 1_000_000
     }
@@ -246,7 +245,7 @@ mod tests {
         for at in 0..=seconds {
             let counted = Some(Counted { requests: 4 * at, late: late(at) });
             let recent = recent(slack.hold().0 / 1_000_000);
-            slack.note(Nanos::from_secs(at), reading(recent, counted), SHORT);
+            slack.note(Nanos::from_secs(at), reading(recent, counted), Mode::TimeSlicing);
         }
         slack.hold().0 / 1_000_000
     }
@@ -267,7 +266,7 @@ mod tests {
         let mut slack = Slack::default();
         let mut held = |at: u64, recent_ms: u64, requests: u64| {
             let counted = Some(Counted { requests, late: 0 });
-            slack.note(Nanos::from_secs(at), reading(recent_ms, counted), SHORT);
+            slack.note(Nanos::from_secs(at), reading(recent_ms, counted), Mode::TimeSlicing);
             slack.hold().0 / 1_000_000
         };
         let first = held(1, 60, 1);
@@ -285,7 +284,11 @@ mod tests {
             let late = u64::from(at >= 60);
             let counted = Some(Counted { requests: 4 * at, late });
             let before = slack.hold();
-            slack.note(Nanos::from_secs(at), reading(if late > 0 { 400 } else { 190 }, counted), SHORT);
+            slack.note(
+                Nanos::from_secs(at),
+                reading(if late > 0 { 400 } else { 190 }, counted),
+                Mode::TimeSlicing,
+            );
             assert!(late == 0 || slack.hold() == before, "nine are saved up, and one is spent");
         }
         assert!(slack.hold() > ms(50));
@@ -307,16 +310,11 @@ mod tests {
     fn steps_are_put_off_until_one_in_nearly_the_bound_is_due_from_the_first_reading_on() {
         let read = |slack: &mut Slack, at: u64, recent_ms: u64, (requests, late): (u64, u64)| {
             let reading = reading(recent_ms, Some(Counted { requests, late }));
-            slack.note(Nanos::from_secs(at), reading, Some(ms(640)));
+            slack.note(Nanos::from_secs(at), Reading { per_token: true, ..reading }, Mode::TimeSlicing);
             slack.hold().0 / 1_000_000
         };
-        assert_eq!(read(&mut Slack::default(), 1, 41, (4, 0)), 144, "of a queue, perhaps: what is missing");
         let mut slack = Slack::default();
-        assert_eq!(
-            read(&mut slack, 1, 40, (4, 0)),
-            190,
-            "so many in one burst are steps: all but the margin and what is owed"
-        );
+        assert_eq!(read(&mut slack, 1, 40, (4, 0)), 190, "all but the margin and what is owed");
         assert_eq!(read(&mut slack, 2, 190, (20, 0)), 195, "a reading near the bound takes nothing");
         let owing = read(&mut slack, 3, 199, (30, 3));
         assert!(
@@ -334,7 +332,7 @@ mod tests {
         let mut at_once = Slack::default();
         for at in 0..20 {
             let counted = Some(Counted { requests: 4 * at, late: 0 });
-            at_once.note(Nanos::from_secs(at), reading(40, counted), None);
+            at_once.note(Nanos::from_secs(at), reading(40, counted), Mode::Overlap);
         }
         assert_eq!(
             (at_once.steps.are_sure(), at_once.hold().0 / 1_000_000),
@@ -354,7 +352,7 @@ mod tests {
                     slack.note(
                         Nanos::from_secs(second),
                         Reading { recent, target, ..reading(0, None) },
-                        SHORT,
+                        Mode::TimeSlicing,
                     );
                 }
                 assert!(slack.hold().0 <= target);

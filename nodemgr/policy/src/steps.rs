@@ -5,16 +5,13 @@
 //! (gpu-truths 2a: slack = SLO - step time). That is told by
 //!
 //! ```text
-//!   the burst  before steps are put off they follow one another, and look like one burst of many latencies
-//!   the hold   several requests in a row whose latency was no longer than that
+//!   the name  of what is told: the time per token, as servers call it
+//!   the hold  several requests in a row whose latency was no longer than that
 //! ```
 
 use weir_protocol::units::Nanos;
 
 use crate::promise::Reading;
-
-/// A burst of so many latencies is one of as many steps: no queue lasts for so long beside what one waits in it.
-const MANY: u64 = 16;
 
 /// So many requests in a row never all join bursts that are put off already, whose wait is shorter.
 const SURE: u64 = 8;
@@ -27,19 +24,15 @@ const AROUND: u64 = 16;
 pub struct Steps(u64); // requests in a row, or `SURE`
 
 impl Steps {
-    /// Takes in a reading that so many requests are news of (one, where nobody counts), while bursts are put off for `hold`, and
-    /// one has lasted so long already.
-    pub fn note(&mut self, reading: Reading, ended: u64, hold: Nanos, burst: Nanos) {
-        let Reading { recent, target, .. } = reading;
-        let longest = if self.are_sure() { Nanos(target.0.saturating_add(target.0 / AROUND)) } else { hold };
-        let speaks = match hold {
-            Nanos(0) => recent <= Nanos(burst.0 / MANY),
-            _ => recent <= longest,
-        };
+    /// Takes in a reading that so many requests are news of (one, where nobody counts), while bursts are put off for `hold`.
+    pub fn note(&mut self, reading: Reading, ended: u64, hold: Nanos) {
+        let Reading { recent, target, per_token, .. } = reading;
+        let late = Nanos(target.0.saturating_add(target.0 / AROUND));
+        let longest = if per_token || self.are_sure() { late } else { hold };
         self.0 = match ended {
             0 => self.0,
-            _ if !speaks => 0,
-            _ if hold == Nanos(0) => SURE,
+            _ if recent > longest => 0,
+            _ if per_token => SURE,
             _ => self.0.saturating_add(ended),
         };
     }
@@ -54,48 +47,49 @@ impl Steps {
 mod tests {
     use super::*;
 
-    fn reading(recent_ms: u64) -> Reading {
+    fn reading(recent_ms: u64, per_token: bool) -> Reading {
         let [recent, target] = [recent_ms, 200].map(Nanos::from_millis);
-        Reading { recent, target, quantile_permille: 950, counted: None }
+        Reading { recent, target, quantile_permille: 950, counted: None, per_token }
     }
 
     /// After so many readings, each of which says the same.
-    fn after(readings: u64, recent_ms: u64, ended: u64, hold_ms: u64, burst_ms: u64) -> bool {
+    fn after(readings: u64, recent_ms: u64, ended: u64, hold_ms: u64) -> bool {
         let mut steps = Steps::default();
-        for _ in 0..readings {
-            let [hold, burst] = [hold_ms, burst_ms].map(Nanos::from_millis);
-            steps.note(reading(recent_ms), ended, hold, burst);
-        }
+        let reading = reading(recent_ms, false);
+        (0..readings).for_each(|_| steps.note(reading, ended, Nanos::from_millis(hold_ms)));
         steps.are_sure()
-    }
-
-    /// gpu-truths 2a: detect steps by their cadence.
-    #[test]
-    fn many_latencies_in_one_burst_are_steps_and_a_few_may_be_a_queue() {
-        assert!(after(1, 40, 1, 0, 640) && !after(10, 40, 5, 0, 639));
-        assert!(!after(10, 40, 0, 0, 10_000), "nothing is new");
     }
 
     /// gpu-truths 2a: hold the next step for a filler turn.
     #[test]
     fn whoever_waits_no_longer_than_bursts_are_put_off_waits_for_steps_and_not_whoever_joins_one_once() {
-        assert!(after(8, 100, 1, 100, 0) && after(2, 60, 4, 100, 0));
-        assert!(!after(7, 60, 1, 100, 0) && !after(100, 101, 5, 100, 0));
+        assert!(after(8, 100, 1, 100) && after(2, 60, 4, 100));
+        assert!(!after(7, 60, 1, 100) && !after(100, 101, 5, 100) && !after(100, 40, 5, 0));
+        assert!(!after(100, 60, 0, 100), "nothing is new");
         let mut mixed = Steps::default();
         for recent in [60, 60, 126].repeat(10) {
-            mixed.note(reading(recent), 3, Nanos::from_millis(100), Nanos(0));
+            mixed.note(reading(recent, false), 3, Nanos::from_millis(100));
         }
         assert!(!mixed.are_sure(), "of three one began a burst");
+    }
+
+    /// design 8: latency sources, vLLM's time per output token.
+    #[test]
+    fn what_is_called_the_time_per_token_is_known_at_once() {
+        let mut steps = Steps::default();
+        steps.note(reading(40, true), 1, Nanos(0));
+        assert!(steps.are_sure());
     }
 
     /// gpu-truths 2a: slack = SLO - step time.
     #[test]
     fn a_step_that_is_a_little_late_is_one_and_what_is_far_beyond_the_bound_is_something_else() {
         let mut steps = Steps(SURE);
-        let mut sure = |recent_ms: u64| {
-            steps.note(reading(recent_ms), 1, Nanos::from_millis(150), Nanos(0));
+        let mut sure = |recent_ms: u64, per_token: bool| {
+            steps.note(reading(recent_ms, per_token), 1, Nanos::from_millis(150));
             steps.are_sure()
         };
-        assert!(sure(212) && !sure(213) && !sure(150));
+        assert!(sure(212, false) && !sure(213, false) && !sure(150, false));
+        assert!(sure(212, true) && !sure(213, true));
     }
 }

@@ -48,7 +48,13 @@ pub fn latency(percent: u16) -> Sample {
 /// p95 below `target_ms`, and where it stands.
 pub fn slo(target_ms: u64, recent_ms: Option<u64>) -> Option<Slo> {
     let recent = recent_ms.map(Nanos::from_millis);
-    Some(Slo { quantile_permille: 950, target: Nanos::from_millis(target_ms), recent, counted: None })
+    Some(Slo {
+        quantile_permille: 950,
+        target: Nanos::from_millis(target_ms),
+        recent,
+        counted: None,
+        per_token: false,
+    })
 }
 
 /// What a tenant does at a moment.

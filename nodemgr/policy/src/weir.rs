@@ -223,7 +223,7 @@ impl Weir {
             let Some(bursts) = self.watch.bursts(*at).filter(|_| !is_filler(sample)) else { continue };
             better.note_fillers(worked, queued, bursts.1);
             better.purse.settle(seen.now, &sample.work, busy <= 1 && filled, better.unmetered);
-            if let Some(stretched) = better.look(seen.now, sample, bursts) {
+            if let Some(stretched) = better.look(seen, sample, bursts) {
                 better.verdict = self.level.judge(stretched);
             }
             told &= better.promise.is_told(seen.now);
@@ -351,14 +351,20 @@ fn cap(lull: &Lull, most: Nanos) -> Nanos {
 
 impl Better {
     /// Follows its bursts and its promise; says how far it is slowed down when there is news.
-    fn look(&mut self, now: Nanos, sample: &Sample, bursts: (&Bursts, Edge)) -> Option<Stretched> {
+    fn look(
+        &mut self,
+        seen: &Observation<'_>,
+        sample: &Sample,
+        bursts: (&Bursts, Edge),
+    ) -> Option<Stretched> {
+        let Observation { now, mode, .. } = *seen;
         let stretched = self.follow(now, sample, bursts);
         let reading = self.promise.read(now, sample);
         let told = self.promise.is_told(now);
         if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {
-            self.slack.note(now, reading, bursts.0.under_way(now));
+            self.slack.note(now, reading, mode);
         }
         if told {
             self.verdict = Verdict::default();

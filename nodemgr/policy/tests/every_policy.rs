@@ -28,12 +28,14 @@ fn any_time() -> impl Strategy<Value = Nanos> {
 
 fn any_slo() -> impl Strategy<Value = Option<Slo>> {
     let counted = (any::<u64>(), any::<u64>()).prop_map(|(requests, late)| Counted { requests, late });
-    let slo = (any::<u16>(), any_time(), prop::option::of(any_time()), prop::option::of(counted));
-    prop::option::of(slo.prop_map(|(quantile_permille, target, recent, counted)| Slo {
+    let slo =
+        (any::<u16>(), any_time(), prop::option::of(any_time()), prop::option::of(counted), any::<bool>());
+    prop::option::of(slo.prop_map(|(quantile_permille, target, recent, counted, per_token)| Slo {
         quantile_permille,
         target,
         recent,
         counted,
+        per_token,
     }))
 }
 

@@ -11,7 +11,7 @@ use weir_simgpu_model::Nanos;
 
 use super::launcher::Launcher;
 use super::measure::quantile;
-use super::scenario::{Readings, Tenant};
+use super::scenario::{Metric, Readings, Tenant};
 use super::seat::Seat;
 use crate::control::schema::CreateTenant;
 use crate::fault::Fault;
@@ -76,7 +76,7 @@ impl Manager {
                 class: tenant.class,
                 oversubscribe: false,
                 slo: tenant.slo.clone(),
-                latency_from: tenant.slo.as_ref().map(|_| source(tenant.slo_by)),
+                latency_from: tenant.slo.as_ref().map(|_| source(tenant.slo_by, tenant.slo_on)),
             };
             let id = registry.create(&wanted, 0, Holder { id: 1, pid: 1, birth: 0 }, start)?.0;
             known.push(Known { id, by: tenant.slo_by });
@@ -133,12 +133,12 @@ impl Manager {
 }
 
 /// Where latencies come from: a page that nobody reads, as the run itself tells, or the hint.
-fn source(by: Readings) -> latency::Source {
+fn source(by: Readings, on: Metric) -> latency::Source {
     let url = match by {
         Readings::Exact => "http://simulated/metrics",
         Readings::Hint => latency::HINT,
     };
-    latency::Source { url: url.into(), metric: "latency_seconds".into() }
+    latency::Source { url: url.into(), metric: on.name().to_string_lossy().into() }
 }
 
 /// What a tenant's latencies come to: the promised quantile of late, and all requests so far.

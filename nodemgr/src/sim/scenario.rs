@@ -5,6 +5,8 @@ mod read;
 mod trace;
 mod values;
 
+use std::ffi::CStr;
+
 use serde::{Deserialize, Serialize};
 use weir_simgpu_model::Mode;
 
@@ -121,6 +123,17 @@ pub enum Metric {
     FirstToken,
     /// Between two tokens, the mean of a request.
     PerToken,
+}
+
+impl Metric {
+    /// What it is called by who tells it.
+    pub const fn name(self) -> &'static CStr {
+        match self {
+            Self::Request => c"request_seconds",
+            Self::FirstToken => c"time_to_first_token_seconds",
+            Self::PerToken => c"time_per_output_token_seconds",
+        }
+    }
 }
 
 /// How the manager learns of latencies.
