@@ -33,7 +33,8 @@ const START: i64 = ONE / 2;
 pub struct Misses {
     of: Option<(u16, u64)>, // the promise
     before: Option<Counted>,
-    ended: Option<u64>, // requests, since the look before
+    ended: Option<u64>, // requests, since the look before, ...
+    late: u64,          // ... and how many of them were late
     left: i64,
 }
 
@@ -53,7 +54,7 @@ impl Misses {
     pub fn note(&mut self, reading: Reading) -> Budget {
         let of = Some((reading.quantile_permille, reading.target.0));
         if self.of != of {
-            *self = Self { of, before: None, ended: None, left: -START };
+            *self = Self { of, left: -START, ..Self::default() };
         }
         self.ended = reading
             .counted
@@ -61,9 +62,10 @@ impl Misses {
         let Some(now) = reading.counted else { return Budget::Unknown };
         if let Some(before) = self.before.replace(now) {
             let allowed = ONE.saturating_sub(reading.quantile_permille.into()).max(0) * SPENT_PERCENT / 100;
-            let more = |now: u64, before: u64| i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX);
-            let earned = more(now.requests, before.requests).saturating_mul(allowed);
-            let spent = more(now.late, before.late).saturating_mul(ONE);
+            let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            self.late = now.late.saturating_sub(before.late);
+            let earned = signed(now.requests.saturating_sub(before.requests)).saturating_mul(allowed);
+            let spent = signed(self.late).saturating_mul(ONE);
             self.left = self.left.saturating_add(earned.saturating_sub(spent)).clamp(-KEPT, KEPT);
         }
         if self.left >= ONE { Budget::Spare } else { Budget::Owed(self.left.min(0).unsigned_abs()) }
@@ -72,6 +74,11 @@ impl Misses {
     /// How many requests had ended at the last look since the one before; none where nobody counts.
     pub fn ended(&self) -> Option<u64> {
         self.ended
+    }
+
+    /// How many of them were late.
+    pub fn late(&self) -> u64 {
+        self.late
     }
 }
 
