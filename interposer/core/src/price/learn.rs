@@ -230,11 +230,11 @@ impl Parts {
         }
         let (error, doubt) = self.error(took);
         // By what was expected, not by what was measured: else short measurements would count for more than long ones.
-        let noise = RESOLUTION_NS + VARIATION * self.sum() + doubt;
+        let (noise, blurred) = (self.noise(doubt), self.noise(took.idle));
         let squares: f64 = self.known().iter().map(Part::square).sum();
         let spread: f64 = self.known().iter().map(|part| part.square() * part.estimate.spread()).sum();
         let unknown: f64 = self.known().iter().map(Part::unknown).sum();
-        let all = unknown + spread + noise * noise;
+        let [all, left_of] = [noise, blurred].map(|noise| unknown + spread + noise * noise);
         let far = FAR * all.sqrt();
         let error = error.clamp(-far, far);
         let correct = |part: &Part| {
@@ -243,7 +243,8 @@ impl Parts {
                 return 0.0;
             }
             let gain = part.count() * variance / all;
-            let left = variance * (1.0 - gain * part.count());
+            // What is shorter than its price at its longest may be much shorter.
+            let left = variance * (1.0 - part.unknown() / left_of);
             let share = if squares > 0.0 { part.square() / squares } else { 0.0 };
             if share > 0.0 && estimate.is_measured() {
                 estimate.err(error / squares.sqrt(), share);
@@ -251,23 +252,27 @@ impl Parts {
             estimate.correct(estimate.mean() + gain * error, left, share)
         };
         let owed = self.known().iter().map(correct).sum();
-        for graph in
-            self.known().iter().map(|part| part.estimate).filter(|graph| graph.known() == Known::Mean)
-        {
-            graph.made_of().into_iter().for_each(|kernels| kernels.lock().come_to(graph.mean()));
+        for graph in self.known().iter().filter(|graph| graph.estimate.is_measured()) {
+            let took = (graph.estimate.mean(), (blurred / graph.count()).powi(2));
+            graph.estimate.made_of().into_iter().for_each(|kernels| kernels.lock().come_to(took));
         }
         owed
     }
 
-    /// Together the launches take so long, for certain: shares out what their prices are off by, to half of each or twice as
+    /// Together the launches take so long, with this variance: shares out what their prices are off by, to half of each or twice as
     /// much at most. How far each is known stays as it was: the next one is shared out alike.
-    pub(super) fn come_to(&self, ns: f64) {
+    pub(super) fn come_to(&self, (ns, variance): (f64, f64)) {
         let unknown: f64 = self.known().iter().map(Part::unknown).sum();
-        let error = ns - self.sum();
+        let error = (ns - self.sum()) * unknown / (unknown + variance);
         for part in self.known().iter().filter(|_| unknown > 0.0) {
             let by = error * part.unknown() / unknown / part.count();
             part.estimate.move_by(by.clamp(-part.estimate.mean() / 2.0, part.estimate.mean()));
         }
+    }
+
+    /// Standard deviation of what it took, were its launches' prices known, ns.
+    fn noise(&self, doubt: f64) -> f64 {
+        RESOLUTION_NS + VARIATION * self.sum() + doubt
     }
 
     /// By how much the stretch took more than its price, and how far that is in doubt. Of prices that are known, or better
@@ -462,6 +467,24 @@ mod tests {
             stretch(&[(estimate, 40)]).learn(Took { ns: 200_000.0, idle: 100_000.0, most: 200_000.0 });
         }
         assert!((estimate.mean() / 5_000.0 - 1.0).abs() < 0.05, "{}", estimate.mean());
+    }
+
+    #[test]
+    fn what_took_less_than_its_price_at_its_longest_may_have_taken_much_less() {
+        let (short, medium) = (guess(), guess());
+        for _ in 0..7 {
+            stretch(&[(medium, 1)]).learn(Took::exactly(100_000.0));
+        }
+        for _ in 0..3 {
+            stretch(&[(short, 1)]).bound(30_000.0, Bound::AtOnce);
+        }
+        for (count, ns, idle) in [(1, 9_000.0, 4_500.0), (1, 12_000.0, 7_400.0), (8, 87_000.0, 58_000.0)] {
+            stretch(&[(short, count)]).learn(Took { ns, idle, most: ns });
+        }
+        stretch(&[(short, 1)]).learn(Took::exactly(5_000.0));
+        stretch(&[(short, 40), (medium, 10)]).learn(Took { ns: 1.2e6, idle: 16_000.0, most: 1.2e6 });
+        assert!((short.mean() / 5_000.0 - 1.0).abs() < 0.2, "{}", short.mean());
+        assert!((medium.mean() / 1e5 - 1.0).abs() < 0.02, "{}", medium.mean());
     }
 
     #[test]
