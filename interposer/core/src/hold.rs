@@ -86,10 +86,10 @@ impl Holder {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// The process has nothing on the GPU any more.
-    pub fn ended(&self, submitted: u64, now: Nanos) {
+    /// The process has nothing on the GPU any more. Says whether a burst ended with that.
+    pub fn ended(&self, submitted: u64, now: Nanos) -> bool {
         if !self.begun.swap(false, Ordering::Relaxed) {
-            return;
+            return false;
         }
         self.ended.store(now.0, Ordering::Relaxed);
         let work = submitted.saturating_sub(self.submitted.load(Ordering::Relaxed));
@@ -102,6 +102,7 @@ impl Holder {
         let step = usual / MOVES_PART;
         let moved = if work >= usual { work.min(usual + step) } else { work.max(usual - step) };
         self.usual.store(moved, Ordering::Relaxed);
+        true
     }
 
     fn follows(&self, arrived: Nanos) -> bool {

@@ -67,8 +67,8 @@ impl Gpu {
 
     /// Nothing of this process is on the GPU any more.
     pub fn burst_ended(&self) {
-        if self.holder.is_on() {
-            self.holder.ended(self.submitted(), clock::now());
+        if self.holder.is_on() && self.holder.ended(self.submitted(), clock::now()) {
+            self.usage.end_burst();
         }
     }
 

@@ -28,6 +28,7 @@ mod pressure;
 mod promise;
 mod purse;
 mod rhythm;
+mod rounds;
 mod slack;
 mod specinf;
 mod static_shares;

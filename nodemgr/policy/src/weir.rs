@@ -364,6 +364,7 @@ impl Better {
         if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {
+            self.slack.follow(sample);
             self.slack.note(now, reading, mode);
         }
         if told {

@@ -41,7 +41,8 @@ fn any_slo() -> impl Strategy<Value = Option<Slo>> {
 
 fn any_work() -> impl Strategy<Value = Work> {
     let stalls = prop::array::uniform(any_time());
-    (any::<i64>(), stalls).prop_map(|(charged, stalls)| Work { charged: Tokens(charged), stalls })
+    let work = (any::<i64>(), stalls, any::<u64>());
+    work.prop_map(|(charged, stalls, bursts)| Work { charged: Tokens(charged), stalls, bursts })
 }
 
 fn any_class() -> impl Strategy<Value = Class> {

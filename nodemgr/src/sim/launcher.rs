@@ -256,7 +256,9 @@ impl Launcher {
     pub fn look(&mut self, now: Nanos) {
         if self.queued.is_empty() && self.pages.activity.is_busy(self.slot) {
             self.flows = false;
-            self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now);
+            if self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now) {
+                self.pages.usage.end_burst();
+            }
             self.pages.activity.end(self.slot);
             admission::drained(self);
             self.turn_passed = true; // whoever gives way to it sleeps until now

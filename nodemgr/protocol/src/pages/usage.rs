@@ -26,7 +26,8 @@ pub struct UsagePage {
     pub left: AtomicU64,
     stirs: AtomicU64,
     solo_until_ns: AtomicU64,
-    _reserved: [u64; 3],
+    bursts: AtomicU64,
+    _reserved: [u64; 2],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
     /// Latencies that the processes have told, on the page of the tenant's first GPU. All of them add to it, and it stays when
@@ -74,6 +75,17 @@ impl UsagePage {
     /// How often one has.
     pub fn stirs(&self) -> u64 {
         self.stirs.load(Ordering::Acquire)
+    }
+
+    /// A burst has ended that began while a process's bursts might be put off.
+    pub fn end_burst(&self) {
+        // Relaxed, here and below: a sum that only grows, and stays when processes end.
+        self.bursts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many have.
+    pub fn bursts(&self) -> u64 {
+        self.bursts.load(Ordering::Relaxed)
     }
 
     /// A process asks that the tenant's processes take turns until then, so that each of them can be measured alone.
