@@ -35,8 +35,8 @@ impl Bounds {
     }
 
     /// Takes one in, with a neighbour's `slices` in it perhaps, and returns what a launch costs by the last of them, in
-    /// nanoseconds.
-    pub fn add(&self, ns: u64, slices: bool) -> u64 {
+    /// nanoseconds, and by how much they differ, as a part of that.
+    pub fn add(&self, ns: u64, slices: bool) -> (u64, f64) {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         self.times_ns[count as usize % WINDOW].store(ns, Ordering::Relaxed);
         let mut times = [0; WINDOW];
@@ -53,11 +53,14 @@ impl Bounds {
         };
         self.least_ns.store(least, Ordering::Relaxed);
         if median > SHORT_NS && slices {
-            return least;
+            return (least, 1.0);
         }
         let clean = times.iter().take_while(|time| **time <= RANGE * median);
-        let (sum, of) = clean.fold((0u64, 0u64), |(sum, of), time| (sum.saturating_add(*time), of + 1));
-        sum / of.max(1)
+        let (sum, of) =
+            clean.clone().fold((0u64, 0u64), |(sum, of), time| (sum.saturating_add(*time), of + 1));
+        let (mean, of) = (sum / of.max(1), of.max(1) as f64);
+        let squares: f64 = clean.map(|time| (*time as f64 / mean.max(1) as f64 - 1.0).powi(2)).sum();
+        (mean, (squares / of).sqrt())
     }
 }
 
@@ -67,7 +70,7 @@ mod tests {
 
     fn last(times: impl IntoIterator<Item = u64>) -> u64 {
         let bounds = Bounds::default();
-        times.into_iter().map(|ns| bounds.add(ns, true)).last().unwrap()
+        times.into_iter().map(|ns| bounds.add(ns, true).0).last().unwrap()
     }
 
     #[test]

@@ -35,6 +35,11 @@ const TOLD: f64 = 0.05;
 /// Standard deviation of a price that stands on bounds, as a part of it.
 const BOUNDED: f64 = 0.5;
 
+/// The same once so many launches were timed while others ran at once: as much of the part of the SMs that it holds, since those slow it
+/// down by no more than it wants beyond what they leave; no less than this; and no less than the times differ.
+const TIMES: u32 = 8;
+const TIMED: f64 = 0.05;
+
 /// Standard deviation of a rough guess, as a part of it.
 const ROUGH: f64 = 20.0;
 
@@ -321,12 +326,16 @@ impl Estimate {
             let _ = self.bounds.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed);
         }
         let Some(bounds) = self.bounds() else { return 0.0 };
-        let price = bounds.add(whole(ns), how != Bound::AtOnce).max(1);
+        let (price, differ) = bounds.add(whole(ns), how != Bound::AtOnce);
+        let price = price.max(1) as f64;
         // What was measured, if only once, counts for more. A first measurement of several signatures is shared out by
         // what is known of each.
         let (price, variance) = match self.is_measured() {
             true => (self.mean(), self.variance()),
-            false => (price as f64, BOUNDED * BOUNDED * price as f64 * price as f64),
+            false if how == Bound::AtOnce && bounds.count() >= TIMES => {
+                (price, (price * differ.max(BOUNDED * self.sms()).clamp(TIMED, BOUNDED)).powi(2))
+            }
+            false => (price, (price * BOUNDED).powi(2)),
         };
         self.set(price, variance);
         if self.known() == Known::Nothing { 0.0 } else { self.make_good(price) }

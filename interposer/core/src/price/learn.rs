@@ -22,8 +22,8 @@ const VARIATION: f64 = 0.02;
 /// An error counts as no more than so many standard deviations: a host that was held up once is no news of a kernel.
 const FAR: f64 = 2.0;
 
-/// A price that has no more than this part in what is unknown of a stretch stays as it is: without covariances what varies
-/// in the others would move it to and fro.
+/// A price that is known, and has no more than this part in what is unknown of a stretch, stays as it is: without covariances what
+/// varies in the others would move it to and fro.
 const KNOWN: f64 = 0.05;
 
 /// What a stretch took beyond its price may be time in which its stream idled for want of launches: within that doubt it
@@ -239,7 +239,7 @@ impl Parts {
         let error = error.clamp(-far, far);
         let correct = |part: &Part| {
             let (estimate, variance) = (part.estimate, part.estimate.variance());
-            if part.unknown() < KNOWN * unknown {
+            if part.unknown() < KNOWN * unknown && estimate.known() == Known::Mean {
                 return 0.0;
             }
             let gain = part.count() * variance / all;
@@ -485,6 +485,26 @@ mod tests {
         stretch(&[(short, 40), (medium, 10)]).learn(Took { ns: 1.2e6, idle: 16_000.0, most: 1.2e6 });
         assert!((short.mean() / 5_000.0 - 1.0).abs() < 0.2, "{}", short.mean());
         assert!((medium.mean() / 1e5 - 1.0).abs() < 0.02, "{}", medium.mean());
+    }
+
+    #[test]
+    fn what_was_timed_beside_others_is_known_as_far_as_they_may_have_slowed_it_down() {
+        let after = |how: Bound, times: [f64; 2]| {
+            let (narrow, varied) = (guess(), guess());
+            narrow.weigh([0.2, 0.04, 0.008], 0.2);
+            for n in 0..8 {
+                stretch(&[(narrow, 1)]).bound(times[n % 2], how);
+            }
+            for _ in 0..3 {
+                stretch(&[(varied, 1)]).learn(Took::exactly(90_000.0));
+            }
+            stretch(&[(varied, 28), (narrow, 30)]).learn(Took::exactly(3e6));
+            narrow.mean()
+        };
+        let known = after(Bound::AtOnce, [4_900.0, 5_100.0]);
+        assert!((known / 5_000.0 - 1.0).abs() < 0.02, "{known}");
+        let others = [after(Bound::AtOnce, [2_500.0, 7_500.0]), after(Bound::Most, [5_000.0; 2])];
+        assert!(others.iter().all(|other| other / 5_000.0 > 1.04), "{others:?}");
     }
 
     #[test]
