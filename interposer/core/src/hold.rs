@@ -86,10 +86,10 @@ impl Holder {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// The process has nothing on the GPU any more. Says whether a burst ended with that.
-    pub fn ended(&self, submitted: u64, now: Nanos) -> bool {
+    /// The process has nothing on the GPU any more. Returns the work of the burst that ended with that, in ns, if one did.
+    pub fn ended(&self, submitted: u64, now: Nanos) -> Option<u64> {
         if !self.begun.swap(false, Ordering::Relaxed) {
-            return false;
+            return None;
         }
         self.ended.store(now.0, Ordering::Relaxed);
         let work = submitted.saturating_sub(self.submitted.load(Ordering::Relaxed));
@@ -102,7 +102,7 @@ impl Holder {
         let step = usual / MOVES_PART;
         let moved = if work >= usual { work.min(usual + step) } else { work.max(usual - step) };
         self.usual.store(moved, Ordering::Relaxed);
-        true
+        Some(work)
     }
 
     fn follows(&self, arrived: Nanos) -> bool {
@@ -159,7 +159,9 @@ mod tests {
             self.submitted += work_ms * 1_000_000;
             let held = self.now.since(arrived);
             self.now.0 += work_ms * 1_000_000;
-            self.holder.ended(self.submitted, self.now);
+            let ended = self.holder.ended(self.submitted, self.now);
+            assert_eq!(ended, (terms.hold > Nanos(0)).then_some(work_ms * 1_000_000));
+            assert_eq!(self.holder.ended(self.submitted, self.now), None, "it has ended");
             held.0 / 1_000_000
         }
 
@@ -255,6 +257,7 @@ mod tests {
         let (mut server, none) = (Server::default(), Terms { hold: Nanos(0), ..TERMS });
         assert_eq!(server.holder.ask(TERMS, 0, Nanos(0), TERMS.hold), None, "due, and still at its gate");
         assert_eq!(server.holder.ask(none, 0, Nanos(0), TERMS.hold), None);
+        assert_eq!(server.holder.ended(5, TERMS.hold), None, "no burst");
         assert!(!server.holder.is_on(), "so nobody says when it ends");
         server.rest(1_000);
         assert_eq!(server.burst(TERMS, 20), 60);

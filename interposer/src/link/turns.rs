@@ -67,8 +67,10 @@ impl Gpu {
 
     /// Nothing of this process is on the GPU any more.
     pub fn burst_ended(&self) {
-        if self.holder.is_on() && self.holder.ended(self.submitted(), clock::now()) {
-            self.usage.end_burst();
+        if self.holder.is_on()
+            && let Some(work) = self.holder.ended(self.submitted(), clock::now())
+        {
+            self.usage.end_burst(work);
         }
     }
 

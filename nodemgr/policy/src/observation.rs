@@ -57,8 +57,8 @@ pub struct Work {
     /// Wall time of its processes by what it went to, as [`Stall::ALL`] has them: our gate and the neighbours' slices stand
     /// apart, so that neither is taken for interference (gpu-truths, rule 3).
     pub stalls: [Nanos; Stall::ALL.len()],
-    /// Bursts that have ended, of those that began while its bursts might be put off.
-    pub bursts: u64,
+    /// Bursts that have ended, of those that began while its bursts might be put off, and what they took of the SMs.
+    pub bursts: (u64, Nanos),
 }
 
 /// One tenant on the GPU.

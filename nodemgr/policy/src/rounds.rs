@@ -7,8 +7,11 @@
 //! ```text
 //!   in rounds  of the bursts that might be put off there were more than two for each request that ended
 //!   round      what they took of the SMs, each
-//!   apart      7/8 of round / request, four rounds at most: an eighth is left to prompts between them
+//!   apart      7/8 of round / request, and no more than four rounds: an eighth is left to prompts between them
 //! ```
+//!
+//! Bursts are counted while they might be put off, which is while there is a filler; requests of other times are not. One that is told of
+//! a little after its burst counts.
 
 use weir_protocol::pages::Rate;
 use weir_protocol::units::{Nanos, SmShare};
@@ -32,6 +35,7 @@ const MOST_ROUNDS: u64 = 4;
 pub struct Rounds {
     before: Option<[u64; 3]>,
     seen: [u64; 3], // bursts, their work in ns, and requests that have ended since
+    put_off: bool,  // there were bursts since the look before
     request: SmShare,
 }
 
@@ -58,11 +62,12 @@ impl Rounds {
     pub fn look(&mut self, sample: &Sample) {
         self.request = sample.request;
         let counted = sample.slo.and_then(|slo| slo.counted);
-        let charged = u64::try_from(sample.work.charged.0).unwrap_or(0);
-        let now = counted.map(|counted| [sample.work.bursts, charged, counted.requests]);
+        let (bursts, work) = sample.work.bursts;
+        let now = counted.map(|counted| [bursts, work.0, counted.requests]);
         let (Some(before), Some(now)) = (std::mem::replace(&mut self.before, now), now) else { return };
-        if now[0] <= before[0] {
-            return; // what was done was not put off
+        let trailing = std::mem::replace(&mut self.put_off, now[0] > before[0]);
+        if !self.put_off && !trailing {
+            return;
         }
         for (sum, (now, before)) in self.seen.iter_mut().zip(now.into_iter().zip(before)) {
             *sum = sum.saturating_add(now.saturating_sub(before));
@@ -72,13 +77,18 @@ impl Rounds {
         }
     }
 
+    /// Whether bursts might be put off of late.
+    pub fn are_put_off(&self) -> bool {
+        self.put_off
+    }
+
     /// How its requests are answered, as far as was seen.
     pub fn answers(&self) -> Answers {
-        let [bursts, charged, requests] = self.seen;
+        let [bursts, work, requests] = self.seen;
         let few = requests.saturating_mul(FEW);
         match self.before {
             None => Answers::Uncounted,
-            _ if bursts >= SEEN && bursts > few => self.in_rounds(charged / bursts),
+            _ if bursts >= SEEN && bursts > few => self.in_rounds(work / bursts),
             _ if requests >= SEEN / 2 && bursts <= few => Answers::AtOnce,
             _ => Answers::Somehow,
         }
@@ -93,8 +103,6 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
-    use weir_protocol::units::Tokens;
-
     use super::*;
     use crate::story::{latency, slo};
     use crate::{Counted, Slo, Work};
@@ -104,8 +112,7 @@ mod tests {
         let mut rounds = Rounds::default();
         for &(bursts, ms, requests) in looks {
             let counted = Some(Counted { requests, late: 0 });
-            let work =
-                Work { charged: Tokens(i64::try_from(ms * 1_000_000).unwrap()), bursts, ..Work::default() };
+            let work = Work { bursts: (bursts, Nanos::from_millis(ms)), ..Work::default() };
             let slo = slo(200, Some(100)).map(|slo| Slo { counted, ..slo });
             rounds.look(&Sample { slo, work, ..latency(percent) });
         }
@@ -139,6 +146,37 @@ mod tests {
         let mut rounds = Rounds::default();
         rounds.look(&Sample { slo: slo(200, Some(100)), ..latency(50) });
         assert_eq!(rounds.answers(), Answers::Uncounted);
+    }
+
+    #[test]
+    fn a_request_that_is_told_of_after_its_burst_counts_and_later_ones_do_not() {
+        let late = (1..=12).map(|n| (n, 20 * n, n - 1)).flat_map(|(bursts, ms, requests)| {
+            [(bursts, ms, requests), (bursts, ms, requests + 1), (bursts, ms, requests + 1)]
+        });
+        let looks: Vec<_> = std::iter::once((0, 0, 0)).chain(late).collect();
+        assert_eq!(seen(50, &looks), Answers::AtOnce);
+        let rounds = [(0, 0, 0), (100, 3_500, 3), (100, 3_500, 4), (100, 3_500, 900)];
+        assert!(matches!(seen(50, &rounds), Answers::InRounds { .. }), "those were not put off");
+    }
+
+    #[test]
+    fn any_counts_will_do() {
+        let counts = [0, 1, u64::MAX];
+        for (bursts, work) in counts.into_iter().flat_map(|n| counts.map(|work| (n, work))) {
+            for requests in counts {
+                let looks = [(0, 0, 0), (bursts, work, requests), (u64::MAX, 0, u64::MAX), (0, u64::MAX, 0)];
+                let mut rounds = Rounds::default();
+                for (bursts, ns, requests) in looks {
+                    let counted = Some(Counted { requests, late: 0 });
+                    let work = Work { bursts: (bursts, Nanos(ns)), ..Work::default() };
+                    let slo = slo(200, Some(100)).map(|slo| Slo { counted, ..slo });
+                    rounds.look(&Sample { slo, work, ..latency(50) });
+                    if let Answers::InRounds { round, apart } = rounds.answers() {
+                        assert!(apart >= round);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -17,8 +17,9 @@
 //!            then by an eighth of it for each request that has ended since the reading before, and a quarter at most.
 //!            Where nobody counts: by a quarter with each reading; by half while a quarter of the goal is missing.
 //!            But for steps, it does not grow while no miss is to spare, and each reading then that tells of late ones halves it.
-//!            Until it is known how requests are answered (`rounds.rs`) it is 1/64 of the goal at most. In rounds: from what these take,
-//!            by 1/32 with each reading and while a miss is to spare, to how far apart they may be; half of the way back with late ones
+//!            In time slices, until it is seen how requests are answered (`rounds.rs`) it is 1/64 of the goal at most. In rounds: from
+//!            what these take, by 1/32 of the way with each reading of rounds that were put off, while a miss is to spare, to how far
+//!            apart they may be; with late ones and none to spare half of the way back, and then to nothing
 //! ```
 //!
 //! A reading that no request has ended since is the one before again, and gives nothing. And who joins a burst that is being put
@@ -30,7 +31,7 @@
 //! Where requests wait for a place, as before a server that decodes for eight at a time, they wait for nothing or for long: the quantile
 //! of the last seconds lies far below the goal, however long steps are put off, until many are late. There only the count tells, and
 //! what comes of a longer hold shows so late that it grows slowly. (With all that was missing at once 23 of 60 such servers broke
-//! what they promised of first tokens, and as many of whole answers, simulated; now 5 and none; with no hold 3 and none.)
+//! what they promised of first tokens, and as many of whole answers, simulated.)
 //! Where nobody counts, many requests' quantile scatters around the goal, and the margin stays wide; of a few it is the
 //! slowest one, and where that keeps the bound nearly all do.
 //! Steps that are put off until one in so long is due take no longer than that: so the hold itself ends short of the bound, and
@@ -79,8 +80,8 @@ const BELIEVED: u64 = 8;
 /// Such a part of the goal is tried until it is known how requests are answered.
 const TRIED: u64 = 64;
 
-/// Rounds go the way to where they are furthest apart in so many readings. (With eight, one server in thirteen broke its promise, with
-/// these one in twenty; of those that are not put off one in forty does, simulated.)
+/// Rounds go the way to where they are furthest apart in so many readings. (With eight 9 of 120 servers broke their promise, with these 6,
+/// with no hold 3, simulated.)
 const PACES: u64 = 32;
 
 /// The margin of steps at first: real ones are a hundredth later than they are put off.
@@ -156,9 +157,11 @@ impl Slack {
         };
         let hold = match self.rounds.answers() {
             _ if self.steps.are_sure() => felt.max(known),
+            _ if mode == Mode::Overlap => felt,
+            Answers::InRounds { .. } if lasts => Nanos(0),
             Answers::InRounds { round, apart } => self.between(round, apart, budget),
-            Answers::Somehow if mode == Mode::TimeSlicing => felt.min(Nanos(goal.0 / TRIED)),
-            Answers::Somehow | Answers::AtOnce | Answers::Uncounted => felt,
+            Answers::Somehow => felt.min(Nanos(goal.0 / TRIED)),
+            Answers::AtOnce | Answers::Uncounted => felt,
         };
         self.hold = hold.min(self.most);
     }
@@ -187,15 +190,18 @@ impl Slack {
         }
     }
 
-    /// The hold where requests are answered in rounds: between what these take by themselves, which puts off none of them, and how far
-    /// apart they may be. The quantile tells nothing of the way; how many were late does.
+    /// The hold where requests are answered in rounds: from what these take by themselves, which puts off none that follows another, to
+    /// how far apart they may be. The quantile tells nothing of the way; how many were late does.
     fn between(&self, round: Nanos, apart: Nanos, budget: Budget) -> Nanos {
-        let hold = self.hold.clamp(round, apart);
+        let hold = self.hold.min(apart);
         match budget {
-            Budget::Spare if self.misses.ended() > Some(0) => {
-                Nanos(hold.0 + apart.since(round).0 / PACES).min(apart)
+            Budget::Spare if self.misses.ended() > Some(0) && self.rounds.are_put_off() => {
+                Nanos(hold.0.max(round.0) + apart.since(round).0 / PACES).min(apart)
             }
-            Budget::Owed(_) if self.misses.late() > 0 => Nanos(round.0 + hold.since(round).0 / 2),
+            Budget::Owed(_) if self.misses.late() > 0 && hold > round => {
+                Nanos(round.0 + hold.since(round).0 / 2)
+            }
+            Budget::Owed(_) if self.misses.late() > 0 => Nanos(0),
             _ => hold,
         }
     }
@@ -215,8 +221,6 @@ impl Slack {
 
 #[cfg(test)]
 mod tests {
-    use weir_protocol::units::Tokens;
-
     use super::*;
     use crate::story::{latency, slo};
     use crate::{Counted, Slo, Work};
@@ -233,7 +237,7 @@ mod tests {
     /// The same, in so many rounds of 20 ms each, of which the tenant's request allows one in 40.
     fn in_rounds(slack: &mut Slack, at: u64, reading: Reading, rounds: u64) {
         let bursts = rounds * reading.counted.map_or(0, |counted| counted.requests);
-        let work = Work { charged: Tokens(20_000_000 * bursts.cast_signed()), bursts, ..Work::default() };
+        let work = Work { bursts: (bursts, ms(20 * bursts)), ..Work::default() };
         let slo = slo(200, Some(100)).map(|slo| Slo { counted: reading.counted, ..slo });
         slack.follow(&Sample { slo, work, ..latency(50) });
         slack.note(Nanos::from_secs(at), reading, Mode::TimeSlicing);
@@ -372,19 +376,13 @@ mod tests {
             in_rounds(&mut slack, at, reading(50, Some(Counted { requests: 4 * at, late })), 10);
             slack.hold().0 / 1_000_000
         };
-        assert_eq!(
-            [held(0, 0), held(1, 0), held(8, 0)],
-            [0, 20, 20],
-            "what they take themselves puts off none"
-        );
+        assert_eq!([held(0, 0), held(1, 0), held(8, 0)], [0, 0, 0], "no miss is to spare");
         let on_the_way: Vec<u64> = (9..25).map(|at| held(at, 0)).collect();
         assert_eq!((on_the_way[0], on_the_way[15]), (20, 27), "half of the way in 16 readings");
         assert!((201..300).all(|at| held(at, 0) <= 35) && held(300, 0) == 35, "7/8 of 40 ms");
-        assert_eq!(
-            [held(301, 5), held(302, 12), held(303, 12)],
-            [35, 27, 27],
-            "five of ten are spent, then twelve"
-        );
+        let owed = [held(301, 5), held(302, 12), held(303, 12), held(304, 13)];
+        assert_eq!(owed[..3], [35, 27, 27], "five of ten are spent, then twelve");
+        assert!((20..25).contains(&owed[3]), "{owed:?}: half of the way again");
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn any_slo() -> impl Strategy<Value = Option<Slo>> {
 
 fn any_work() -> impl Strategy<Value = Work> {
     let stalls = prop::array::uniform(any_time());
-    let work = (any::<i64>(), stalls, any::<u64>());
+    let work = (any::<i64>(), stalls, (any::<u64>(), any_time()));
     work.prop_map(|(charged, stalls, bursts)| Work { charged: Tokens(charged), stalls, bursts })
 }
 

@@ -256,8 +256,9 @@ impl Launcher {
     pub fn look(&mut self, now: Nanos) {
         if self.queued.is_empty() && self.pages.activity.is_busy(self.slot) {
             self.flows = false;
-            if self.holder.ended(self.slot().submitted_ns.load(Ordering::Relaxed), now) {
-                self.pages.usage.end_burst();
+            let submitted = self.slot().submitted_ns.load(Ordering::Relaxed);
+            if let Some(work) = self.holder.ended(submitted, now) {
+                self.pages.usage.end_burst(work);
             }
             self.pages.activity.end(self.slot);
             admission::drained(self);

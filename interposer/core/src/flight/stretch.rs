@@ -336,7 +336,7 @@ impl Stretch {
         beside.always = beside.always.and(driver.beside(time));
         let weight = sms.weigh((to - on_sms, to), took, self.weight(beside));
         let part = driver.part(weight, time);
-        let how = if most - surely < 0.05 * most { Bound::AtOnce } else { Bound::Waited };
+        let how = if most - surely < 0.05 * most { Bound::Timed } else { Bound::Waited };
         bill.took = took * part + self.parts.bound(most / self.parts.slowed(beside), how);
         // By what others slow its launches down, they wait for them.
         let alone = on_sms * (self.parts.slowed(sms.beside_one()) / self.parts.slowed(beside)).min(1.0);

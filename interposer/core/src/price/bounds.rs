@@ -5,6 +5,7 @@
 //! most of them are clean: those far above the median are left out, and the rest have the kernel's mean. Of a long kernel
 //! few may be clean: then the least is the best there is, and is forgotten slowly.
 
+use super::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bounds remembered. With one in 3 ms they are the last tenth of a second.
@@ -23,6 +24,7 @@ const RISE: u64 = 400;
 #[derive(Debug, Default)]
 pub struct Bounds {
     count: AtomicU32,
+    timed: AtomicU32,
     least_ns: AtomicU64,
     times_ns: [AtomicU64; WINDOW],
 }
@@ -34,10 +36,17 @@ impl Bounds {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes one in, with a neighbour's `slices` in it perhaps, and returns what a launch costs by the last of them, in
+    /// How many of them were launches that were timed beside others.
+    pub fn timed(&self) -> u32 {
+        self.timed.load(Ordering::Relaxed)
+    }
+
+    /// Takes one in, and returns what a launch costs by the last of them, in
     /// nanoseconds, and by how much they differ, as a part of that.
-    pub fn add(&self, ns: u64, slices: bool) -> (u64, f64) {
+    pub fn add(&self, ns: u64, how: Bound) -> (u64, f64) {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
+        self.timed.fetch_add((how == Bound::Timed).into(), Ordering::Relaxed);
+        let slices = matches!(how, Bound::Most | Bound::Waited); // of a neighbour, perhaps
         self.times_ns[count as usize % WINDOW].store(ns, Ordering::Relaxed);
         let mut times = [0; WINDOW];
         let known = WINDOW.min(count as usize + 1);
@@ -70,7 +79,7 @@ mod tests {
 
     fn last(times: impl IntoIterator<Item = u64>) -> u64 {
         let bounds = Bounds::default();
-        times.into_iter().map(|ns| bounds.add(ns, true).0).last().unwrap()
+        times.into_iter().map(|ns| bounds.add(ns, Bound::Most).0).last().unwrap()
     }
 
     #[test]

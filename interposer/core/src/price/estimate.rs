@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, 
 
 use super::bounds::Bounds;
 use super::kernels::Kernels;
+use super::learn::RESOLUTION_NS;
 use crate::lock::Lock;
 use crate::overlap::Moments;
 
@@ -35,9 +36,11 @@ const TOLD: f64 = 0.05;
 /// Standard deviation of a price that stands on bounds, as a part of it.
 const BOUNDED: f64 = 0.5;
 
-/// The same once so many launches were timed while others ran at once: as much of the part of the SMs that it holds, since those slow it
-/// down by no more than it wants beyond what they leave; no less than this; and no less than the times differ.
+/// The same of a price that stands on so many launches that were timed beside others: as much of the part of the SMs that it holds, since
+/// those slow it down by no more than it wants beyond what they leave, and no less than the bounds differ, ...
 const TIMES: u32 = 8;
+
+/// ... nor than this.
 const TIMED: f64 = 0.05;
 
 /// Standard deviation of a rough guess, as a part of it.
@@ -79,6 +82,8 @@ pub enum Bound {
     Waited,
     /// It took so long, give or take, had the neighbour not been there at the same time.
     AtOnce,
+    /// The same, and nearly all of that time it surely ran.
+    Timed,
 }
 
 /// The price of one signature; lives as long as the process.
@@ -326,19 +331,25 @@ impl Estimate {
             let _ = self.bounds.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed);
         }
         let Some(bounds) = self.bounds() else { return 0.0 };
-        let (price, differ) = bounds.add(whole(ns), how != Bound::AtOnce);
+        let (price, differ) = bounds.add(whole(ns), how);
         let price = price.max(1) as f64;
         // What was measured, if only once, counts for more. A first measurement of several signatures is shared out by
         // what is known of each.
         let (price, variance) = match self.is_measured() {
             true => (self.mean(), self.variance()),
-            false if how == Bound::AtOnce && bounds.count() >= TIMES => {
-                (price, (price * differ.max(BOUNDED * self.sms()).clamp(TIMED, BOUNDED)).powi(2))
+            false if bounds.timed() >= TIMES => {
+                let part = differ.max(BOUNDED * self.sms()).clamp(TIMED, BOUNDED);
+                (price, (price * part).max(RESOLUTION_NS).powi(2))
             }
             false => (price, (price * BOUNDED).powi(2)),
         };
         self.set(price, variance);
         if self.known() == Known::Nothing { 0.0 } else { self.make_good(price) }
+    }
+
+    /// Whether it was timed beside others so often, and never alone, that mixed stretches tell little more of it.
+    pub(super) fn is_timed(&self) -> bool {
+        self.known() == Known::Bounds && self.bounds().is_some_and(|bounds| bounds.timed() >= TIMES)
     }
 
     /// The kernels of the graph that this is.

@@ -14,7 +14,7 @@ use crate::overlap::{Load, Moments};
 pub const PARTS: usize = 128;
 
 /// Standard deviation of a measurement: resolution of event timing (about 0.5 us, `cuEventElapsedTime`) ...
-const RESOLUTION_NS: f64 = 300.0;
+pub(super) const RESOLUTION_NS: f64 = 300.0;
 
 /// ... and the launches' own variation, as a part of the whole.
 const VARIATION: f64 = 0.02;
@@ -22,8 +22,9 @@ const VARIATION: f64 = 0.02;
 /// An error counts as no more than so many standard deviations: a host that was held up once is no news of a kernel.
 const FAR: f64 = 2.0;
 
-/// A price that is known, and has no more than this part in what is unknown of a stretch, stays as it is: without covariances what
-/// varies in the others would move it to and fro.
+/// A price that has no more than this part in what is unknown of a stretch stays as it is: without covariances what varies
+/// in the others would move it to and fro. What was only ever timed beside others counts as measured with such a stretch all the same: it will
+/// not be known better.
 const KNOWN: f64 = 0.05;
 
 /// What a stretch took beyond its price may be time in which its stream idled for want of launches: within that doubt it
@@ -239,7 +240,7 @@ impl Parts {
         let error = error.clamp(-far, far);
         let correct = |part: &Part| {
             let (estimate, variance) = (part.estimate, part.estimate.variance());
-            if part.unknown() < KNOWN * unknown && estimate.known() == Known::Mean {
+            if part.unknown() < KNOWN * unknown && !estimate.is_timed() {
                 return 0.0;
             }
             let gain = part.count() * variance / all;
@@ -252,7 +253,9 @@ impl Parts {
             estimate.correct(estimate.mean() + gain * error, left, share)
         };
         let owed = self.known().iter().map(correct).sum();
-        for graph in self.known().iter().filter(|graph| graph.estimate.is_measured()) {
+        let alone = self.known().len() == 1;
+        let known = |graph: &&Part| alone || graph.estimate.known() == Known::Mean;
+        for graph in self.known().iter().filter(known) {
             let took = (graph.estimate.mean(), (blurred / graph.count()).powi(2));
             graph.estimate.made_of().into_iter().for_each(|kernels| kernels.lock().come_to(took));
         }
@@ -501,9 +504,9 @@ mod tests {
             stretch(&[(varied, 28), (narrow, 30)]).learn(Took::exactly(3e6));
             narrow.mean()
         };
-        let known = after(Bound::AtOnce, [4_900.0, 5_100.0]);
+        let known = after(Bound::Timed, [4_900.0, 5_100.0]);
         assert!((known / 5_000.0 - 1.0).abs() < 0.02, "{known}");
-        let others = [after(Bound::AtOnce, [2_500.0, 7_500.0]), after(Bound::Most, [5_000.0; 2])];
+        let others = [after(Bound::Timed, [2_500.0, 7_500.0]), after(Bound::AtOnce, [5_000.0; 2])];
         assert!(others.iter().all(|other| other / 5_000.0 > 1.04), "{others:?}");
     }
 
