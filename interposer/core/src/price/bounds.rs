@@ -41,8 +41,8 @@ impl Bounds {
         self.timed.load(Ordering::Relaxed)
     }
 
-    /// Takes one in, and returns what a launch costs by the last of them, in
-    /// nanoseconds, and by how much they differ, as a part of that.
+    /// Takes one in, and returns what a launch costs by the last of them, in nanoseconds, and by how much they differ, as a part
+    /// of that.
     pub fn add(&self, ns: u64, how: Bound) -> (u64, f64) {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         self.timed.fetch_add((how == Bound::Timed).into(), Ordering::Relaxed);
