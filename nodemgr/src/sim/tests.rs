@@ -208,7 +208,8 @@ fn a_promise_is_kept_as_well_by_what_buckets_tell_of_it() {
 #[test]
 fn a_server_that_answers_in_many_rounds_keeps_what_it_promises_of_whole_answers() {
     // design 8: the most filler work subject to the SLO. Put off by all that the promise leaves, 5.7 and 8.6 % would be late.
-    let text = include_str!("../../../bench/scenarios/llm-filler.toml").replace("seconds = 60", "seconds = 200");
+    let text =
+        include_str!("../../../bench/scenarios/llm-filler.toml").replace("seconds = 60", "seconds = 200");
     let text = text.replace("p95 < 60ms", "p95 < 12s").replace("per-token", "request");
     for seed in [30, 33] {
         let outcomes = compared(&text, seed, &["weir", "static"]).outcomes;
