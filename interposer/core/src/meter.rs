@@ -169,10 +169,11 @@ impl Meter {
     pub fn beside_one(&self) -> Load {
         let one = self.streams.moments()[0];
         let others = (self.recent.weight().mean - one).max(0.0);
+        let stream = self.streams.is_known().then(|| self.streams.weight().times(1.0 - self.off_sms));
         if self.in_step {
-            Load { times: others / one, ..Load::default() }
+            Load { times: others / one, stream, ..Load::default() }
         } else {
-            Load { always: Weight::steady(others), times: 0.0 }
+            Load { always: Weight::steady(others), stream, ..Load::default() }
         }
     }
 

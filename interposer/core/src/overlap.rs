@@ -24,20 +24,34 @@ const MOST: f64 = 128.0;
 /// The weight of launches on average, of its square and of its cube.
 pub type Moments = [f64; 3];
 
-/// What weighs on the GPU beside a launch.
+/// What weighs on the SMs beside a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Whatever the launch is: others who have nothing to do with it.
     pub always: Weight,
     /// So many times its own weight: others who run in step with it.
     pub times: f64,
+    /// What the launches of its stream weigh; if that is not known, as much as it does.
+    pub stream: Option<Weight>,
 }
 
 impl Load {
     /// By how much a launch of this weight is slower on average: kernels that want more SMs than there are all run slower.
+    ///
+    /// What the others weigh is known by the time for which they do. That is longer while they are slowed down by what weighs much of
+    /// the launch's own stream. If neither had to do with the other they would meet as often as without that, and for so much longer.
     pub fn slowed(self, weight: f64) -> f64 {
-        let own = weight + self.times * weight;
-        self.always.two_values().into_iter().map(|(others, often)| often * (own + others).max(1.0)).sum()
+        let others = self.always.two_values();
+        let ours = self.stream.map_or([(weight, 0.5); 2], Weight::two_values);
+        let slow = |own: f64, others: f64| (own + self.times * own + others).max(1.0);
+        let pace = |own: f64| others.map(|(others, often)| often / slow(own, others)).iter().sum::<f64>();
+        let done = ours.map(|(own, often)| (own, often * pace(own)));
+        let all_done: f64 = done.iter().map(|(_, done)| done).sum();
+        let by_us =
+            |others: f64| done.map(|(own, done)| done * slow(own, others)).iter().sum::<f64>() / all_done;
+        let alone = others.map(|(others, often)| (others, often / by_us(others)));
+        let beside: f64 = alone.iter().map(|(others, often)| often * slow(weight, *others)).sum();
+        beside / alone.iter().map(|(_, often)| often).sum::<f64>()
     }
 }
 
@@ -74,7 +88,7 @@ impl Weight {
     }
 
     /// So many times as much.
-    fn times(self, by: f64) -> Self {
+    pub fn times(self, by: f64) -> Self {
         Self { mean: self.mean * by, variance: self.variance * by * by, skew: self.skew * by * by * by }
     }
 
@@ -116,9 +130,14 @@ impl Recent {
         self.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum = *sum * fade + more);
     }
 
+    /// Whether it has held anything.
+    pub fn is_known(&self) -> bool {
+        self.busy > 0.0
+    }
+
     /// Its weight on average, of its square and of its cube.
     pub fn moments(&self) -> Moments {
-        if self.busy > 0.0 { self.sums.map(|sum| sum / self.busy) } else { [1.0; 3] }
+        if self.is_known() { self.sums.map(|sum| sum / self.busy) } else { [1.0; 3] }
     }
 
     /// Its weight.
@@ -442,18 +461,43 @@ mod tests {
         held.add(12.0, [10.0 + 2.0 * 0.2, 10.0 + 2.0 * 0.04, 10.0 + 2.0 * 0.008]); // 10 of 12 us it weighs 1, else 0.2
         let load = |part| Load {
             always: beside(&[Beside { part, weight: held.weight(), on_sms: 1.0 }]),
-            times: 0.0,
+            ..Load::default()
         };
-        let exact = (10.0 * 1.2 + 2.0) / 12.0;
-        assert!((load(1.0).slowed(0.2) - exact).abs() < 1e-9, "{}", load(1.0).slowed(0.2));
+        let exact = |slow: f64, slower: f64| 12.0 / (2.0 / slow + 10.0 / slower);
+        assert!((load(1.0).slowed(0.2) - exact(1.0, 1.2)).abs() < 1e-9, "{}", load(1.0).slowed(0.2));
         assert!(
-            (load(1.0).slowed(1.0) - (1.0 + 10.4 / 12.0)).abs() < 1e-9,
+            (load(1.0).slowed(1.0) - exact(1.2, 2.0)).abs() < 1e-9,
             "one that fills it has no room to spare"
         );
         assert_eq!(load(0.0).slowed(0.2), 1.0);
         assert_eq!(load(0.0).slowed(1.0), 1.0);
-        let half = Load { always: beside(&[neighbour(0.5, 1.0)]), times: 0.0 };
-        assert!((half.slowed(0.4) - 1.2).abs() < 1e-9, "half of the time by 1.4");
+        let half = Load { always: beside(&[neighbour(0.5, 1.0)]), ..Load::default() };
+        assert!((half.slowed(0.4) - 2.0 / (1.0 + 1.0 / 1.4)).abs() < 1e-9, "half of the time by 1.4");
+    }
+
+    #[test]
+    fn a_small_kernel_among_wide_ones_is_slowed_down_less_than_the_neighbours_time_seems_to_say() {
+        // By itself the neighbour fills the GPU for two fifths of its time, and ours for four fifths of ours: of each pair of kernels so
+        // much meets as of both, and takes as much longer as they want too much.
+        let (theirs, ours) = ([(0.2, 0.6), (2.0, 0.4)], [(0.1, 0.2), (1.0, 0.8)]);
+        let slow = |own: f64, others: f64| (own + others).max(1.0);
+        let time = |(own, ours): (f64, f64), (others, theirs): (f64, f64)| ours * theirs * slow(own, others);
+        let seen = |of: &dyn Fn(usize) -> (f64, f64)| {
+            let mut seen = Recent::default();
+            (0..2).map(of).for_each(|(weight, time)| {
+                seen.add(time, [1, 2, 3].map(|power| time * weight.powi(power)));
+            });
+            seen.weight()
+        };
+        let always = seen(&|n| (theirs[n].0, ours.iter().map(|ours| time(*ours, theirs[n])).sum()));
+        let stream = seen(&|n| (ours[n].0, theirs.iter().map(|theirs| time(ours[n], *theirs)).sum()));
+        let load = Load { always, stream: Some(stream), ..Load::default() };
+        for (own, _) in ours {
+            let exact: f64 = theirs.iter().map(|(others, often)| often * slow(own, *others)).sum();
+            assert!((load.slowed(own) / exact - 1.0).abs() < 0.02, "{own}: {} of {exact}", load.slowed(own));
+        }
+        let blind = Load { always, ..Load::default() };
+        assert!(blind.slowed(0.1) > load.slowed(0.1) && blind.slowed(1.0) < load.slowed(1.0));
     }
 
     #[test]

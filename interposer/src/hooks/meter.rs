@@ -39,8 +39,8 @@ const APART_EVERY: Nanos = Nanos::from_millis(50);
 /// So much work is worth a mark before the program waits, however young the last one is.
 const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
 
-/// What is worth a mark before the program waits.
-pub const ENDS: [Due; 2] = [REMAINDER, Due { work: Nanos(1), ..STRETCH }];
+/// What is worth one however little there is of it.
+const LATE: Due = Due { work: Nanos(1), ..STRETCH };
 
 /// A queue this short is looked at with each word: it is empty before a mark says so. Of a longer one the words are read when
 /// it seems to be full.
@@ -129,10 +129,22 @@ impl<'a> Hands<'a> {
         self.current.context.flight.mark_all(self);
     }
 
+    /// What is worth a mark before the program waits. Where tenants' kernels run at once (MPS), those beside hear of a remainder only
+    /// with the next burst, if it has none: meanwhile they would take it for a pause.
+    fn ends(&self) -> [Due; 2] {
+        let heard = self.gpu().overlaps() && self.gpu().is_divided();
+        [if heard { Due { work: STRETCH.work, ..REMAINDER } } else { REMAINDER }, LATE]
+    }
+
+    /// Puts a mark behind what the program is about to wait for on the stream of this call, if one is due.
+    pub fn put_end(&mut self) {
+        let _ = self.ends().into_iter().any(|due| self.put_last(due));
+    }
+
     /// Puts a mark behind this thread's work on `stream`, or on all streams of this context: it is about to wait for that.
     pub fn put_ends(&mut self, stream: Option<Stream>) {
-        let stream = stream.map(Stream::key);
-        self.unless_captured(|flight, hands| flight.mark_ends(stream, hands.thread.address(), &ENDS, hands));
+        let (stream, due) = (stream.map(Stream::key), self.ends());
+        self.unless_captured(|flight, hands| flight.mark_ends(stream, hands.thread.address(), &due, hands));
     }
 
     /// Puts a mark behind this thread's work on each stream where one is due.

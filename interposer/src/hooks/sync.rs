@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUevent, CUstream};
 
-use super::meter::{ANYTHING, ENDS, Hands};
+use super::meter::{ANYTHING, Hands};
 use super::{capture, graph_pauses, pool};
 use crate::clock;
 use crate::driver::Stream;
@@ -89,7 +89,7 @@ pub(super) fn end_stretch(thread: &Thread, current: &Current, stream: Option<Str
         if thread.take_guess() || current.context.flight.wants_end(last.key()) {
             hands.put_last(ANYTHING);
         } else {
-            let _ = ENDS.into_iter().any(|due| hands.put_last(due));
+            hands.put_end();
         }
     }
     if how == How::Waits {

@@ -9,7 +9,7 @@ use super::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bounds remembered. With one in 3 ms they are the last tenth of a second.
-const WINDOW: usize = 32;
+pub(super) const WINDOW: usize = 32;
 
 /// Half of a time slice (2 ms, the driver's default): a kernel beyond this meets a switch more often than not.
 const SHORT_NS: u64 = 1_000_000;

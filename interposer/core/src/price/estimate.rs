@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, WINDOW};
 use super::kernels::Kernels;
 use super::learn::RESOLUTION_NS;
 use crate::lock::Lock;
@@ -26,6 +26,10 @@ const FRESH: u32 = 32;
 /// So many launches of a signature may be under way before anything is known of it: a program that ran on would queue seconds
 /// of what was guessed to be nothing.
 const AHEAD: u32 = 8;
+
+/// So many launches of a signature that was bounded, and less often than bounds are remembered, go the long way, where they are bounded
+/// again. The launch path has seldom to ask for what is short: by chance it hardly ever would be.
+const PATIENCE: u32 = 4_096;
 
 /// Standard deviation of a guess, in nanoseconds: nothing is known.
 const UNKNOWN_NS: f64 = 1e9;
@@ -235,6 +239,14 @@ impl Estimate {
         !measured
     }
 
+    /// A launch goes the long way that is known by bounds alone. After many of them it is not waited for any longer: launches that
+    /// overlap are never bounded.
+    pub fn waits_for_bounds(&self) {
+        if self.known() == Known::Bounds && self.launches.fetch_add(1, Ordering::Relaxed) == PATIENCE {
+            self.set(self.mean(), self.variance());
+        }
+    }
+
     /// When it may be bounded anew, on the processor's clock: for whoever measures.
     pub fn bound_at_ns(&self) -> &AtomicU64 {
         &self.bound_at_ns
@@ -282,6 +294,16 @@ impl Estimate {
     /// for as long as the others let it.
     pub fn wants_room(&self) -> bool {
         !self.is_measured() && !self.is_collective() && self.bounds().map_or(0, Bounds::count) < TRIES
+    }
+
+    /// Whether the launch path may go by its price: nothing more is to be found out of single launches.
+    fn is_settled(&self) -> bool {
+        let bounded = || self.bounds().is_some_and(|bounds| bounds.count() as usize >= WINDOW);
+        match self.known() {
+            Known::Nothing => false,
+            Known::Bounds => bounded() || self.launches.load(Ordering::Relaxed) > PATIENCE,
+            Known::Mean => true,
+        }
     }
 
     /// Whether the price can be relied upon for more than one launch at a time.
@@ -436,7 +458,7 @@ impl Estimate {
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        let by_itself = self.is_learnt() && !self.is_collective() && !self.pauses();
+        let by_itself = self.is_settled() && !self.is_collective() && !self.pauses();
         self.price_ns.store(signed(whole(mean), by_itself), Ordering::Relaxed);
     }
 }

@@ -126,7 +126,8 @@ mod tests {
         let [mean, square, _] = launches(graph).weight(Load::default()).unwrap();
         assert!((mean - (0.2 * 0.2 + 1.0) / 1.2).abs() < 1e-6, "{mean}");
         assert!((square - (0.2 * 0.04 + 1.0) / 1.2).abs() < 1e-6, "{square}");
-        let [mean, ..] = launches(graph).weight(Load { always: Weight::steady(1.0), times: 0.0 }).unwrap();
+        let [mean, ..] =
+            launches(graph).weight(Load { always: Weight::steady(1.0), ..Load::default() }).unwrap();
         assert!((mean - (0.24 * 0.2 + 2.0) / 2.24).abs() < 1e-6, "beside one that fills the GPU: {mean}");
     }
 

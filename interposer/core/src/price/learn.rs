@@ -532,7 +532,7 @@ mod tests {
         let [mean, square, _] = stretch(&[(narrow, 3), (wide, 1)]).weight(Load::default()).unwrap();
         assert!((mean - 0.325).abs() < 1e-9 && (square - 0.2575).abs() < 1e-9, "{mean}, {square}");
         let [mean, ..] = stretch(&[(narrow, 3), (wide, 1)])
-            .weight(Load { always: Weight::steady(1.0), times: 0.0 })
+            .weight(Load { always: Weight::steady(1.0), ..Load::default() })
             .unwrap();
         assert!((mean - (3.3 * 0.1 + 2.0) / 5.3).abs() < 1e-9, "beside one that fills the GPU: {mean}");
         let [mean, ..] =

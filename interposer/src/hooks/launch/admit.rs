@@ -120,6 +120,7 @@ fn begin(
     if !known.estimate.is_learnt() {
         thread.note_guess();
     }
+    known.estimate.waits_for_bounds();
     if !known.estimate.is_learnt() || known.estimate.wants_room() {
         current.gpu.activity.turn.ask_for(MEASURING);
         current.gpu.slot().turn.ask_for(MEASURING);

@@ -90,3 +90,21 @@ fn a_wild_price_is_never_negative() {
     estimate.correct(-5.0, 1.0, 1.0);
     assert_eq!(estimate.price(), 1);
 }
+
+#[test]
+fn what_was_bounded_a_few_times_goes_the_long_way_until_it_was_often_or_a_long_time_has_passed() {
+    let (often, overlaps) = (Estimate::guess(5_000), Estimate::guess(5_000));
+    for n in 1..=WINDOW {
+        assert!(often.learnt_price().is_none(), "after {n}");
+        often.bound(100_000.0, Bound::Timed);
+        often.waits_for_bounds();
+    }
+    assert_eq!(often.learnt_price(), Some(100_000));
+    (0..LEARNT).for_each(|_| drop(overlaps.bound(100_000.0, Bound::Timed)));
+    let launches = (0..).take_while(|_| {
+        overlaps.waits_for_bounds();
+        overlaps.learnt_price().is_none()
+    });
+    assert_eq!(launches.count(), PATIENCE as usize);
+    assert_eq!(overlaps.price(), 100_000);
+}
