@@ -4,11 +4,20 @@ The names are those of the twin (`bench/src/check/player/work.rs`). Plain torch 
 built from numbers, data are drawn from a seed.
 """
 
+import atexit
+import json
+import os
+import shutil
+import tempfile
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 WIDTH, HEADS, LAYERS, WORDS = 1024, 16, 8, 32_000
+
+# What vLLM may take of the memory: it fits beside a training job under the limit of the check's tenants.
+VLLM_BYTES = 4 << 30
 
 
 class Block(nn.Module):
@@ -183,7 +192,43 @@ def decode(device):
     return unit
 
 
-WORKS = {work.__name__: work for work in (tiny, graph, matmul, mix, train, decode)}
+def vllm(device):
+    """A request to vLLM: four more words for a batch of eight, by a model of the size of `decode`'s with made-up weights. As its users
+    have it, but for what would be downloaded: its engine is a process of its own, which captures graphs."""
+    os.environ.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
+    from vllm import LLM, SamplingParams
+    from vllm.platforms import current_platform
+
+    width, heads, layers, words = size(device, (WIDTH, HEADS, LAYERS, WORDS), (128, 2, 1, 1_000))
+    model = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float16" if not small(device) else "float32",
+        "hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads, "num_key_value_heads": heads,
+        "num_hidden_layers": layers, "vocab_size": words, "max_position_embeddings": 2_048, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+        "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+    place = tempfile.mkdtemp(prefix="weir-check-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    with open(os.path.join(place, "config.json"), "w") as file:
+        json.dump(model, file)
+    options = {} if small(device) else {"gpu_memory_utilization": min(0.9, VLLM_BYTES / current_platform.get_device_total_memory())}
+    engine = LLM(
+        model=place, load_format="dummy", skip_tokenizer_init=True, max_model_len=1_024, max_num_seqs=8, enable_prefix_caching=False,
+        disable_log_stats=True, **options,
+    )  # fmt: skip
+    asked = [{"prompt_token_ids": [(7 * word + row) % (words - 3) + 3 for word in range(64)]} for row in range(8)]
+    some = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True, detokenize=False)
+
+    def unit():
+        answers = engine.generate(asked, some, use_tqdm=False)
+        assert all(len(answer.outputs[0].token_ids) == 4 for answer in answers)
+
+    return unit
+
+
+WORKS = {work.__name__: work for work in (tiny, graph, matmul, mix, train, decode, vllm)}
 
 # Programs that wait for each unit, as those do that look at the result.
-WAITS = {"train", "decode"}
+WAITS = {"train", "decode", "vllm"}
+
+# Programs whose GPU is another process's: this one shall have no context there, and knows that a unit is done when it has the answer.
+ELSEWHERE = {"vllm"}

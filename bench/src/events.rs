@@ -93,6 +93,12 @@ impl Events {
         self.record().map(|()| self.next)
     }
 
+    /// One of its own, behind what was launched: it stays while the ring goes round.
+    pub fn make_one(&self) -> Result<CUevent, ClientError> {
+        let event = self.make()?;
+        self.put(event).map(|()| event)
+    }
+
     /// Waits until the GPU has come to the one at this place.
     pub fn wait(&self, place: usize) -> Result<(), ClientError> {
         // SAFETY: an event of the driver's.
@@ -116,7 +122,8 @@ impl Events {
         self.elapsed_ms(self.ring[first], self.ring[second])
     }
 
-    fn elapsed_ms(&self, first: CUevent, second: CUevent) -> Result<f64, ClientError> {
+    /// The same of two events of [`Self::make_one`].
+    pub fn elapsed_ms(&self, first: CUevent, second: CUevent) -> Result<f64, ClientError> {
         let mut milliseconds = 0.0;
         // SAFETY: both events were recorded.
         check("cuEventElapsedTime", unsafe { (self.elapsed)(&raw mut milliseconds, first, second) })?;

@@ -202,6 +202,11 @@ impl Rig {
         self.variables.extend(variables);
     }
 
+    /// And this one no longer.
+    pub fn remove_variable(&mut self, name: &str) {
+        self.variables.retain(|(other, _)| *other != name);
+    }
+
     /// `weir run` of a program, with its output in a file of the rig.
     pub fn weir_run(&self, name: &str, budget: &[&str], program: &[&str]) -> io::Result<Child> {
         let log = fs::File::create(self.log(name))?;

@@ -17,6 +17,7 @@ mod memory;
 mod meter;
 mod mps;
 mod overhead;
+mod pairs;
 mod parity;
 mod park;
 mod player;

@@ -1,5 +1,5 @@
 //! MPS and other interposers as baselines: a server beside a training job, once with NVIDIA's Multi-Process Service alone, once with
-//! Weir managing it, and once under each interposer that was named. The control daemon is started for this story alone, in a directory
+//! Weir managing it, and once under each interposer that was named; and kinds of work beside each other under MPS alone. The control daemon is started for this story alone, in a directory
 //! of its own, where it is installed; on the simulated GPU its mode takes its place.
 
 use std::fs::File;
@@ -11,8 +11,10 @@ use std::time::Duration;
 use serde_json::json;
 use weir_nodemgr::control::schema::ClassName;
 
+use super::calibration::left_beside_a_spinner;
 use super::finding::Finding;
-use super::latency::{Pair, Point, Scene};
+use super::latency::{DECODE, Pair, Point, Scene};
+use super::pairs;
 use super::setup::{Setup, Wanted, file_name, tenant};
 use super::side::{Side, Way};
 use crate::rig::{Control, Rig};
@@ -27,28 +29,30 @@ const START: Duration = Duration::from_secs(10);
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let side = setup.best_side();
     let rig = setup.rig()?;
-    let mut bare = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
-    let scene = Scene::open(setup, &side, &mut bare)?;
+    let mut bare = Pair::start(&rig, &side, DECODE, (Way::Bare, Way::Bare))?;
+    let scene = Scene::open(setup, &side, DECODE, &mut bare)?;
     drop(bare); // before a control daemon starts: it wants the GPU without other clients
-    let mut points = vec![scene.alone.clone()];
+    let mut measured = Measured { points: vec![scene.alone.clone()], ..Measured::default() };
     for other in &setup.others {
-        let mut pair = Pair::start(&rig, &side, (Way::Other(other), Way::Other(other)))?;
-        points.push(scene.beside(&mut pair, &file_name(other))?);
-        setup.note(&found(setup, &points, ""))?;
+        let mut pair = Pair::start(&rig, &side, DECODE, (Way::Other(other), Way::Other(other)))?;
+        measured.points.push(scene.beside(&mut pair, &file_name(other))?);
+        setup.note(&measured.finding(setup))?;
     }
-    let why = match Daemon::start(setup) {
-        Err(why) => why,
+    match Daemon::start(setup) {
+        Err(why) => measured.without = Some(why),
         Ok(daemon) => {
-            let rig = daemon.rig(setup, "")?;
-            let mut pair = Pair::start(&rig, &side, (Way::Bare, Way::Bare))?;
-            points.push(scene.beside(&mut pair, "MPS")?);
+            let mut rig = daemon.rig(setup, "")?;
+            let mut pair = Pair::start(&rig, &side, DECODE, (Way::Bare, Way::Bare))?;
+            measured.points.push(scene.beside(&mut pair, "MPS")?);
             drop(pair);
-            setup.note(&found(setup, &points, ""))?;
-            points.push(managed(setup, &side, &scene, &daemon)?);
-            String::new()
+            setup.note(&measured.finding(setup))?;
+            measured.points.push(managed(setup, &side, &scene, &daemon)?);
+            setup.note(&measured.finding(setup))?;
+            measured.beside_a_spinner = Some(left_beside_a_spinner(setup, &rig)?);
+            measured.pairs = pairs::measure(setup, &mut rig)?;
         }
-    };
-    Ok(found(setup, &points, &why))
+    }
+    Ok(measured.finding(setup))
 }
 
 /// The same with Weir over MPS.
@@ -57,7 +61,7 @@ fn managed(setup: &Setup, side: &Side, scene: &Scene<'_>, daemon: &Daemon) -> io
     let mut control = Control::of(&rig)?;
     let server = tenant(&mut control, Wanted::class("server", ClassName::Latency, Some(50)))?;
     let job = tenant(&mut control, Wanted::class("job", ClassName::Filler, None))?;
-    let mut pair = Pair::start(&rig, side, (Way::Preload(&server), Way::Preload(&job)))?;
+    let mut pair = Pair::start(&rig, side, DECODE, (Way::Preload(&server), Way::Preload(&job)))?;
     scene.beside(&mut pair, "MPS under weir")
 }
 
@@ -145,18 +149,37 @@ impl Drop for Daemon {
     }
 }
 
-fn found(setup: &Setup, points: &[Point], why: &str) -> Finding {
-    let told = points.iter().map(|point| {
-        let Point { rule, p99_us, p99_ratio, job_percent, .. } = point;
-        let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
-        format!("{rule}: p99 {:.2} ms ({p99_ratio:.2}x){job}", p99_us / 1e3)
-    });
-    let why = if why.is_empty() { String::new() } else { format!("; {why}") };
-    Finding {
-        // A baseline: nothing is promised of others.
-        holds: setup.simulated.then_some(points.len() >= 3),
-        line: told.collect::<Vec<_>>().join("; ") + &why,
-        figures: json!({"points": points}),
-        ..Finding::default()
+/// What was measured so far.
+#[derive(Default)]
+struct Measured {
+    points: Vec<Point>,
+    /// Kinds of work at once.
+    pairs: Vec<pairs::Pair>,
+    /// What is left to a filler beside one block that waits, of what it gets done alone.
+    beside_a_spinner: Option<f64>,
+    /// Why there is no MPS.
+    without: Option<String>,
+}
+
+impl Measured {
+    fn finding(&self, setup: &Setup) -> Finding {
+        let points = self.points.iter().map(|point| {
+            let Point { rule, p99_us, p99_ratio, job_percent, .. } = point;
+            let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
+            format!("{rule}: p99 {:.2} ms ({p99_ratio:.2}x){job}", p99_us / 1e3)
+        });
+        let spinner = self
+            .beside_a_spinner
+            .map(|left| format!("a filler beside one block that waits: {:.0} % of alone", 100.0 * left));
+        let told = points.chain(spinner).chain(self.pairs.iter().map(pairs::Pair::told));
+        Finding {
+            // A baseline: nothing is promised of others.
+            holds: setup.simulated.then_some(self.points.len() >= 3 && !self.pairs.is_empty()),
+            line: told.chain(self.without.clone()).collect::<Vec<_>>().join("; "),
+            figures: json!({
+                "points": self.points, "pairs": self.pairs, "beside_a_spinner": self.beside_a_spinner,
+            }),
+            ..Finding::default()
+        }
     }
 }

@@ -63,6 +63,13 @@ impl Setup {
         self.torch.clone().map_or(Side::Twin, Side::Torch)
     }
 
+    /// Whether this Python has vLLM beside PyTorch. It is not imported for that: it takes a while.
+    pub fn has_vllm(&self, side: &Side) -> bool {
+        let Side::Torch(python) = side else { return false };
+        let test = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)";
+        Command::new(python).args(["-c", test]).output().is_ok_and(|output| output.status.success())
+    }
+
     /// A word on why PyTorch plays no part, if it does not.
     pub fn without_torch(&self) -> String {
         self.torch.as_ref().err().map_or_else(String::new, |why| format!("; PyTorch left out: {why}"))

@@ -17,6 +17,9 @@ const START: Duration = Duration::from_secs(90);
 /// Longest wait for an answer that should come at once, beyond what the order itself takes.
 pub const SOON: Duration = Duration::from_secs(20);
 
+/// Longest wait for a player to end by itself: vLLM's has an engine to end.
+const END: Duration = Duration::from_secs(5);
+
 /// Who plays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -230,7 +233,7 @@ impl Drop for Player {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(2) {
+        while start.elapsed() < END {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }

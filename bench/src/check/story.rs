@@ -65,13 +65,13 @@ const ALL: [(Story, u8, u64); 17] = [
     (Story::Liveness, 2, 75),
     (Story::Meter, 2, 75),
     (Story::Bubbles, 2, 150),
-    (Story::Calibration, 3, 70),
+    (Story::Calibration, 3, 90),
     (Story::Facts, 3, 30),
     (Story::Resize, 3, 60),
     (Story::Park, 3, 70),
     (Story::Kill, 3, 80),
     (Story::Illegal, 3, 50),
-    (Story::Mps, 3, 150),
+    (Story::Mps, 3, 190),
 ];
 
 impl Story {

@@ -16,8 +16,8 @@ use std::time::Instant;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use nvml_wrapper::Nvml;
 use serde_json::{Value, json};
+use weir_abi::CUresult;
 use weir_abi::types::*;
-use weir_abi::{CUresult, fns};
 
 use crate::client::{ClientError, Driver, check};
 
@@ -35,7 +35,7 @@ const WIDTH: usize = 1 << 15;
 
 /// The driver's functions, and what is held.
 pub struct Memory {
-    library: Library,
+    pub(super) library: Library,
     held: Vec<(CUdeviceptr, usize)>,
 }
 
@@ -43,11 +43,12 @@ pub struct Memory {
 macro_rules! ask {
     ($memory:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         // SAFETY: the symbol is given the type that weir-abi's table has for it.
-        let function = unsafe { $memory.library.get::<fns::$function>(concat!(stringify!($function), "\0").as_bytes()) };
+        let function = unsafe { $memory.library.get::<weir_abi::fns::$function>(concat!(stringify!($function), "\0").as_bytes()) };
         // SAFETY: handles that the driver gave out, and places for answers.
         function.map(|function| unsafe { function($($argument),*) }).map_err(ClientError::from)
     }};
 }
+pub(super) use ask;
 
 /// A piece of device memory, by how it came.
 enum Piece {
@@ -78,6 +79,26 @@ impl Memory {
             "copy" => json!({"gb_s": self.copy(driver, first, mib(second))?}),
             _ => return Ok(None),
         }))
+    }
+
+    /// Two pieces to copy between.
+    pub(super) fn two(&self, bytes: usize) -> Result<[CUdeviceptr; 2], ClientError> {
+        let mut two = [0; 2];
+        for pointer in &mut two {
+            check("cuMemAlloc_v2", ask!(self, cuMemAlloc_v2(&raw mut *pointer, bytes))?)?;
+        }
+        Ok(two)
+    }
+
+    /// Copies one piece to the other, behind what is in the stream.
+    pub(super) fn copy_within(
+        &self,
+        [from, to]: [CUdeviceptr; 2],
+        bytes: usize,
+        stream: CUstream,
+    ) -> Result<(), ClientError> {
+        let answer = ask!(self, cuMemcpyDtoDAsync_v2(to, from, bytes, stream))?;
+        check("cuMemcpyDtoDAsync_v2", answer)
     }
 
     /// An attribute of the first GPU, by number.

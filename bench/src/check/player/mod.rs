@@ -13,12 +13,13 @@
 //! | `span N` | `{"gpu_ms", "host_ms"}`: N units between two events, and by the host's clock |
 //! | `costs` | what calls take of the host, in nanoseconds, what a launch takes until it is known to be done, and SMs |
 //!
-//! and those of [`memory`].
+//! and those of [`memory`] and [`probes`].
 
 mod facts;
 pub mod memory;
 mod pace;
 mod parity;
+mod probes;
 pub mod work;
 
 use std::collections::VecDeque;
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_abi::types::{CUfunction, CUgraphExec, CUstream};
+use weir_abi::types::{CUdeviceptr, CUfunction, CUgraphExec, CUstream};
 
 use self::work::Work;
 use crate::client::{ClientError, Driver, tell_latency};
@@ -141,6 +142,7 @@ struct Player {
     work: Work,
     rows: Vec<(CUfunction, u32, u32)>, // function, blocks, launches
     graph: Option<CUgraphExec>,
+    copied: Option<([CUdeviceptr; 2], usize)>, // between these two, so many bytes
     ends_ns: Vec<u64>,
     memory: memory::Memory,
 }
@@ -155,7 +157,8 @@ impl Player {
         let names: Vec<String> = work.parts.iter().map(|part| work::name(part.us)).collect();
         let kernels =
             names.iter().zip(&work.parts).map(|(name, part)| Kernel::work(name, f64::from(part.us)));
-        let all: Vec<_> = kernels.chain([Kernel { name: CRASH, body: Body::Crash }]).collect();
+        let others = [(CRASH, Body::Crash), (work::SPIN, Body::Spin)];
+        let all: Vec<_> = kernels.chain(others.map(|(name, body)| Kernel { name, body })).collect();
         let driver = Driver::open_with(&all)?;
         let functions = names.iter().enumerate().map(|(n, name)| driver.function(name, n));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
@@ -164,8 +167,10 @@ impl Player {
         let stream = driver.stream()?;
         let events = Events::new(&driver, stream)?;
         let memory = memory::Memory::open()?;
+        let bytes = work.copied_mib.map(|mib| (mib as usize) << 20);
+        let copied = bytes.map(|bytes| Ok::<_, ClientError>((memory.two(bytes)?, bytes))).transpose()?;
         let mut player =
-            Self { driver, stream, events, work, rows, graph: None, ends_ns: Vec::new(), memory };
+            Self { driver, stream, events, work, rows, graph: None, copied, ends_ns: Vec::new(), memory };
         player.launch()?; // a first time, as programs do before they capture: kernels are loaded then
         player.driver.synchronize()?;
         if player.work.is_graph {
@@ -180,6 +185,9 @@ impl Player {
     fn launch(&self) -> Result<(), ClientError> {
         if let Some(graph) = self.graph {
             return self.driver.launch_graph(self.stream, graph);
+        }
+        if let Some((two, bytes)) = self.copied {
+            return self.memory.copy_within(two, bytes, self.stream);
         }
         for (function, blocks, count) in &self.rows {
             (0..*count).try_for_each(|_| self.driver.launch_into(self.stream, *function, *blocks))?;
@@ -213,7 +221,10 @@ impl Player {
             "span" => self.span(number()?)?,
             "costs" => self.costs()?,
             "crash" => self.crash()?,
-            _ => self.memory.obey(&self.driver, word, rest)?.ok_or_else(unknown)?,
+            _ => match self.probe(word, number)? {
+                Some(answer) => answer,
+                None => self.memory.obey(&self.driver, word, rest)?.ok_or_else(unknown)?,
+            },
         })
     }
 

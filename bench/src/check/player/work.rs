@@ -56,11 +56,17 @@ pub struct Work {
     pub parts: Vec<Part>,
     /// As one graph.
     pub is_graph: bool,
+    /// Or so many MiB copied within the GPU's memory, and no kernel of the table.
+    pub copied_mib: Option<u32>,
     /// The program waits for each unit, as one does that looks at the result.
     pub waits: bool,
 }
 
 impl Work {
+    fn of(parts: &[Part]) -> Self {
+        Self { parts: parts.to_vec(), is_graph: false, copied_mib: None, waits: false }
+    }
+
     /// Time of a unit alone on the GPU, in microseconds, but for what launching takes.
     pub fn unit_us(&self) -> f64 {
         self.parts.iter().map(|part| f64::from(part.us) * f64::from(part.count)).sum()
@@ -72,7 +78,7 @@ impl FromStr for Work {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let part = |us, count| Part { us, blocks: WIDE, count };
-        let kernels = |parts: &[Part]| Self { parts: parts.to_vec(), is_graph: false, waits: false };
+        let kernels = Self::of;
         let graph = |parts: &[Part]| Self { is_graph: true, ..kernels(parts) };
         Ok(match text {
             "tiny" => kernels(&[Part { us: 5, blocks: 1, count: 200 }]),
@@ -86,9 +92,13 @@ impl FromStr for Work {
     }
 }
 
-/// `US:BLOCKS`, or `graph:US:COUNT`.
+/// `US:BLOCKS`, or `graph:US:COUNT`, or `within:MIB`.
 fn shape(text: &str) -> Result<Work, String> {
     let unknown = || format!("`{text}` is no work");
+    if let Some(mib) = text.strip_prefix("within:") {
+        let mib = mib.parse().ok().filter(|mib| (1..=4_096).contains(mib)).ok_or_else(unknown)?;
+        return Ok(Work { copied_mib: Some(mib), ..Work::of(&[]) });
+    }
     let (is_graph, numbers) = text.strip_prefix("graph:").map_or((false, text), |numbers| (true, numbers));
     let numbers: Option<Vec<u32>> = numbers.split(':').map(|number| number.parse().ok()).collect();
     let [us, many] = numbers.ok_or_else(unknown)?.try_into().map_err(|_| unknown())?;
@@ -96,7 +106,7 @@ fn shape(text: &str) -> Result<Work, String> {
         return Err(unknown());
     }
     let (blocks, count) = if is_graph { (WIDE, many) } else { (many, 1) };
-    Ok(Work { parts: vec![Part { us, blocks, count }], is_graph, waits: false })
+    Ok(Work { is_graph, ..Work::of(&[Part { us, blocks, count }]) })
 }
 
 #[cfg(test)]
@@ -112,7 +122,8 @@ mod tests {
                 "{name}"
             );
         }
-        for nonsense in ["", "7:1", "100:0", "graph:100", "100:1:1", "-5:1"] {
+        assert_eq!("within:64".parse::<Work>().map(|work| work.copied_mib), Ok(Some(64)));
+        for nonsense in ["", "7:1", "100:0", "graph:100", "100:1:1", "-5:1", "within:0", "within:"] {
             assert!(nonsense.parse::<Work>().is_err(), "{nonsense}");
         }
     }

@@ -1,0 +1,64 @@
+//! What calls take of the host and of the GPU, and what events say of short kernels.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::super::setup::Setup;
+use super::super::side::{Player, Side, Way, number};
+use super::Found;
+
+/// Units between two events, where what one of them takes is told.
+const UNITS: u32 = 200;
+
+/// What calls take of the host, what events and words take of the GPU, and what a launch takes until it is known to be done.
+pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let rig = setup.rig()?;
+    let mut player = Player::start(&rig, &Side::Twin, "5:1", Way::Bare)?;
+    let mut ask = |order: &str| player.ask(order, Duration::from_secs(3));
+    let said = ask("costs")?;
+    let units = |order: &str| format!("{order} {UNITS}");
+    let (span, events, words) = (ask(&units("span"))?, ask(&units("beside"))?, ask(&units("written"))?);
+    let unit_us = |said: &Value| Ok::<_, io::Error>(1e3 * number(said, "gpu_ms")? / f64::from(UNITS));
+    let kernel_us = unit_us(&span)?;
+    found.add("launch_cpu_ns", "a launch call", "ns", None, number(&said, "launch_ns")?);
+    found.add("", "an event's record call", "ns", None, number(&said, "record_ns")?);
+    found.add("", "an event's query", "ns", None, number(&events, "query_ns")?);
+    found.add("", "a call for a word that the GPU writes", "ns", None, number(&words, "call_ns")?);
+    // On the simulated GPU neither takes any of its time.
+    found.add("", "an event behind each kernel, on the GPU", "us", 0.0, unit_us(&events)? - kernel_us);
+    found.add("", "a word behind each kernel, on the GPU", "us", 0.0, unit_us(&words)? - kernel_us);
+    let beyond = number(&said, "round_trip_ns")? / 1e3 - kernel_us;
+    let predicted = found.defaults.submit_to_start_us as f64;
+    found.add(
+        "submit_to_start_us",
+        "launch to known to be done, less the kernel (an upper bound)",
+        "us",
+        predicted,
+        beyond,
+    );
+    found.add("sms", "SMs", "", f64::from(found.defaults.sms), number(&said, "sms")?);
+    // Last: a driver or a GPU that does not know the attribute refuses, and the player ends with that.
+    if let Ok(dependent) = ask(&units("dependent")) {
+        let each_us = unit_us(&dependent)?;
+        found.add("", "a kernel of 5 us that may begin before the last one ends", "us", None, each_us);
+    }
+    Ok(())
+}
+
+/// Short kernels: in a row between two events, and one by itself between two.
+pub fn lengths(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let rig = setup.rig()?;
+    let mut player = Player::start(&rig, &Side::Twin, "5:132", Way::Bare)?;
+    for us in setup.of(&[2, 5, 20, 100][..], &[5, 100][..]) {
+        player.take_up(&format!("{us}:132"))?;
+        let row = player.ask(&format!("span {UNITS}"), Duration::from_secs(2))?;
+        let row_us = 1e3 * number(&row, "gpu_ms")? / f64::from(UNITS);
+        let single = player.ask(&format!("single {}", UNITS / 4), Duration::from_secs(2))?;
+        found.add("", &format!("a kernel of {us} us in a row"), "us", f64::from(*us), row_us);
+        let beyond_us = number(&single, "gpu_us")? - row_us;
+        found.add("", "and by itself between two events, beyond that", "us", 0.0, beyond_us);
+    }
+    Ok(())
+}

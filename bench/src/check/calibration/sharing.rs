@@ -1,0 +1,177 @@
+//! How contexts share the GPU where nobody interferes: slices, switches, and who waits for whom.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::setup::{Setup, wait};
+use super::super::share;
+use super::super::side::{Player, SOON, Side, Way, numbers};
+use super::Found;
+use crate::rig::Rig;
+use crate::sample::{Spread, quantile};
+
+/// What two contexts launch to see each other's slices: short against any slice.
+const UNIT: &str = "100:132";
+const UNIT_NS: f64 = 100_000.0;
+
+/// What they launch to see what switching loses: so long that the host keeps up whatever else it does.
+const LONG: &str = "1000:132";
+
+/// What a newcomer launches, and how long that takes, in microseconds.
+const SMALL: &str = "20:132";
+const SMALL_US: f64 = 20.0;
+
+/// A pause between two units' ends that is no pause of the context's own.
+const APART_NS: f64 = 5.0 * UNIT_NS;
+
+/// Slices, and what is lost by switching, with two contexts, three and four, none of which is Weir's.
+pub fn slices(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let rig = setup.rig()?;
+    let alone_per_s = share::alone(setup, &rig, &Side::Twin, LONG)?;
+    let (slice_us, switch_us) = (found.defaults.slice_us as f64, found.defaults.switch_us as f64);
+    for contexts in setup.of(2..=4, 2..=2) {
+        let mut players = (0..contexts)
+            .map(|_| Player::start(&rig, &Side::Twin, UNIT, Way::Bare))
+            .collect::<io::Result<Vec<_>>>()?;
+        players.iter_mut().try_for_each(|player| player.go("stamps"))?;
+        wait(setup.time(2, 600));
+        players.iter_mut().try_for_each(Player::stop)?;
+        let ends_ns = numbers(&players[0].ask("stamps", Duration::from_secs(2))?, "ends_ns")?;
+        for player in &mut players {
+            player.take_up(LONG)?;
+            player.go("")?;
+        }
+        wait(setup.time(1, 200));
+        let rates = share::rates(&mut players, 1, setup.time(2, 900))?;
+        let sum = rates.iter().map(|rate| rate[0] / alone_per_s).sum::<f64>();
+        let slice = run_us(&ends_ns);
+        let lost = slice * (1.0 / sum - 1.0);
+        let of = format!("{contexts} contexts");
+        let expected = 100.0 * slice_us / (slice_us + switch_us);
+        if contexts == 2 {
+            found.add("slice_us", "time slice", "us", slice_us, slice);
+            found.add("switch_us", "switch between contexts", "us", switch_us, lost);
+        }
+        found.add("", &format!("{of} together, of one alone"), "percent", expected, 100.0 * sum);
+    }
+    Ok(())
+}
+
+/// The median time for which a context runs before another one does, in microseconds.
+fn run_us(ends_ns: &[f64]) -> f64 {
+    let mut runs = Vec::new();
+    let mut began = None;
+    for pair in ends_ns.windows(2) {
+        if pair[1] - pair[0] > APART_NS {
+            // A run begins a unit before its first end; the first one was under way already.
+            runs.extend(began.map(|began| pair[0] - began + UNIT_NS));
+            began = Some(pair[1]);
+        }
+    }
+    runs.sort_by(f64::total_cmp);
+    quantile(&runs, 0.5) / 1e3
+}
+
+/// How long a newcomer's first work waits for a filler's unit, neither of which is Weir's: rule 10 of the simulator's model. And how
+/// long the filler then waits until that little work is done: whoever has no more gives its slice up.
+pub fn arrivals(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let rig = setup.rig()?;
+    let (slice_us, switch_us) = (found.defaults.slice_us as f64, found.defaults.switch_us as f64);
+    for (unit, unit_us) in
+        setup.of(&[("100:132", 100.0), ("1000:132", 1e3), ("10000:132", 1e4)][..], &[("1000:132", 1e3)][..])
+    {
+        let mut newcomer = Player::start(&rig, &Side::Twin, SMALL, Way::Bare)?;
+        let sleeps: Vec<u64> = (0..setup.of(60, 10)).map(|n| 6_000 + 937 * (n % 11)).collect();
+        let served = |newcomer: &mut Player| -> io::Result<f64> {
+            let said = newcomer.ask(&format!("wake {}", json!(sleeps)), Duration::from_secs(3))?;
+            let wakes = said["wakes"].as_array().map_or(&[][..], Vec::as_slice);
+            let took = wakes.iter().filter_map(|wake| Some((wake[1].as_f64()? - wake[0].as_f64()?) / 1e3));
+            Ok(Spread::of(&took.collect::<Vec<_>>()).median)
+        };
+        let alone = served(&mut newcomer)?;
+        let mut filler = Player::start(&rig, &Side::Twin, unit, Way::Bare)?;
+        filler.go("stamps")?;
+        wait(Duration::from_millis(200));
+        let waited = served(&mut newcomer)? - alone;
+        filler.stop()?;
+        let ends_ns = numbers(&filler.ask("stamps", Duration::from_secs(2))?, "ends_ns")?;
+        // More is queued than a slice holds: half a slice is left on average, and then one switch.
+        let expected = slice_us / 2.0 + switch_us;
+        found.add(
+            "",
+            &format!("a newcomer waits beside units of {unit_us} us"),
+            "us, median",
+            expected,
+            waited,
+        );
+        let what = format!("and keeps it from units of {unit_us} us");
+        let (expected, kept) = (SMALL_US + 2.0 * switch_us, interruption_us(&ends_ns, 1e3 * unit_us));
+        if kept.is_finite() {
+            found.add("", &what, "us, median", expected, kept);
+        }
+    }
+    Ok(())
+}
+
+/// The median of what interrupts units of this length, in microseconds: where one ended later than it would have by itself, by more than
+/// the least that a switch may take and what lengths differ by. Not a number if nothing did.
+fn interruption_us(ends_ns: &[f64], unit_ns: f64) -> f64 {
+    const LEAST_NS: f64 = 20_000.0;
+    let late = ends_ns.windows(2).map(|pair| pair[1] - pair[0] - unit_ns);
+    let mut interrupted: Vec<f64> = late.filter(|late| *late > LEAST_NS + unit_ns / 100.0).collect();
+    interrupted.sort_by(f64::total_cmp);
+    quantile(&interrupted, 0.5) / 1e3
+}
+
+/// What is left to a filler beside a kernel of one block that waits, as a collective's does for a peer that is late: where contexts run
+/// in slices the waiting counts as work.
+pub fn beside_a_spinner(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let percent = 100.0 * left_beside_a_spinner(setup, &setup.rig()?)?;
+    let (slice_us, switch_us) = (found.defaults.slice_us as f64, found.defaults.switch_us as f64);
+    let expected = 50.0 * slice_us / (slice_us + switch_us);
+    found.add("", "a filler beside one block that waits, of one alone", "percent", expected, percent);
+    Ok(())
+}
+
+/// The same as a part of what the filler gets done alone.
+pub fn left_beside_a_spinner(setup: &Setup, rig: &Rig) -> io::Result<f64> {
+    let mut filler = Player::start(rig, &Side::Twin, LONG, Way::Bare)?;
+    let alone_per_s = share::alone_of(setup, &mut filler)?;
+    let mut spinner = Player::start(rig, &Side::Twin, SMALL, Way::Bare)?;
+    let spins = setup.time(3, 1_500);
+    spinner.tell(&format!("spin {}", spins.as_millis()))?;
+    filler.go("")?;
+    wait(spins / 3);
+    let rates = share::rates(std::slice::from_mut(&mut filler), 1, spins / 3)?;
+    filler.stop()?;
+    spinner.answer(spins + SOON)?;
+    Ok(rates[0][0] / alone_per_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_lasts_from_one_pause_to_the_next() {
+        let unit = |n: u32| f64::from(n) * UNIT_NS;
+        // 20 units, a pause of 22, 20 units, a pause, and the beginning of another run.
+        let ends: Vec<f64> = (0..20).chain(42..62).chain(84..90).map(unit).collect();
+        assert!((run_us(&ends) - 2_000.0).abs() < 1.0, "{}", run_us(&ends));
+        assert!(run_us(&[]).is_nan());
+    }
+
+    #[test]
+    fn what_interrupts_is_what_lies_between_two_units_beyond_one() {
+        let mut at = 0.0;
+        let end = |n: u32| {
+            at += if n.is_multiple_of(20) { 320_000.0 } else { UNIT_NS };
+            at
+        };
+        let ends: Vec<f64> = (1..100).map(end).collect();
+        assert!((interruption_us(&ends, UNIT_NS) - 220.0).abs() < 1e-6);
+        assert!(interruption_us(&ends[..5], UNIT_NS).is_nan(), "nobody came");
+    }
+}
