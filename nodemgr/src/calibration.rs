@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use weir_protocol::units::{Bytes, Nanos};
 
 /// What was measured, as far as it stands in the file.
@@ -16,6 +16,22 @@ pub struct Calibration {
     pub switch_us: Option<f64>,
     /// What a context costs, as a size.
     context_overhead: Option<String>,
+    /// What the card draws at rest, in watts.
+    idle_w: Option<f64>,
+    /// The same at work.
+    busy_w: Option<f64>,
+}
+
+/// More than any card draws, in watts.
+const MOST_W: f64 = 10_000.0;
+
+/// What a card draws, in milliwatts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draw {
+    /// At rest.
+    pub idle_mw: u32,
+    /// At work.
+    pub busy_mw: u32,
 }
 
 impl Calibration {
@@ -34,6 +50,14 @@ impl Calibration {
         if !within(read.slice_us) || !within(read.switch_us) {
             return Err(wrong("slice_us and switch_us are from 1 to 1,000,000 us".into()));
         }
+        if [read.idle_w, read.busy_w].into_iter().flatten().any(|watts| !(0.0..=MOST_W).contains(&watts)) {
+            return Err(wrong(format!("idle_w and busy_w are from 0 to {MOST_W} W")));
+        }
+        if let (Some(idle), Some(busy)) = (read.idle_w, read.busy_w)
+            && idle > busy
+        {
+            return Err(wrong(format!("it draws {idle} W at rest and {busy} W at work")));
+        }
         read.size().map_err(wrong)?;
         Ok(read)
     }
@@ -48,6 +72,14 @@ impl Calibration {
     /// What a context costs.
     pub fn context_memory(&self) -> Option<Bytes> {
         self.size().ok().flatten()
+    }
+
+    /// What the card draws, if both were measured.
+    pub fn draw(&self) -> Option<Draw> {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most MOST_W")]
+        let milliwatts = |watts: f64| (watts * 1e3) as u32;
+        let (idle, busy) = self.idle_w.zip(self.busy_w)?;
+        Some(Draw { idle_mw: milliwatts(idle), busy_mw: milliwatts(busy) })
     }
 
     fn size(&self) -> Result<Option<Bytes>, String> {
@@ -73,9 +105,14 @@ mod tests {
         let measured = read(text).unwrap();
         assert_eq!((measured.slice_us, measured.switch()), (Some(1_912.0), Some(Nanos::from_micros(94))));
         assert_eq!(measured.context_memory(), Some(Bytes::mib(500)));
+        assert_eq!(measured.draw(), None);
+        let drawn = read("idle_w = 61.5\nbusy_w = 398\n").unwrap().draw();
+        assert_eq!(drawn, Some(Draw { idle_mw: 61_500, busy_mw: 398_000 }));
         assert_eq!(read("sms = 132\n").unwrap(), Calibration::default());
         for wrong in [
             "slice_us = 0",
+            "busy_w = -1",
+            "idle_w = 400\nbusy_w = 60",
             "switch_us = nan",
             "slice_us = \"long\"",
             "slice_us =",

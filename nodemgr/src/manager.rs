@@ -13,6 +13,7 @@ use weir_protocol::message::FailMode;
 use weir_protocol::price::PriceRow;
 use weir_protocol::units::{Bytes, Nanos};
 
+use crate::calibration::Draw;
 use crate::codes;
 use crate::config::{self, Persistent};
 use crate::fault::Fault;
@@ -50,6 +51,8 @@ pub struct Options {
     pub context_memory: Bytes,
     /// What a switch between contexts takes, if the card was calibrated.
     pub switch: Option<Nanos>,
+    /// What the card draws, if that was.
+    pub draw: Option<Draw>,
     /// What kernels cost before they are measured.
     pub prices: Vec<PriceRow>,
     /// Tenants that are there from the start.
@@ -88,6 +91,7 @@ impl Options {
             growth: None,
             context_memory,
             switch: None,
+            draw: None,
             prices: Vec::new(),
             tenants: Vec::new(),
             park_idle_after: None,
@@ -136,6 +140,7 @@ impl Manager {
         registry.guard_by(options.unmanaged);
         registry.power_by(options.power);
         registry.expect_switches(options.switch);
+        registry.expect_draw(options.draw);
         registry.expect_ticks(options.tick);
         registry.share_by_mps(options.mps.as_ref())?;
         registry.note_start();

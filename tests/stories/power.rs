@@ -2,6 +2,7 @@
 //! once the primary rests; whose work takes how much energy is told; and cards that tell nothing of it change nothing
 //! (gpu-truths, rule 17).
 
+use weir_nodemgr::calibration::Draw;
 use weir_nodemgr::control::{PowerStats, TenantGpuStats};
 use weir_nodemgr::web::metrics;
 use weir_tests::looping::Looping;
@@ -168,4 +169,17 @@ fn a_driver_that_knows_only_the_older_name_of_the_reasons_is_asked_by_it() {
         page(&node).lines().any(|line| line.starts_with("weir_gpu_clocks_held_back{") && line.ends_with(row))
     );
     loops.goes_on(100);
+}
+
+#[test]
+fn a_node_tells_what_its_card_draws_by_the_calibration_file_even_where_the_card_tells_nothing() {
+    let not_supported = 3;
+    let gpu = lacking(&["nvmlDeviceGetPowerUsage"].map(|call| (call, not_supported)));
+    let directory = tempfile::tempdir().expect("a place for the file");
+    let file = directory.path().join("calibration.toml");
+    std::fs::write(&file, "idle_w = 61\nbusy_w = 398\n").expect("it is written");
+    let node = Node::start(&gpu, &format!("calibration = {file:?}\n{WEIR}"));
+    assert_eq!(power(&node).calibrated, Some(Draw { idle_mw: 61_000, busy_mw: 398_000 }));
+    let plain = Node::start(&gpu, WEIR);
+    assert_eq!(power(&plain).calibrated, None, "nobody measured it");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_nodemgr::calibration::Draw;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::model::{Budget, DecisionId, InstanceId, Place};
@@ -89,6 +90,8 @@ pub struct GpuSeen {
     pub foreign_request: SmShare,
     /// Memory of tenants that are not ours.
     pub foreign_memory: Bytes,
+    /// What it draws, by the node's calibration file.
+    pub draw: Option<Draw>,
 }
 
 /// All that a node says at once.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use weir_nodemgr::calibration::Draw;
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 use super::decide::{Load, Placing, Scaling, Wish};
@@ -103,8 +104,7 @@ fn cluster_of(rooms: &[Room]) -> Result<Cluster, crate::cluster::ClusterError> {
     }
     for (name, rooms) in nodes {
         let Some(first) = rooms.first() else { continue };
-        let class = format!("{} of {}", first.device, first.memory);
-        let class = cluster.add_class(DeviceClass::new(class, first.memory))?;
+        let class = cluster.add_class(class_of(first))?;
         let gpus = rooms.iter().map(|room| room.place.gpu + 1).max().unwrap_or(0);
         let node = cluster.add_node(NodeSpec {
             name: name.to_owned(),
@@ -132,6 +132,15 @@ fn cluster_of(rooms: &[Room]) -> Result<Cluster, crate::cluster::ClusterError> {
         }
     }
     Ok(cluster)
+}
+
+/// A node's kind of GPU. What it draws is part of that, to ten watts: cards of one kind differ by some, and kinds are few.
+fn class_of(room: &Room) -> DeviceClass {
+    let kind = format!("{} of {}", room.device, room.memory);
+    let Some(Draw { idle_mw, busy_mw }) = room.draw else { return DeviceClass::new(kind, room.memory) };
+    let [idle_watts, full_watts] = [idle_mw, busy_mw].map(|mw| 10.0 * (f64::from(mw) / 10e3).round());
+    let name = format!("{kind}, {idle_watts} to {full_watts} W");
+    DeviceClass { idle_watts, full_watts, ..DeviceClass::new(name, room.memory) }
 }
 
 /// Everybody on a GPU: name, service, request, memory.
@@ -280,6 +289,31 @@ fn speed(profile: &profile::Profile) -> Option<Speed> {
 mod tests {
     use super::*;
     use crate::control::config::Config;
+
+    #[test]
+    fn the_card_that_was_calibrated_to_draw_less_is_woken_first() {
+        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\", \"{port}\"]\n\
+                    request = \"30%\"\nmemory = \"1GiB\"\n";
+        let config = Config::parse(text, std::path::Path::new("cluster.toml")).unwrap();
+        let room = |node: &str, busy_mw| Room {
+            place: Place { node: node.into(), gpu: 0 },
+            device: "A100".into(),
+            memory: Bytes::gib(40),
+            foreign_request: SmShare::ZERO,
+            foreign_memory: Bytes(0),
+            draw: Some(Draw { idle_mw: 55_000, busy_mw }),
+            residents: Vec::new(),
+        };
+        let cases = ["pwr", "weir"].into_iter().flat_map(|policy| [(policy, "a", "b"), (policy, "b", "a")]);
+        for (policy, thirsty, frugal) in cases {
+            let rooms = [room(thirsty, 403_000), room(frugal, 298_000)];
+            let mut placing = ByPolicy::new(policy, &config.fleet.services, 1).unwrap();
+            let (place, _) = placing.place(&config.fleet.services[0], &rooms).unwrap();
+            assert_eq!(place.node, frugal, "{policy}");
+        }
+        let class = class_of(&room("a", 403_000));
+        assert_eq!((class.idle_watts, class.full_watts), (60.0, 400.0));
+    }
 
     #[test]
     fn an_instance_that_was_started_for_somebody_who_waits_stays_until_the_policy_is_asked_again() {

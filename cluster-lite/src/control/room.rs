@@ -1,5 +1,6 @@
 //! What is free on each GPU: all of it, less what is reserved for our instances and what strangers have.
 
+use weir_nodemgr::calibration::Draw;
 use weir_protocol::units::{Bytes, SmShare};
 
 use super::model::{Budget, Instance, InstanceId, Place};
@@ -18,6 +19,8 @@ pub struct Room {
     pub foreign_request: SmShare,
     /// Memory that strangers have.
     pub foreign_memory: Bytes,
+    /// What it draws, if that was measured.
+    pub draw: Option<Draw>,
     /// Our instances there: service, what is reserved.
     pub residents: Vec<(InstanceId, String, Budget)>,
 }
@@ -32,6 +35,7 @@ impl Room {
             memory: seen.memory,
             foreign_request: seen.foreign_request,
             foreign_memory: seen.foreign_memory,
+            draw: seen.draw,
             place,
             residents,
         }

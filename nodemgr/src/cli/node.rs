@@ -96,6 +96,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.growth = config.growth().map_err(wrong)?;
     let card = config.calibration()?;
     options.switch = card.switch();
+    options.draw = card.draw();
     options.context_memory = config.context_memory().map_err(wrong)?;
     if config.context_memory.is_none() {
         options.context_memory = card.context_memory().unwrap_or_default();

@@ -11,6 +11,7 @@ use weir_protocol::pages::{ContextSource, ProcessState};
 use super::schema::{Budget, ClassName};
 use super::unmanaged::{DrainingStats, UnmanagedStats};
 use crate::birth::is_stopped;
+use crate::calibration::Draw;
 use crate::gpus::{Health, Reasons};
 use crate::guard::Rule;
 use crate::histogram::Histogram;
@@ -123,6 +124,8 @@ pub struct PowerStats {
     pub limit_mw: Option<u32>,
     /// What it draws at rest: the least mean between two readings since the manager started.
     pub idle_mw: Option<u64>,
+    /// What it draws at rest and at work, by its calibration file.
+    pub calibrated: Option<Draw>,
     /// What it has taken since the driver was loaded.
     pub energy_mj: Option<u64>,
     /// Clock of the SMs.

@@ -13,6 +13,7 @@ use weir_policy::Power as Signal;
 use weir_protocol::units::Nanos;
 
 use super::Registry;
+use crate::calibration::Draw;
 use crate::control::PowerStats;
 use crate::events::{About, What};
 use crate::gpus::{GpuReading, Power, STALE};
@@ -50,6 +51,7 @@ impl PowerRule {
 #[derive(Debug, Default)]
 pub(super) struct Powered {
     rule: PowerRule,
+    calibrated: Option<Draw>, // each card, by the node's calibration file
     gpus: BTreeMap<usize, Gpu>,
 }
 
@@ -124,6 +126,11 @@ impl Registry {
         self.powered.rule = rule;
     }
 
+    /// What a card draws, if it was calibrated.
+    pub fn expect_draw(&mut self, draw: Option<Draw>) {
+        self.powered.calibrated = draw;
+    }
+
     /// NVML has answered.
     pub fn note_power(&mut self, reading: &[Result<GpuReading, String>]) {
         let read =
@@ -159,10 +166,12 @@ impl Registry {
 
     /// What is known of a GPU's power.
     pub fn power_of(&self, gpu: usize) -> PowerStats {
+        let calibrated = self.powered.calibrated;
         let Some(Gpu { last, idle_mw, .. }) = self.powered.gpus.get(&gpu) else {
-            return PowerStats::default();
+            return PowerStats { calibrated, ..PowerStats::default() };
         };
         PowerStats {
+            calibrated,
             draw_mw: last.draw_mw,
             limit_mw: last.limit_mw,
             idle_mw: *idle_mw,

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use weir_nodemgr::calibration::Draw;
 use weir_nodemgr::config::Persistent;
 use weir_nodemgr::control::history::{Events, Why};
 use weir_nodemgr::control::park::ParkDone;
@@ -87,6 +88,7 @@ fn with_all_that_there_can_be(mut stats: Stats) -> Stats {
         draw_mw: Some(1),
         limit_mw: Some(1),
         idle_mw: Some(1),
+        calibrated: Some(Draw { idle_mw: 1, busy_mw: 1 }),
         energy_mj: Some(1),
         sm_clock_mhz: Some(1),
         sm_clock_most_mhz: Some(1),

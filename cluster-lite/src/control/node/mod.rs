@@ -51,6 +51,7 @@ fn as_report(stats: &Stats, fleet: &Fleet, node: &str, asked_at: Nanos) -> Repor
             memory: Bytes(gpu.memory_usable_bytes),
             foreign_request: SmShare::permille(request),
             foreign_memory: Bytes(memory),
+            draw: gpu.power.calibrated,
         }
     });
     Report { node: node.to_owned(), asked_at, gpus: gpus.collect(), tenants }

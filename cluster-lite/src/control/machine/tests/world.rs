@@ -337,6 +337,7 @@ impl World {
             memory: MEMORY,
             foreign_request: SmShare::ZERO,
             foreign_memory: Bytes(0),
+            draw: None,
         };
         let tenants = self.nodes[name].running.iter().map(|(tenant, r)| (tenant.clone(), seen(r))).collect();
         // Asked when the question was answered: the real one is asked before.
