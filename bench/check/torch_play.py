@@ -49,8 +49,8 @@ def count_one():
 class Done:
     """Marks the end of what was launched so far."""
 
-    def __init__(self):
-        self.event = None if CPU else torch.cuda.Event()
+    def __init__(self, here=not CPU):
+        self.event = torch.cuda.Event() if here else None
         if self.event:
             self.event.record()
 
@@ -102,7 +102,9 @@ class Exchange:
 class Player:
     def __init__(self, name):
         self.waits = name in torch_work.WAITS
-        self.wait = (lambda: None) if name in torch_work.ELSEWHERE else (lambda: torch_work.wait(DEVICE))
+        elsewhere = name in torch_work.ELSEWHERE
+        self.wait = (lambda: None) if elsewhere else (lambda: torch_work.wait(DEVICE))
+        self.mark = (lambda: Done(False)) if elsewhere else Done
         self.unit = Exchange() if name == "exchange" else torch_work.WORKS[name](DEVICE)
         for _ in range(3):
             self.unit()  # kernels are loaded, allocators grow
@@ -135,7 +137,7 @@ class Player:
         under_way, began, order = collections.deque(), progress["done"], None
         while order is None:
             self.unit()
-            under_way.append(Done())
+            under_way.append(self.mark())
             while len(under_way) > ahead:
                 under_way.popleft().wait()
                 count_one()

@@ -2,7 +2,7 @@
 //! and under Weir with each policy. What the job still gets done stands beside it: the two together are the frontier. The server is a
 //! decode loop of a transformer (PyTorch), of kernels of the same shape (twin), and vLLM where it is installed.
 
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -60,14 +60,13 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let mut points = Vec::new();
     for side in setup.sides() {
         let rig = setup.rig()?;
-        let request = if setup.has_vllm(&side) { VLLM } else { DECODE };
-        let mut bare = Pair::start(&rig, &side, request, (Way::Bare, Way::Bare))?;
+        let (request, mut bare) = first_pair(setup, &rig, &side)?;
         let scene = Scene::open(setup, &side, request, &mut bare)?;
         points.push(scene.alone.clone());
         points.push(scene.beside(&mut bare, "plain slicing")?);
         drop(bare);
         setup.note(&found(setup, &points))?;
-        // vLLM takes its time to start.
+        // vLLM takes its time to start, and the story has no more.
         let few = setup.quick || request == VLLM;
         let all = ["static", "dilu", "specinf", "tgs", OURS];
         scene.under_policies(if few { &["static", OURS] } else { &all }, &mut points)?;
@@ -76,6 +75,20 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         }
     }
     Ok(found(setup, &points))
+}
+
+/// Both with nothing between them and the driver, and what the server does: vLLM where it is installed and starts.
+fn first_pair(setup: &Setup, rig: &Rig, side: &Side) -> io::Result<(&'static str, Pair)> {
+    let bare = (Way::Bare, Way::Bare);
+    if setup.has_vllm(side) {
+        match Pair::start(rig, side, VLLM, bare) {
+            Ok(pair) => return Ok((VLLM, pair)),
+            Err(why) => {
+                writeln!(io::stderr(), "gpu-check: vLLM does not start, a decode loop serves: {why}")?
+            }
+        }
+    }
+    Ok((DECODE, Pair::start(rig, side, DECODE, bare)?))
 }
 
 /// The server and the job, which wait for orders.
@@ -92,6 +105,11 @@ impl Pair {
         request: &str,
         (server, job): (Way<'_>, Way<'_>),
     ) -> io::Result<Self> {
+        if request == VLLM {
+            // One after the other: it looks at what is free on the whole card while it starts.
+            let server = Player::start(rig, side, request, server)?;
+            return Ok(Self { server, job: Player::start(rig, side, JOB, job)? });
+        }
         let mut players = Player::start_all(rig, side, &[(request, server), (JOB, job)])?;
         let (server, job) = (players.swap_remove(0), players.swap_remove(0));
         Ok(Self { server, job })
@@ -216,8 +234,9 @@ fn arrivals(mean_s: f64, length: Duration) -> Vec<u64> {
 fn found(setup: &Setup, points: &[Point]) -> Finding {
     let judged = |points: &[Point]| {
         let twin = overhead::name(&Side::Twin);
-        let users = points.iter().any(|point| point.side != twin); // what users run counts, where it is
-        let ours = points.iter().filter(|point| point.rule == OURS && (!users || point.side != twin));
+        let all = || points.iter().filter(|point| point.rule == OURS);
+        let users = all().any(|point| point.side != twin); // what users run counts, where it is
+        let ours = all().filter(|point| !users || point.side != twin);
         most(ours.map(|point| point.p99_ratio))
     };
     let told = points.iter().map(|point| {

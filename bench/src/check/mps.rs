@@ -49,7 +49,10 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
             measured.points.push(managed(setup, &side, &scene, &daemon)?);
             setup.note(&measured.finding(setup))?;
             measured.beside_a_spinner = Some(left_beside_a_spinner(setup, &rig)?);
-            measured.pairs = pairs::measure(setup, &mut rig)?;
+            pairs::measure(setup, &mut rig, |pair| {
+                measured.pairs.push(pair);
+                setup.note(&measured.finding(setup))
+            })?;
         }
     }
     Ok(measured.finding(setup))

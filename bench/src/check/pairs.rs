@@ -24,35 +24,32 @@ pub struct Pair {
     kinds: [&'static str; 2],
     /// Whether the second one has the lower priority.
     below: bool,
-    /// How much longer each takes than alone.
-    slower: [f64; 2],
+    /// How much longer each takes than alone; nothing of one that did not get on at all.
+    slower: [Option<f64>; 2],
 }
 
 impl Pair {
     /// A few words for people.
     pub fn told(&self) -> String {
-        let ([one, other], [first, second]) = (self.kinds, self.slower);
+        let [one, other] = self.kinds;
+        let slower = |slower: Option<f64>| slower.map_or("at a standstill".into(), |by| format!("{by:.2}x"));
+        let [first, second] = self.slower.map(slower);
         let below = if self.below { " below it" } else { "" };
-        format!("{one} beside {other}{below} {first:.2}x and {second:.2}x")
+        format!("{one} beside {other}{below} {first} and {second}")
     }
 }
 
-/// Measures all pairs of kinds, and those with the widest once more with two priorities.
-pub fn measure(setup: &Setup, rig: &mut Rig) -> io::Result<Vec<Pair>> {
+/// Measures all pairs of kinds, and those with the widest once more with two priorities; tells each.
+pub fn measure(setup: &Setup, rig: &mut Rig, mut tell: impl FnMut(Pair) -> io::Result<()>) -> io::Result<()> {
     let alone = |(_, work): (&str, &str)| share::alone(setup, rig, &Side::Twin, work);
     let alone_per_s = KINDS.into_iter().map(alone).collect::<io::Result<Vec<_>>>()?;
     let all = (0..KINDS.len()).flat_map(|one| (one..KINDS.len()).map(move |other| (one, other)));
     let alike: Vec<_> = all.take(setup.of(usize::MAX, 2)).collect();
-    let mut pairs = Vec::new();
-    for (one, other) in alike {
-        pairs.push(pair(setup, rig, (one, other), &alone_per_s, false)?);
+    let below = (0..KINDS.len()).map(|other| ((0, other), true)).take(setup.of(usize::MAX, 0));
+    for (kinds, below) in alike.into_iter().map(|kinds| (kinds, false)).chain(below) {
+        tell(pair(setup, rig, kinds, &alone_per_s, below)?)?;
     }
-    if !setup.quick {
-        for other in 0..KINDS.len() {
-            pairs.push(pair(setup, rig, (0, other), &alone_per_s, true)?);
-        }
-    }
-    Ok(pairs)
+    Ok(())
 }
 
 fn pair(
@@ -73,6 +70,7 @@ fn pair(
     wait(setup.time(1, 200));
     let rates = share::rates(&mut players, 1, setup.time(2, 600))?;
     players.iter_mut().try_for_each(Player::stop)?;
-    let slower = |place: usize, kind: usize| alone_per_s[kind] / rates[place][0];
+    let slower =
+        |place: usize, kind: usize| (rates[place][0] > 0.0).then(|| alone_per_s[kind] / rates[place][0]);
     Ok(Pair { kinds: [KINDS[one].0, KINDS[other].0], below, slower: [slower(0, one), slower(1, other)] })
 }

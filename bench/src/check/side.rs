@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::rig::Rig;
 use crate::stage::{self, THIS_PROGRAM};
 
-/// Longest wait for a player to be ready: PyTorch is read from disk, and compiles.
-const START: Duration = Duration::from_secs(90);
+/// Longest wait for a player to be ready: PyTorch is read from disk, and vLLM compiles.
+const START: Duration = Duration::from_secs(100);
 
 /// Longest wait for an answer that should come at once, beyond what the order itself takes.
 pub const SOON: Duration = Duration::from_secs(20);
 
 /// Longest wait for a player to end by itself: vLLM's has an engine to end.
-const END: Duration = Duration::from_secs(5);
+const END: Duration = Duration::from_secs(10);
 
 /// Who plays.
 #[derive(Clone, Debug, PartialEq, Eq)]

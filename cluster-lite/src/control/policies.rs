@@ -102,9 +102,11 @@ fn cluster_of(rooms: &[Room]) -> Result<Cluster, crate::cluster::ClusterError> {
     for room in rooms {
         nodes.entry(&room.place.node).or_default().push(room);
     }
+    // Beside cards of which it is known what they draw the others would seem to draw nothing.
+    let measured = rooms.iter().all(|room| room.draw.is_some());
     for (name, rooms) in nodes {
         let Some(first) = rooms.first() else { continue };
-        let class = cluster.add_class(class_of(first))?;
+        let class = cluster.add_class(class_of(first, measured))?;
         let gpus = rooms.iter().map(|room| room.place.gpu + 1).max().unwrap_or(0);
         let node = cluster.add_node(NodeSpec {
             name: name.to_owned(),
@@ -134,10 +136,13 @@ fn cluster_of(rooms: &[Room]) -> Result<Cluster, crate::cluster::ClusterError> {
     Ok(cluster)
 }
 
-/// A node's kind of GPU. What it draws is part of that, to ten watts: cards of one kind differ by some, and kinds are few.
-fn class_of(room: &Room) -> DeviceClass {
+/// A node's kind of GPU. What it draws is part of that if it is `measured` of all, to ten watts: cards of one kind differ by some, and
+/// kinds are few.
+fn class_of(room: &Room, measured: bool) -> DeviceClass {
     let kind = format!("{} of {}", room.device, room.memory);
-    let Some(Draw { idle_mw, busy_mw }) = room.draw else { return DeviceClass::new(kind, room.memory) };
+    let Some(Draw { idle_mw, busy_mw }) = room.draw.filter(|_| measured) else {
+        return DeviceClass::new(kind, room.memory);
+    };
     let [idle_watts, full_watts] = [idle_mw, busy_mw].map(|mw| 10.0 * (f64::from(mw) / 10e3).round());
     let name = format!("{kind}, {idle_watts} to {full_watts} W");
     DeviceClass { idle_watts, full_watts, ..DeviceClass::new(name, room.memory) }
@@ -311,7 +316,13 @@ mod tests {
             let (place, _) = placing.place(&config.fleet.services[0], &rooms).unwrap();
             assert_eq!(place.node, frugal, "{policy}");
         }
-        let class = class_of(&room("a", 403_000));
+        let unknown = Room { draw: None, ..room("a", 0) };
+        let mut placing = ByPolicy::new("pwr", &config.fleet.services, 1).unwrap();
+        let rooms = [room("b", 403_000), Room { place: Place { node: "c".into(), gpu: 0 }, ..unknown }];
+        let rated = cluster_of(&rooms).unwrap();
+        assert!(rated.classes().iter().all(|class| class.waking_watts() == 0.0), "of one nothing is known");
+        placing.place(&config.fleet.services[0], &rooms).unwrap();
+        let class = class_of(&room("a", 403_000), true);
         assert_eq!((class.idle_watts, class.full_watts), (60.0, 400.0));
     }
 

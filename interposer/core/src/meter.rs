@@ -36,7 +36,7 @@ pub struct Meter {
     recent: Recent,         // the same, fading
     streams: Recent,        // each stream by itself
     in_step: bool,          // a thread hands launches out to several of them
-    off_sms: f64,           // part of what they weigh that is bandwidth
+    sms: Recent,            // what of their weight is SMs
     stretching: (f64, f64), // what launches took while others' ran at once, fading, and what was charged for them
     measured: bool,         // anything, for certain
     switch: (f64, f64),     // mean time of a switch, and of how many
@@ -153,11 +153,11 @@ impl Meter {
     /// weight of all streams together.
     pub fn weigh(&mut self, time: (f64, f64), covered: f64, weight: Option<Weighs>) -> Weight {
         let (weight, in_step, on_sms) =
-            weight.unwrap_or_else(|| (self.streams.moments(), self.in_step, 1.0 - self.off_sms));
-        self.off_sms = 1.0 - on_sms;
+            weight.unwrap_or_else(|| (self.streams.moments(), self.in_step, self.on_sms()));
         self.in_step = in_step;
         let sums @ [weighted, squared, cubed] = self.skyline.add(time, weight, in_step);
         self.recent.add(covered, sums);
+        self.sms.add(weighted, [weighted * on_sms, 0.0, 0.0]);
         self.streams.add(time.1 - time.0, weight.map(|weight| weight * (time.1 - time.0)));
         for (sum, more) in self.held.iter_mut().zip([covered, weighted, squared, cubed, weighted * on_sms]) {
             *sum += more;
@@ -165,13 +165,18 @@ impl Meter {
         self.recent.weight()
     }
 
-    /// What weighs on the GPU beside one of the process's streams: its other streams.
+    /// Part of what its launches weigh that is SMs, and not bandwidth.
+    fn on_sms(&self) -> f64 {
+        self.sms.moments()[0].clamp(0.0, 1.0)
+    }
+
+    /// What weighs on the SMs beside one of the process's streams: its other streams.
     pub fn beside_one(&self) -> Load {
-        let one = self.streams.moments()[0];
-        let others = (self.recent.weight().mean - one).max(0.0);
-        let stream = self.streams.is_known().then(|| self.streams.weight().times(1.0 - self.off_sms));
+        let (one, on_sms) = (self.streams.moments()[0], self.on_sms());
+        let others = (self.recent.weight().mean - one).max(0.0) * on_sms;
+        let stream = self.streams.is_known().then(|| self.streams.weight().times(on_sms));
         if self.in_step {
-            Load { times: others / one, stream, ..Load::default() }
+            Load { times: others / (one * on_sms).max(f64::MIN_POSITIVE), stream, ..Load::default() }
         } else {
             Load { always: Weight::steady(others), stream, ..Load::default() }
         }

@@ -41,9 +41,12 @@ impl Load {
     /// What the others weigh is known by the time for which they do. That is longer while they are slowed down by what weighs much of
     /// the launch's own stream. If neither had to do with the other they would meet as often as without that, and for so much longer.
     pub fn slowed(self, weight: f64) -> f64 {
+        let slow = |own: f64, others: f64| (own + self.times * own + others).max(1.0);
+        if !self.always.varies() {
+            return slow(weight, self.always.mean);
+        }
         let others = self.always.two_values();
         let ours = self.stream.map_or([(weight, 0.5); 2], Weight::two_values);
-        let slow = |own: f64, others: f64| (own + self.times * own + others).max(1.0);
         let pace = |own: f64| others.map(|(others, often)| often / slow(own, others)).iter().sum::<f64>();
         let done = ours.map(|(own, often)| (own, often * pace(own)));
         let all_done: f64 = done.iter().map(|(_, done)| done).sum();
@@ -101,9 +104,14 @@ impl Weight {
         )
     }
 
+    /// Whether it is not always the same.
+    fn varies(self) -> bool {
+        self.variance > 1e-12
+    }
+
     /// Two values, and how often each, that come to the same mean, variance and skew.
     fn two_values(self) -> [(f64, f64); 2] {
-        if self.variance <= 1e-12 {
+        if !self.varies() {
             return [(self.mean, 0.5); 2];
         }
         let spread = self.variance.sqrt();

@@ -39,7 +39,7 @@ const APART_EVERY: Nanos = Nanos::from_millis(50);
 /// So much work is worth a mark before the program waits, however young the last one is.
 const REMAINDER: Due = Due { work: Nanos::from_millis(1), time: Nanos(0), spare: 0 };
 
-/// What is worth one however little there is of it.
+/// What is worth one however little there is of it: the last one is a while old.
 const LATE: Due = Due { work: Nanos(1), ..STRETCH };
 
 /// A queue this short is looked at with each word: it is empty before a mark says so. Of a longer one the words are read when

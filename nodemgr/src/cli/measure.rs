@@ -14,7 +14,7 @@ const BENCH: &str = "weir-bench";
 /// What it is told.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Measure the GPU, within a minute, and write its calibration file; nothing else should run on it meanwhile
+    /// Measure the GPU, in about a minute, and write its calibration file; nothing else should run on it meanwhile
     ///
     /// Time slices and switches of two to four contexts, how long a newcomer waits, what calls take, copies, a context's memory,
     /// power. No setting of the card is changed. Beside each figure stands what the simulated GPU takes it for; started with the

@@ -19,9 +19,9 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
     let mut ask = |order: &str| player.ask(order, Duration::from_secs(3));
     let said = ask("costs")?;
     let units = |order: &str| format!("{order} {UNITS}");
-    let (span, events, words) = (ask(&units("span"))?, ask(&units("beside"))?, ask(&units("written"))?);
+    let (row, events, words) = (ask(&units("row"))?, ask(&units("beside"))?, ask(&units("written"))?);
     let unit_us = |said: &Value| Ok::<_, io::Error>(1e3 * number(said, "gpu_ms")? / f64::from(UNITS));
-    let kernel_us = unit_us(&span)?;
+    let kernel_us = unit_us(&row)?;
     found.add("launch_cpu_ns", "a launch call", "ns", None, number(&said, "launch_ns")?);
     found.add("", "an event's record call", "ns", None, number(&said, "record_ns")?);
     found.add("", "an event's query", "ns", None, number(&events, "query_ns")?);
@@ -42,7 +42,7 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
     // Last: a driver or a GPU that does not know the attribute refuses, and the player ends with that.
     if let Ok(dependent) = ask(&units("dependent")) {
         let each_us = unit_us(&dependent)?;
-        found.add("", "a kernel of 5 us that may begin before the last one ends", "us", None, each_us);
+        found.add("", "a kernel of 5 us whose start may overlap the last one's end", "us", None, each_us);
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ pub fn lengths(setup: &Setup, found: &mut Found) -> io::Result<()> {
     let mut player = Player::start(&rig, &Side::Twin, "5:132", Way::Bare)?;
     for us in setup.of(&[2, 5, 20, 100][..], &[5, 100][..]) {
         player.take_up(&format!("{us}:132"))?;
-        let row = player.ask(&format!("span {UNITS}"), Duration::from_secs(2))?;
+        let row = player.ask(&format!("row {UNITS}"), Duration::from_secs(2))?;
         let row_us = 1e3 * number(&row, "gpu_ms")? / f64::from(UNITS);
         let single = player.ask(&format!("single {}", UNITS / 4), Duration::from_secs(2))?;
         found.add("", &format!("a kernel of {us} us in a row"), "us", f64::from(*us), row_us);

@@ -1,4 +1,4 @@
-//! Calibration: what the GPU is like where no document says it. `weir doctor --measure` runs this alone, within a minute; the story
+//! Calibration: what the GPU is like where no document says it. `weir doctor --measure` runs this alone, in about a minute; the story
 //! runs the same. It changes no setting of the card. The result is a configuration of the simulated GPU: started with it, that is like
 //! this card (`WEIR_SIMGPU_CONFIG`), and `weir sim --calibration` takes slice and switch from it. Each measurement stands beside what
 //! the simulated GPU is configured to or assumes by default; run on the simulated one it shows how well these measurements find out

@@ -107,7 +107,7 @@ pub fn arrivals(setup: &Setup, found: &mut Found) -> io::Result<()> {
             waited,
         );
         let what = format!("and keeps it from units of {unit_us} us");
-        let (expected, kept) = (SMALL_US + 2.0 * switch_us, interruption_us(&ends_ns, 1e3 * unit_us));
+        let (expected, kept) = (SMALL_US + 2.0 * switch_us, interruption_us(&ends_ns));
         if kept.is_finite() {
             found.add("", &what, "us, median", expected, kept);
         }
@@ -115,14 +115,15 @@ pub fn arrivals(setup: &Setup, found: &mut Found) -> io::Result<()> {
     Ok(())
 }
 
-/// The median of what interrupts units of this length, in microseconds: where one ended later than it would have by itself, by more than
-/// the least that a switch may take and what lengths differ by. Not a number if nothing did.
-fn interruption_us(ends_ns: &[f64], unit_ns: f64) -> f64 {
+/// The median of what interrupts units, in microseconds: where one ended later than it would have by itself, by more than the least that a
+/// switch may take and what lengths differ by. By itself one takes as long as the shortest tenth do. Not a number if nothing did.
+fn interruption_us(ends_ns: &[f64]) -> f64 {
     const LEAST_NS: f64 = 20_000.0;
-    let late = ends_ns.windows(2).map(|pair| pair[1] - pair[0] - unit_ns);
-    let mut interrupted: Vec<f64> = late.filter(|late| *late > LEAST_NS + unit_ns / 100.0).collect();
-    interrupted.sort_by(f64::total_cmp);
-    quantile(&interrupted, 0.5) / 1e3
+    let mut apart: Vec<f64> = ends_ns.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    apart.sort_by(f64::total_cmp);
+    let unit_ns = quantile(&apart, 0.1);
+    let interrupted = apart.partition_point(|apart| *apart <= 1.01 * unit_ns + LEAST_NS);
+    (quantile(&apart[interrupted..], 0.5) - unit_ns) / 1e3
 }
 
 /// What is left to a filler beside a kernel of one block that waits, as a collective's does for a peer that is late: where contexts run
@@ -171,7 +172,8 @@ mod tests {
             at
         };
         let ends: Vec<f64> = (1..100).map(end).collect();
-        assert!((interruption_us(&ends, UNIT_NS) - 220.0).abs() < 1e-6);
-        assert!(interruption_us(&ends[..5], UNIT_NS).is_nan(), "nobody came");
+        assert!((interruption_us(&ends) - 220.0).abs() < 1e-6);
+        assert!(interruption_us(&ends[..5]).is_nan(), "nobody came");
+        assert!(interruption_us(&[]).is_nan());
     }
 }

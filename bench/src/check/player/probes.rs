@@ -3,9 +3,10 @@
 //! | order | answer |
 //! | --- | --- |
 //! | `single N` | `{"gpu_us"}`: a unit between two events, behind another one; the median of N |
+//! | `row N` | `{"gpu_ms"}`: N units, all of them launched before the first one begins; so are the next two |
 //! | `beside N` | `{"gpu_ms", "call_ns", "query_ns"}`: N units with an event behind each, what recording takes of the host, and asking for one that was reached |
 //! | `written N` | `{"gpu_ms", "call_ns"}`: N units, behind each of which the GPU writes a word |
-//! | `dependent N` | `{"gpu_ms"}`: N launches each of which may begin before the one before it has ended |
+//! | `dependent N` | `{"gpu_ms"}`: N launches each of which may be started while the one before it ends, which never says so early |
 //! | `kernels N` | `{"bytes"}`: what a module with N kernels, each launched once, takes of the memory |
 //! | `virtual MIB` | `{"map_gb_s", "unmap_gb_s"}`: pages made, mapped and opened; the same undone |
 //! | `spin MS` | `{"spun_ms"}`: a kernel of one block waits for a word which the host sets after so long |
@@ -15,6 +16,7 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use weir_abi::fns;
 use weir_abi::types::*;
 
 use super::memory::{ask, on_device};
@@ -37,6 +39,7 @@ impl Player {
         number: impl Fn() -> Result<u64, Refused>,
     ) -> Result<Option<Value>, Refused> {
         Ok(Some(match word {
+            "row" => json!({"gpu_ms": self.followed(number()?, |_| Ok(()))?}),
             "single" => json!({"gpu_us": self.single(number()?)?}),
             "beside" => self.beside_events(number()?)?,
             "written" => self.written(number()?)?,
@@ -61,21 +64,37 @@ impl Player {
         Ok(Spread::of(&took_us).median)
     }
 
-    /// So many units from an idle stream on, each followed by something; what the GPU took for all of that, ms.
+    /// So many units, each followed by something; what the GPU took for all of that, ms. They wait for a word until the last one is
+    /// launched: else the host's pace would be told where that is the slower one.
     fn followed(
         &mut self,
         units: u64,
         mut follow: impl FnMut(&mut Self) -> Result<(), ClientError>,
     ) -> Result<f64, ClientError> {
-        self.driver.synchronize()?;
+        let word = Word::new(self)?;
+        self.wait_for(&word)?;
         let first = self.events.make_one()?;
         for _ in 0..units {
             self.launch()?;
             follow(self)?;
         }
         let second = self.events.make_one()?;
+        word.set();
         self.driver.synchronize()?;
+        word.free(self)?;
         self.events.elapsed_ms(first, second)
+    }
+
+    /// A kernel of one block that waits until the word is set.
+    fn wait_for(&self, word: &Word) -> Result<(), ClientError> {
+        let function = self.driver.function(work::SPIN, self.rows.len() + 1)?;
+        let mut address = word.device;
+        let mut parameters = [(&raw mut address).cast::<c_void>()];
+        let answer = ask!(
+            self.memory,
+            cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, self.stream, parameters.as_mut_ptr(), null_mut())
+        )?;
+        check("cuLaunchKernel", answer)
     }
 
     fn beside_events(&mut self, units: u64) -> Result<Value, ClientError> {
@@ -88,10 +107,13 @@ impl Player {
         })?;
         let event = self.events.make_one()?;
         self.driver.synchronize()?;
+        // SAFETY: the symbol is given the type that weir-abi's table has for it.
+        let query = unsafe { self.memory.library.get::<fns::cuEventQuery>(b"cuEventQuery\0") }?;
         let mut queries_ns = Vec::new();
         for _ in 0..ASKED {
             let start = Instant::now();
-            check("cuEventQuery", ask!(self.memory, cuEventQuery(event))?)?;
+            // SAFETY: an event of the driver's.
+            check("cuEventQuery", unsafe { query(event) })?;
             queries_ns.push(start.elapsed().as_nanos() as f64);
         }
         let median = |samples: &[f64]| Spread::of(samples).median;
@@ -100,11 +122,15 @@ impl Player {
 
     fn written(&mut self, units: u64) -> Result<Value, ClientError> {
         let (word, stream) = (Word::new(self)?, self.stream);
+        // SAFETY: as in `beside_events`; a pointer of its own, as the loop borrows the player.
+        let write = *unsafe {
+            self.memory.library.get::<fns::cuStreamWriteValue32_v2>(b"cuStreamWriteValue32_v2\0")
+        }?;
         let mut calls_ns = Vec::new();
-        let gpu_ms = self.followed(units, |player| {
+        let gpu_ms = self.followed(units, |_| {
             let start = Instant::now();
-            let answer = ask!(player.memory, cuStreamWriteValue32_v2(stream, word.device, 1, 0))?;
-            check("cuStreamWriteValue32", answer)?;
+            // SAFETY: a stream and a word of the driver's.
+            check("cuStreamWriteValue32", unsafe { write(stream, word.device, 1, 0) })?;
             calls_ns.push(start.elapsed().as_nanos() as f64);
             Ok(())
         })?;
@@ -183,16 +209,9 @@ impl Player {
     }
 
     fn spin(&self, time: Duration) -> Result<f64, ClientError> {
-        let function = self.driver.function(work::SPIN, self.rows.len() + 1)?;
         let word = Word::new(self)?;
-        let mut address = word.device;
-        let mut parameters = [(&raw mut address).cast::<c_void>()];
         let start = Instant::now();
-        let answer = ask!(
-            self.memory,
-            cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, self.stream, parameters.as_mut_ptr(), null_mut())
-        )?;
-        check("cuLaunchKernel", answer)?;
+        self.wait_for(&word)?;
         std::thread::sleep(time); // a peer that comes late
         word.set();
         self.driver.synchronize()?;

@@ -93,11 +93,11 @@ pub enum Bound {
 /// The price of one signature; lives as long as the process.
 #[derive(Debug)]
 pub struct Estimate {
-    price_ns: AtomicI64, // negative: not learnt yet, or one that always goes the long way: a collective's, a graph's that pauses
+    price_ns: AtomicI64, // negative: not learnt yet, hardly bounded, or one that always goes the long way: a collective's, a graph's that pauses
     mean_ns: AtomicU64,  // bits of an `f64`
     variance: AtomicU64, // bits of an `f64`, ns squared
     errors: [AtomicU64; 2], // bits of `f64`: mean and mean square of the last errors, relative
-    launches: AtomicU32, // that asked to be measured
+    launches: AtomicU32, // that asked to be measured; once it is bounded, that went the long way
     measured: AtomicU32,
     sms_ppm: AtomicU32,         // part of the SMs that it holds
     weight_ppm: [AtomicU32; 3], // part of the GPU that a launch holds; of a graph, if it is not known what it is made of
@@ -242,7 +242,10 @@ impl Estimate {
     /// A launch goes the long way that is known by bounds alone. After many of them it is not waited for any longer: launches that
     /// overlap are never bounded.
     pub fn waits_for_bounds(&self) {
-        if self.known() == Known::Bounds && self.launches.fetch_add(1, Ordering::Relaxed) == PATIENCE {
+        if self.known() == Known::Bounds
+            && self.launches.fetch_add(1, Ordering::Relaxed) >= PATIENCE
+            && self.learnt_price().is_none()
+        {
             self.set(self.mean(), self.variance());
         }
     }
@@ -296,12 +299,15 @@ impl Estimate {
         !self.is_measured() && !self.is_collective() && self.bounds().map_or(0, Bounds::count) < TRIES
     }
 
-    /// Whether the launch path may go by its price: nothing more is to be found out of single launches.
+    /// Whether the launch path may go by its price: nothing more is to be found out of single launches. Where neighbours come in time
+    /// slices the next bound says what this one does.
     fn is_settled(&self) -> bool {
-        let bounded = || self.bounds().is_some_and(|bounds| bounds.count() as usize >= WINDOW);
+        let timed = |bounds: &Bounds| bounds.timed() > 0 && (bounds.count() as usize) < WINDOW;
         match self.known() {
             Known::Nothing => false,
-            Known::Bounds => bounded() || self.launches.load(Ordering::Relaxed) > PATIENCE,
+            Known::Bounds => {
+                self.launches.load(Ordering::Relaxed) > PATIENCE || !self.bounds().is_some_and(timed)
+            }
             Known::Mean => true,
         }
     }
@@ -354,6 +360,9 @@ impl Estimate {
         }
         let Some(bounds) = self.bounds() else { return 0.0 };
         let (price, differ) = bounds.add(whole(ns), how);
+        if bounds.count() == LEARNT {
+            self.launches.store(0, Ordering::Relaxed); // from here on those count that wait for more of them
+        }
         let price = price.max(1) as f64;
         // What was measured, if only once, counts for more. A first measurement of several signatures is shared out by
         // what is known of each.
