@@ -57,8 +57,9 @@ pub struct Point {
 
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
-    let mut points = Vec::new();
-    for side in setup.sides() {
+    let (mut points, sides) = (Vec::new(), setup.sides());
+    let vllm_is_there = sides.iter().any(|side| setup.has_vllm(side));
+    for side in sides {
         let rig = setup.rig()?;
         let (request, mut bare) = first_pair(setup, &rig, &side)?;
         let scene = Scene::open(setup, &side, request, &mut bare)?;
@@ -66,11 +67,11 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         points.push(scene.beside(&mut bare, "plain slicing")?);
         drop(bare);
         setup.note(&found(setup, &points))?;
-        // vLLM takes its time to start, and the story has no more.
-        let few = setup.quick || request == VLLM;
+        // vLLM takes its time to start, which the twin and the promise then lack.
+        let few = setup.quick || (vllm_is_there && side == Side::Twin);
         let all = ["static", "dilu", "specinf", "tgs", OURS];
         scene.under_policies(if few { &["static", OURS] } else { &all }, &mut points)?;
-        if !few {
+        if !setup.quick && !vllm_is_there {
             points.push(scene.under_promise()?);
         }
     }
