@@ -239,8 +239,7 @@ impl Estimate {
         !measured
     }
 
-    /// A launch goes the long way that is known by bounds alone. After many of them it is not waited for any longer: launches that
-    /// overlap are never bounded.
+    /// A launch goes the long way that is known by bounds alone. Many of them do in vain: launches that overlap are never bounded.
     pub fn waits_for_bounds(&self) {
         if self.known() == Known::Bounds
             && self.launches.fetch_add(1, Ordering::Relaxed) >= PATIENCE
@@ -299,8 +298,7 @@ impl Estimate {
         !self.is_measured() && !self.is_collective() && self.bounds().map_or(0, Bounds::count) < TRIES
     }
 
-    /// Whether the launch path may go by its price: nothing more is to be found out of single launches. Where neighbours come in time
-    /// slices the next bound says what this one does.
+    /// Whether the launch path may go by its price. Where neighbours come in slices, a further bound says what the last one did.
     fn is_settled(&self) -> bool {
         let timed = |bounds: &Bounds| bounds.timed() > 0 && (bounds.count() as usize) < WINDOW;
         match self.known() {
