@@ -17,6 +17,7 @@ mod gang;
 mod gate;
 mod gpu_check;
 mod graph_copies;
+mod graph_order;
 mod graph_pauses;
 mod graph_split;
 mod graphs;

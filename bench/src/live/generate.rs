@@ -3,7 +3,8 @@
 //! Why each of them ends without Weir: steps have one order, which each thread and each stream keeps (a stream belongs to
 //! one thread). Whoever waits, waits for something earlier in it, with one exception: a *forward wait* parks a stream
 //! until a later step sets its flag or gives its token. While it does, nothing but more work for that stream may depend on
-//! it: no thread waits for it, no event of it is waited for, and what sets the flag goes elsewhere. So, in the order of
+//! it: no thread waits for it, no event of it is waited for, no graph launched in it is launched elsewhere (launches of one
+//! executable graph wait for each other), and what sets the flag goes elsewhere. So, in the order of
 //! the steps, everything that is not behind a parked stream completes, and with the setter so does the parked stream. The
 //! legacy default stream and all blocking streams count as one stream if the former is used. A lock is held over work and
 //! waits that hang on nothing of another thread's. Both processes of a pair run the same program; a thread that waits for the
@@ -43,6 +44,7 @@ struct Draft {
     counts: Counts,
     parked: Vec<(Parked, usize)>, // and the parked stream's domain
     events: Vec<usize>,           // the stream in which each was recorded
+    graphs: Vec<usize>,           // the stream in which each was launched last, or captured
     /// By domain: whether it may hang on another thread's work.
     foreign: Vec<bool>,
 }
@@ -103,6 +105,7 @@ impl Draft {
             counts: Counts { threads, ..Counts::default() },
             parked: Vec::new(),
             events: Vec::new(),
+            graphs: Vec::new(),
         }
     }
 
@@ -314,24 +317,31 @@ impl Draft {
             self.push(stream, Op::HostGive { stream, token });
         }
         self.push(stream, Op::End { stream, graph });
+        self.graphs.push(stream);
         self.graph_of(stream, graph);
     }
 
+    /// Launches a graph, which waits for its last launch, in whatever stream that was.
     fn graph_of(&mut self, stream: usize, graph: usize) {
         // A graph may hold a host function, which a parked one may hold up: then only behind the parked stream itself.
-        if !self.token_parked() {
-            self.push(stream, Op::Graph { stream, graph });
+        if self.token_parked() {
+            return;
         }
+        let last = self.domain[self.graphs[graph]];
+        self.foreign[self.domain[stream]] |= self.foreign[last];
+        self.graphs[graph] = stream;
+        self.push(stream, Op::Graph { stream, graph });
     }
 
     /// Launches a graph of the same thread once more: another thread may not have it yet.
     fn graph(&mut self, stream: usize) {
         let thread = self.streams[stream].owner;
-        let mine = |(owner, op): &(usize, Op)| match op {
-            Op::End { graph, .. } if *owner == thread => Some(*graph),
-            _ => None,
+        let can = |graph: &usize| {
+            let last = self.graphs[*graph];
+            let together = self.domain[last] == self.domain[stream];
+            self.streams[last].owner == thread && (together || !self.is_parked(last))
         };
-        let graphs: Vec<usize> = self.steps.iter().filter_map(mine).collect();
+        let graphs: Vec<usize> = (0..self.graphs.len()).filter(can).collect();
         match self.random.pick(&graphs) {
             Some(graph) => self.graph_of(stream, graph),
             None => self.launch(stream),

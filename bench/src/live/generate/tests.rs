@@ -1,5 +1,7 @@
 //! What makes programs end: nothing depends on a parked stream but its own work.
 
+use std::collections::HashMap;
+
 use super::*;
 
 #[test]
@@ -21,6 +23,7 @@ fn nothing_but_its_own_work_hangs_on_a_parked_stream() {
             _ => stream,
         };
         let (mut flags, mut tokens, mut events) = (Vec::new(), Vec::new(), Vec::new());
+        let mut graphs = HashMap::new(); // by graph the stream of its last launch
         for (_, op) in &program.steps {
             let free = |stream: usize, flags: &[(usize, usize)], tokens: &[(usize, usize)]| {
                 flags.iter().chain(tokens).all(|(_, parked)| *parked != domain(stream))
@@ -42,6 +45,11 @@ fn nothing_but_its_own_work_hangs_on_a_parked_stream() {
                 }
                 Op::SyncStream { stream } | Op::Meet { stream, .. } | Op::Exchange { stream, .. } => {
                     assert!(free(stream, &flags, &tokens), "{program}");
+                }
+                Op::Graph { stream, graph } => {
+                    let last = graphs.insert(graph, stream).unwrap_or(stream);
+                    let same = domain(last) == domain(stream);
+                    assert!(same || free(last, &flags, &tokens), "{program}");
                 }
                 Op::SyncContext => assert!(flags.is_empty() && tokens.is_empty(), "{program}"),
                 _ => {}

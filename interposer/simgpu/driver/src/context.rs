@@ -49,8 +49,6 @@ pub struct Context {
     pub health: Health,
     legacy: OnceLock<&'static Stream>,
     per_thread: Mutex<HashMap<u64, &'static Stream>>,
-    /// Streams that run the branches of graphs, made as graphs need them.
-    pub lanes: Mutex<Vec<&'static Stream>>,
 }
 
 /// A thread's stack of contexts. Plain cells without a destructor, so that calls at exit still find it.
@@ -81,7 +79,6 @@ impl Context {
             health: Health::default(),
             legacy: OnceLock::new(),
             per_thread: Mutex::default(),
-            lanes: Mutex::default(),
         })?;
         let legacy = stream::create(context, Kind::Legacy, 0)?;
         context.legacy.get_or_init(|| legacy);
@@ -104,7 +101,6 @@ impl Context {
             health: Health::default(),
             legacy: OnceLock::new(),
             per_thread: Mutex::default(),
-            lanes: Mutex::default(),
         })?;
         let default = stream::create(part, Kind::NonBlocking, 0)?;
         part.legacy.get_or_init(|| default);

@@ -43,7 +43,8 @@ pub struct Stream {
     /// Where it belongs.
     pub context: &'static Context,
     kind: Kind,
-    priority: c_int,
+    /// As it was asked for, within what there is.
+    pub priority: c_int,
     id: u64,
     /// What launch attributes it was given.
     kept: Mutex<Kept>,
@@ -53,6 +54,9 @@ pub struct Stream {
     pub capture: Mutex<Option<Membership>>,
     /// Where the stream's thread takes its work from, if it has one.
     pub effects: Mutex<Option<Sender<Effect>>>,
+    /// Hidden streams beside it, for the branches of graphs that are launched into it. No two streams share any: branches of one
+    /// would wait for what parks the other.
+    pub lanes: Mutex<Vec<&'static Stream>>,
     /// The place of its last kernel; 0: none yet.
     pub last_kernel: AtomicU64,
 }
@@ -78,6 +82,7 @@ pub fn create(context: &'static Context, kind: Kind, priority: c_int) -> Answer<
         detached: AtomicBool::new(false),
         capture: Mutex::new(None),
         effects: Mutex::new(None),
+        lanes: Mutex::default(),
         last_kernel: AtomicU64::new(0),
     });
     Ok(made?.1)
@@ -143,6 +148,15 @@ impl Stream {
         self.detached.store(true, Ordering::Relaxed);
     }
 
+    /// Ends it, and the hidden ones beside it.
+    fn destroy(&self) -> Answer {
+        STREAMS.remove(self.handle.raw())?;
+        locked(&self.effects).take();
+        let lanes = std::mem::take(&mut *locked(&self.lanes));
+        lanes.into_iter().try_for_each(Stream::destroy)?;
+        session::current()?.destroy_stream(self)
+    }
+
     /// Whether this is its context's legacy default stream.
     pub fn is_legacy(&self) -> bool {
         self.kind == Kind::Legacy
@@ -178,9 +192,7 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
         capture::forget(stream);
-        STREAMS.remove(stream.handle.raw())?;
-        locked(&stream.effects).take();
-        session::current()?.destroy_stream(stream)
+        stream.destroy()
     }
 
     pub fn cuStreamSynchronize(stream: CUstream) -> Answer {

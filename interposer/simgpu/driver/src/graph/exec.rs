@@ -124,13 +124,12 @@ impl Exec {
     pub fn launch(&self, stream: &'static Stream) -> Answer {
         self.back_memory()?;
         let before = locked(&self.last).replace(stream);
-        if let Some(before) = before.filter(|before| !ptr::eq(*before, stream)) {
-            // A stream that is gone takes no record: then what was recorded there before is waited for.
-            let _ = self.done.record(before);
+        if before.is_some_and(|before| !ptr::eq(before, stream)) {
             self.done.wait(stream)?;
         }
         self.begin_conditions();
-        self.run(stream)
+        self.run(stream)?;
+        self.done.record(stream)
     }
 
     /// What each launch begins with.
@@ -239,11 +238,11 @@ impl Exec {
         }))
     }
 
-    /// The launching stream and as many hidden ones of its context as there are further lanes.
+    /// The launching stream and as many hidden ones beside it as there are further lanes.
     fn lanes_beside(&self, stream: &'static Stream) -> Answer<Vec<&'static Stream>> {
-        let mut hidden = locked(&stream.context.lanes);
+        let mut hidden = locked(&stream.lanes);
         while hidden.len() + 1 < self.lanes {
-            hidden.push(stream::create(stream.context, Kind::NonBlocking, 0)?);
+            hidden.push(stream::create(stream.context, Kind::NonBlocking, stream.priority)?);
         }
         Ok(std::iter::once(stream).chain(hidden.iter().copied()).take(self.lanes).collect())
     }
