@@ -114,6 +114,59 @@ fn a_graph_with_a_host_function_that_is_updated_before_each_launch_is_charged_wh
 }
 
 #[test]
+fn a_graph_with_a_host_function_whose_nodes_are_changed_is_charged_what_it_uses() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, kernels) = story.chain(&[US_200, US_200]);
+    let host = story.client.does(&format!("add_slow_host {graph} {} 1_000", kernels[1]));
+    let last = story.client.does(&format!("add {graph} {host} {US_50}"));
+    let (stream, first) = (story.stream, kernels[0]);
+    for kernel in [US_50, US_200] {
+        story.client.does(&format!("kernels {stream} {kernel} 100")); // what each of them takes is known
+        story.client.does("wait");
+    }
+    let exec = story.instantiate(graph);
+    story.costs("as it was made", exec, 450);
+    let changes = [
+        (format!("set_kernel {exec} {last} {US_200}"), 600),
+        (format!("set_any {exec} {last} {US_50}"), 450),
+        (format!("enable {exec} {first} 0"), 250),
+        (format!("enable {exec} {first} 1"), 450),
+    ];
+    for (change, us) in changes {
+        story.client.does(&change);
+        story.costs(&change, exec, us);
+    }
+}
+
+#[test]
+fn a_graph_with_a_host_function_that_is_changed_before_each_launch_is_charged_what_it_uses() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, kernels) = story.chain(&[US_200, US_200]);
+    let host = story.client.does(&format!("add_slow_host {graph} {} 1_000", kernels[1]));
+    let last = story.client.does(&format!("add {graph} {host} {US_50}"));
+    let (exec, stream) = (story.instantiate(graph), story.stream);
+    for (kernel, us) in [(US_50, 450), (US_200, 600)] {
+        let window = |story: &mut Story<'_>, launches: u64| {
+            let before = story.spent();
+            for _ in 0..launches {
+                story.client.does(&format!("set_kernel {exec} {last} {kernel}"));
+                story.client.does(&format!("launch {exec} {stream} 1"));
+                story.client.does("wait");
+            }
+            story.spent().since(before)
+        };
+        window(&mut story, 150); // a price follows within some twenty measurements
+        let spent = window(&mut story, 100);
+        assert!(spent.used_ns.abs_diff(us * 100_000) <= us * 1_000, "{us} us: {spent:?}");
+        assert!(spent.error_percent().abs() <= CLOSE, "{us} us: {spent:?}, {} %", spent.error_percent());
+    }
+}
+
+#[test]
 fn launches_of_a_graph_with_a_host_function_never_overlap_whatever_streams_they_go_to() {
     let gpu = SimGpu::new(COSTS);
     let node = Node::start(&gpu, "policy = \"static\"\n");

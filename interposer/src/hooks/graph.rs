@@ -96,7 +96,8 @@ pub fn update(exec: CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult
     after_success(call, |client| {
         client.graphs.enter(client, exec, graph);
         graph_split::updated(client, exec);
-        graph_pauses::updated(client, exec, graph);
+        let same = graph_pauses::any() && !client.graphs.has_disabled(exec);
+        graph_pauses::updated(client, exec, same.then_some(graph));
     })
 }
 
@@ -106,6 +107,7 @@ pub fn set_node(
     node: CUgraphNode,
     params: KernelNode,
     call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
@@ -118,7 +120,7 @@ pub fn set_node(
                 nodes.put(node, Kernel { ns: estimate.price().unsigned_abs(), within, estimate });
             }
         });
-        is_changed(client, exec);
+        is_changed(client, exec, node, also);
     })
 }
 
@@ -128,6 +130,7 @@ pub fn set_child(
     node: CUgraphNode,
     child: CUgraph,
     call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
@@ -146,7 +149,7 @@ pub fn set_child(
             walk.kernels.into_iter().for_each(|(kernel, price)| nodes.put(kernel, price));
             walk.copies.into_iter().for_each(|(node, copying)| nodes.put_copy(node, copying));
         });
-        is_changed(client, exec);
+        is_changed(client, exec, node, also);
     })
 }
 
@@ -156,26 +159,27 @@ pub fn set_any(
     node: CUgraphNode,
     params: *const CUgraphNodeParams,
     call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     // SAFETY: the caller passes parameters or null; the driver reads the same fields.
     match unsafe { params.as_ref() } {
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_KERNEL => {
             // The kind says that this member is set; later layouts only add to its end.
-            set_node(exec, node, KernelNode::v2(&raw const params.node.kernel), call)
+            set_node(exec, node, KernelNode::v2(&raw const params.node.kernel), call, also)
         }
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_GRAPH => {
             // SAFETY: the kind says that this member is set.
-            set_child(exec, node, unsafe { params.node.graph }, call)
+            set_child(exec, node, unsafe { params.node.graph }, call, also)
         }
         // SAFETY: the kind says that this member is set.
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMCPY => unsafe {
-            set_memcpy(exec, node, &raw const params.node.memcpy.copy_params, call)
+            set_memcpy(exec, node, &raw const params.node.memcpy.copy_params, call, also)
         },
         // SAFETY: the kind says that this member is set.
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMSET => unsafe {
-            set_memset(exec, node, &raw const params.node.memset.memset, call)
+            set_memset(exec, node, &raw const params.node.memset.memset, call, also)
         },
-        _ => changed(exec, call),
+        _ => changed(exec, node, call, also),
     }
 }
 
@@ -185,8 +189,9 @@ pub fn set_memcpy(
     node: CUgraphNode,
     params: *const CUDA_MEMCPY3D,
     call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
-    set_copy(exec, node, What::Solid(params), call)
+    set_copy(exec, node, What::Solid(params), call, also)
 }
 
 /// A memset node of an executable graph got other parameters.
@@ -195,15 +200,22 @@ pub fn set_memset(
     node: CUgraphNode,
     params: *const CUDA_MEMSET_NODE_PARAMS,
     call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     // SAFETY: the caller passes parameters or null; the driver reads the same fields.
     match unsafe { params.as_ref() } {
-        Some(params) => set_copy(exec, node, What::of_fill_node(params), call),
-        None => changed(exec, call),
+        Some(params) => set_copy(exec, node, What::of_fill_node(params), call, also),
+        None => changed(exec, node, call, also),
     }
 }
 
-fn set_copy(exec: CUgraphExec, node: CUgraphNode, what: What, call: impl FnOnce() -> CUresult) -> CUresult {
+fn set_copy(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    what: What,
+    call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
+) -> CUresult {
     after_success(call, |client| {
         let amounts = what.amounts(client.gpus.len() > 1);
         client.graphs.change(client, exec, |nodes| {
@@ -211,13 +223,18 @@ fn set_copy(exec: CUgraphExec, node: CUgraphNode, what: What, call: impl FnOnce(
             let within = nodes.take_copy(node).map_or(node, |before| before.within);
             nodes.put_copy(node, Copying { amounts, within });
         });
-        is_changed(client, exec);
+        is_changed(client, exec, node, also);
     })
 }
 
 /// A node of an executable graph that takes no SM time was changed.
-pub fn changed(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
-    after_success(call, |client| is_changed(client, exec))
+pub fn changed(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
+) -> CUresult {
+    after_success(call, |client| is_changed(client, exec, node, also))
 }
 
 /// A node of an executable graph was enabled or disabled.
@@ -226,6 +243,7 @@ pub fn enable(
     node: CUgraphNode,
     enabled: bool,
     call: impl FnOnce() -> CUresult,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
@@ -239,7 +257,7 @@ pub fn enable(
             kernel.into_iter().for_each(|kernel| nodes.put(node, kernel));
             copying.into_iter().for_each(|copying| nodes.put_copy(node, copying));
         });
-        is_changed(client, exec);
+        is_changed(client, exec, node, also);
     })
 }
 
@@ -266,10 +284,19 @@ pub fn add_node(
     })
 }
 
-/// A node of an executable graph is another one now: no copy of the graph is what it is.
-fn is_changed(client: &Client, exec: CUgraphExec) {
+/// A node of an executable graph is another one now: segments are not what the graph is, a copy is where the node that it has
+/// there can be changed, `also`.
+fn is_changed(
+    client: &Client,
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
+) {
     graph_split::updated(client, exec);
-    graph_pauses::changed(client, exec);
+    if graph_pauses::any() {
+        let place = client.graphs.place_of(exec, node);
+        graph_pauses::changed(client, exec, place, also);
+    }
 }
 
 /// An executable graph is gone.
@@ -324,6 +351,18 @@ impl GraphPrices {
         own_estimate.into_iter().for_each(|estimate| estimate.weigh(weight, weight[0]));
         execs.insert(key, nodes);
         walk.kinds
+    }
+
+    /// Whether some of its nodes are disabled, which they stay when it is updated.
+    fn has_disabled(&self, exec: CUgraphExec) -> bool {
+        self.execs.lock().get(&(exec.addr() as u64)).is_some_and(|nodes| !nodes.disabled.is_empty())
+    }
+
+    /// Which of the nodes it was made of, in the driver's order, a node is.
+    fn place_of(&self, exec: CUgraphExec, node: CUgraphNode) -> Option<usize> {
+        let execs = self.execs.lock();
+        let made_of = &execs.get(&(exec.addr() as u64))?.made_of;
+        made_of.iter().position(|of| *of == node.addr() as u64)
     }
 
     fn change(&self, client: &Client, exec: CUgraphExec, change: impl FnOnce(&mut Nodes)) {

@@ -4,9 +4,9 @@
 //! Those are launches of a copy that has timing events inside ([`graph_probe`]), in the place of the program's own executable
 //! graph: the first few, and then one now and then. Launches of one graph never overlap, and a copy is another graph to the
 //! driver; so it is launched only where the stream itself puts it behind the launch before, and a launch behind it in
-//! another stream waits for its events. Once the program changes nodes of its graph by themselves nobody knows any more what
-//! the copy should be: such a graph goes by its begin and end, as one does that cannot be copied. One that takes over another's
-//! parameters gets a new copy, not more often than it tells.
+//! another stream waits for its events. A node that the program changes by itself is changed in the copy, too; where the driver
+//! refuses that (nodes inside of others), the graph goes by its begin and end, as one does that cannot be copied. One that takes
+//! over another's parameters gets a new copy, not more often than it tells.
 //!
 //! [`graph_probe`]: super::graph_probe
 
@@ -24,7 +24,6 @@ use weir_protocol::units::Nanos;
 
 use super::graph_nodes::Kinds;
 use super::graph_probe::{PAUSES, Probe, Told};
-use super::graph_segments::Graph;
 use super::launch;
 use super::meter::charge;
 use crate::clock;
@@ -117,24 +116,37 @@ pub fn watch(client: &Client, exec: CUgraphExec, graph: CUgraph, flags: u64, kin
 
 fn copy(client: &Client, graph: CUgraph, flags: u64) -> Option<Probe> {
     let _relaxed = Relaxed::enter();
-    Probe::of(client, &Graph::copy_of(graph)?, flags)
+    Probe::of(client, graph, flags)
 }
 
-/// A node of an executable graph was changed by itself: from now on the graph goes by its begin and end.
-pub fn changed(client: &Client, exec: CUgraphExec) {
-    if let Some(paused) = find(client, exec) {
-        paused.lock().stop();
+/// A node of an executable graph was changed by itself: the one at this place in what it was made of, if it is there.
+pub fn changed(
+    client: &Client,
+    exec: CUgraphExec,
+    place: Option<usize>,
+    change: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
+) {
+    let Some(paused) = find(client, exec) else { return };
+    let mut paused = paused.lock();
+    paused.hear();
+    let _relaxed = Relaxed::enter();
+    // A stale copy has other parameters in its other nodes.
+    let same = !paused.stale
+        && place.zip(paused.probe.as_ref()).is_some_and(|(place, probe)| probe.change(place, change));
+    if !same {
+        paused.stop();
     }
 }
 
-/// An executable graph took over another one's parameters.
-pub fn updated(client: &Client, exec: CUgraphExec, graph: CUgraph) {
+/// An executable graph took over another one's parameters; `None` where it is not what that one is.
+pub fn updated(client: &Client, exec: CUgraphExec, graph: Option<CUgraph>) {
     let Some(paused) = find(client, exec) else { return };
     let mut paused = paused.lock();
     if !paused.estimate.pauses() {
         return;
     }
     paused.hear();
+    let Some(graph) = graph else { return paused.stop() };
     paused.stale = true;
     if paused.asked.is_none() && paused.is_due() && clock::now() >= paused.copy_at {
         let began = clock::now();

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::pauses::{self, Pauses};
 
@@ -30,7 +31,9 @@ pub const PAUSES: [CUgraphNodeType; 4] = [
 
 /// The copy, ready to be launched.
 pub struct Probe {
-    exec: Exec,
+    exec: Exec, // ended before the graph by whose nodes it is changed
+    _graph: Graph,
+    nodes: Vec<u64>,    // those of the program's own graph, in the driver's order; 0: unknown
     events: Vec<Event>, // the first is reached when a launch begins
     times: Vec<Time>,
 }
@@ -63,9 +66,12 @@ struct Found {
 }
 
 impl Probe {
-    /// Of a graph of ours, which it was cloned for; `flags` are those to be instantiated with. `None`: nothing in it pauses,
-    /// there is too much of it, or the driver refuses.
-    pub fn of(client: &Client, graph: &Graph, flags: u64) -> Option<Self> {
+    /// Of a program's graph; `flags` are those to be instantiated with. `None`: nothing in it pauses, there is too much of it,
+    /// or the driver refuses.
+    pub fn of(client: &Client, original: CUgraph, flags: u64) -> Option<Self> {
+        let graph = Graph::copy_of(original)?;
+        let copied = |node| graph.node(node).map_or(0, |node| node.expose_provenance() as u64);
+        let nodes = nodes_of(original).into_iter().map(copied).collect();
         let mut survey = Survey { client, pauses: Vec::new(), seen: 0 };
         let found = survey.look(graph.raw(), DEPTH)?;
         let pauses = survey.pauses;
@@ -83,13 +89,19 @@ impl Probe {
             each.map(|(_, event)| *event).collect()
         };
         let times = ends.into_iter().map(|(past, ends)| Time { behind: behind_all(past), ends }).collect();
-        let exec = Exec::of(graph, flags)?;
-        Some(Self { exec, events: events.0, times })
+        let exec = Exec::of(&graph, flags)?;
+        Some(Self { exec, _graph: graph, nodes, events: events.0, times })
     }
 
     /// As the driver knows it.
     pub fn raw(&self) -> CUgraphExec {
         self.exec.raw()
+    }
+
+    /// Changes the node that is at this place in the program's own graph; whether the driver did.
+    pub fn change(&self, place: usize, change: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult) -> bool {
+        let node = self.nodes.get(place).copied().filter(|node| *node != 0);
+        node.is_some_and(|node| change(self.raw(), driver::handle(node)) == CUDA_SUCCESS)
     }
 
     /// Lets what comes behind in a stream wait until the last launch is done.

@@ -115,8 +115,8 @@ impl Graph {
         Some(graphs)
     }
 
-    /// The copy of a node.
-    fn node(&self, original: CUgraphNode) -> Option<CUgraphNode> {
+    /// What became of a node of the graph that it is a copy of.
+    pub fn node(&self, original: CUgraphNode) -> Option<CUgraphNode> {
         let mut copy: CUgraphNode = std::ptr::null_mut();
         (driver::node_in_clone(&raw mut copy, original, self.raw()) == CUDA_SUCCESS).then_some(copy)
     }
