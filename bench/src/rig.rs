@@ -339,8 +339,20 @@ impl Control {
 
     /// Makes a tenant with request = limit.
     pub fn create(&mut self, name: &str, percent: u16, memory: Bytes) -> io::Result<Created> {
+        self.create_limited(&[], name, percent, memory)
+    }
+
+    /// Makes a tenant on these GPUs with request = limit.
+    pub fn create_limited(
+        &mut self,
+        gpus: &[&str],
+        name: &str,
+        percent: u16,
+        memory: Bytes,
+    ) -> io::Result<Created> {
         let wanted = CreateTenant {
             name: name.into(),
+            gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
             request_permille: Some(percent * 10),
             limit_permille: Some(percent * 10),
             memory_bytes: Some(memory.0),

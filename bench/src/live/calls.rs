@@ -18,6 +18,9 @@ pub type Answer = Result<(), ClientError>;
 /// The kernel that spins until the word at its first parameter is set.
 pub const SPIN: &str = "live_spin";
 
+/// Another one, that is known as a collective by its name.
+pub const COLLECTIVE: &str = "ncclDevKernel_live";
+
 macro_rules! calls {
     ($($field:ident: $symbol:ident),* $(,)?) => {
         /// The functions, looked up once.
@@ -74,6 +77,7 @@ pub struct Calls {
     context: usize,
     kernels: Vec<usize>,
     spin: usize,
+    meeting: usize, // the one of both that processes meet in
     _library: Library,
 }
 
@@ -101,23 +105,33 @@ macro_rules! call {
 }
 
 impl Calls {
-    /// Opens the driver; its primary context is current on this thread.
-    pub fn open() -> Result<Self, ClientError> {
+    /// Opens the driver; its primary context is current on this thread. Processes may meet in what is known as a collective.
+    pub fn open(collective: bool) -> Result<Self, ClientError> {
         let work = KERNELS.iter().map(|(name, time_us, _)| Kernel::work(name, *time_us));
-        let all: Vec<_> = work.chain([Kernel { name: SPIN, body: Body::Spin }]).collect();
+        let spins = [SPIN, COLLECTIVE].map(|name| Kernel { name, body: Body::Spin });
+        let all: Vec<_> = work.chain(spins).collect();
         let driver = Driver::open_with(&all)?;
         let found = all.iter().enumerate().map(|(n, kernel)| driver.function(kernel.name, n));
         let mut kernels = found
             .map(|function| function.map(|function| function.expose_provenance()))
             .collect::<Result<Vec<usize>, _>>()?;
+        let known = kernels.pop().unwrap_or(0);
         let spin = kernels.pop().unwrap_or(0);
+        let meeting = if collective { known } else { spin };
         std::mem::forget(driver); // its module is in use as long as the process lives
         // SAFETY: the driver's constructors do nothing but load it, and it is loaded.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)? };
         let functions = Functions::find(&library)?;
         let mut context = null_mut();
         check("cuCtxGetCurrent", call!(functions, get_current(&raw mut context)))?;
-        Ok(Self { functions, context: context.expose_provenance(), kernels, spin, _library: library })
+        Ok(Self {
+            functions,
+            context: context.expose_provenance(),
+            kernels,
+            spin,
+            meeting,
+            _library: library,
+        })
     }
 
     /// Makes the context current on the calling thread.
@@ -144,9 +158,18 @@ impl Calls {
     }
 
     /// Launches a kernel that spins until the word is set.
-    pub fn spin(&self, stream: CUstream, mut word: u64) -> Answer {
+    pub fn spin(&self, stream: CUstream, word: u64) -> Answer {
+        self.wait_in(self.spin, stream, word)
+    }
+
+    /// The same, in the kernel that processes meet in.
+    pub fn meet(&self, stream: CUstream, word: u64) -> Answer {
+        self.wait_in(self.meeting, stream, word)
+    }
+
+    fn wait_in(&self, function: usize, stream: CUstream, mut word: u64) -> Answer {
         let mut parameters = [(&raw mut word).cast::<c_void>()];
-        self.launch_with(stream, self.spin, parameters.as_mut_ptr())
+        self.launch_with(stream, function, parameters.as_mut_ptr())
     }
 
     fn launch_with(&self, stream: CUstream, function: usize, parameters: *mut *mut c_void) -> Answer {

@@ -253,7 +253,7 @@ impl<'a> Running<'a> {
                 let at = 4 * (self.places.meeting.before + round) as u64;
                 let stream = self.stream(stream);
                 calls.write_value(stream, self.places.meeting.mine + at)?;
-                calls.spin(stream, self.places.meeting.theirs + at)
+                calls.meet(stream, self.places.meeting.theirs + at)
             }
             _ => Ok(()),
         };

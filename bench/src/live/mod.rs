@@ -3,7 +3,7 @@
 //! hangs, hangs by our doing.
 //!
 //! ```text
-//! weir-bench live [--programs 100000] [--seconds 180] [--seed 0] [--gpus 3]
+//! weir-bench live [--programs 100000] [--seconds 180] [--seed 0] [--gpus 3] [--mode both]
 //! weir-bench live --seed 4711 --programs 1       # a failing seed again
 //! ```
 
@@ -28,10 +28,17 @@ use crate::report::{Bar, Report};
 use crate::rig::{Control, Rig, SimulatedGpu};
 pub use player::{Options as PlayerOptions, run as play};
 pub use random::Random;
-use watch::{Said, Tenant, Totals};
+use watch::{Said, Shape, Tenant, Totals};
 
-/// Processes of each tenant. Eight tenants of 10 %: the GPU has room for all, each is throttled.
-const TENANTS: [usize; 8] = [2, 2, 1, 1, 1, 1, 1, 1];
+/// Eight tenants of 10 %: the GPU has room for all, each is throttled. The ranks of a gang have a GPU each, of which the second one
+/// is theirs alone.
+const TENANTS: [Shape; 8] = {
+    const ONE: Shape = Shape { processes: 1, gang: false };
+    let mut tenants = [ONE; 8];
+    tenants[0] = Shape { processes: 2, gang: false };
+    tenants[1] = Shape { processes: 2, gang: true };
+    tenants
+};
 
 /// So many programs are run without Weir first.
 const BARE: u64 = 400;
@@ -54,12 +61,34 @@ pub struct Options {
     /// How many tenants, of 10 % each; the first two have two processes.
     #[arg(long, default_value_t = TENANTS.len(), value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     tenants: usize,
+    /// How tenants share a GPU: in turns, at once, or every second of the GPUs at once.
+    #[arg(long, value_enum, default_value_t = Mode::TimeSlice)]
+    mode: Mode,
     /// How many simulated GPUs at a time, each with so many tenants and its part of the programs.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
     gpus: u64,
     /// Run without Weir.
     #[arg(long)]
     bare: bool,
+}
+
+/// How tenants share a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    TimeSlice,
+    Mps,
+    Both,
+}
+
+impl Mode {
+    /// The simulated GPU's word for it, for the GPU of this number.
+    fn of(self, gpu: usize) -> &'static str {
+        match self {
+            Self::Mps => "mps",
+            Self::Both if gpu % 2 == 1 => "mps",
+            _ => "time-slice",
+        }
+    }
 }
 
 /// A kernel of the simulated GPU.
@@ -104,7 +133,11 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let first = options.seed;
     let tenants = if options.programs == Some(1) { 1 } else { options.tenants };
     let bare = options.programs.unwrap_or(BARE).min(BARE);
-    let bare = Session::new(true, false, tenants)?.play(Plan { first, count: bare, until: None })?;
+    let bare = Session::new(Some(options.mode.of(0)), false, tenants)?.play(Plan {
+        first,
+        count: bare,
+        until: None,
+    })?;
     let mut report = Report::new("live", true);
     report.figure("bare", bare.figures());
     if options.bare {
@@ -118,7 +151,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     }
     let until = options.programs.is_none().then(|| Instant::now() + Duration::from_secs(options.seconds));
     let plan = Plan { first, count: options.programs.unwrap_or(u64::MAX), until };
-    let outcome = side_by_side(plan.parts(options.gpus), tenants)?;
+    let outcome = side_by_side(plan.parts(options.gpus), options.mode, tenants)?;
     let failed = [&bare.hangs, &bare.errors, &outcome.errors].iter().map(|list| list.len()).sum::<usize>();
     report.bar(Bar::at_most("live.hangs", outcome.hangs.len() as f64, "programs", 0.0));
     report.bar(Bar::at_most("live.errors", failed as f64, "programs", 0.0));
@@ -144,7 +177,8 @@ pub struct Checked {
 /// Runs what is no matter of chance, and then random programs for so long, throttled, on either kind of GPU.
 pub fn check(simulated: bool, tenants: usize, time: Duration) -> io::Result<Checked> {
     let plan = Plan { first: 0, count: u64::MAX, until: Some(Instant::now() + time) };
-    let outcome = Session::new(simulated, true, tenants)?.play(plan)?;
+    let mode = simulated.then(|| Mode::TimeSlice.of(0));
+    let outcome = Session::new(mode, true, tenants)?.play(plan)?;
     Ok(Checked {
         programs: outcome.programs,
         hangs: outcome.hangs.len(),
@@ -155,10 +189,11 @@ pub fn check(simulated: bool, tenants: usize, time: Duration) -> io::Result<Chec
 }
 
 /// Runs each plan on a GPU of its own, all at once.
-fn side_by_side(plans: Vec<Plan>, tenants: usize) -> io::Result<Outcome> {
+fn side_by_side(plans: Vec<Plan>, mode: Mode, tenants: usize) -> io::Result<Outcome> {
     std::thread::scope(|scope| {
-        let play = |plan| scope.spawn(move || Session::new(true, true, tenants)?.play(plan));
-        let played: Vec<_> = plans.into_iter().map(play).collect();
+        let play =
+            |(gpu, plan)| scope.spawn(move || Session::new(Some(mode.of(gpu)), true, tenants)?.play(plan));
+        let played: Vec<_> = plans.into_iter().enumerate().map(play).collect();
         let mut outcome = Outcome::default();
         for played in played {
             let one = played.join().map_err(|_| io::Error::other("a session ended early"))?;
@@ -203,21 +238,25 @@ struct Session {
 }
 
 impl Session {
-    fn new(simulated: bool, throttled: bool, tenants: usize) -> io::Result<Self> {
+    /// On a simulated GPU of this mode, or on the machine's own.
+    fn new(mode: Option<&'static str>, throttled: bool, tenants: usize) -> io::Result<Self> {
         let mut kernels: Vec<Kernel> = generate::KERNELS
             .iter()
             .map(|(name, time_us, _)| Kernel { name, time_us: *time_us, blocks: 20, spins: false })
             .collect();
-        kernels.push(Kernel { name: calls::SPIN, time_us: 10.0, blocks: 1, spins: true });
-        let gpu = SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: &kernels };
-        let rig = if simulated { Rig::untold(&gpu)? } else { Rig::configured(false, "", "")? };
+        let spins = |name| Kernel { name, time_us: 10.0, blocks: 1, spins: true };
+        kernels.extend([calls::SPIN, calls::COLLECTIVE].map(spins));
+        let rig = match mode {
+            Some(mode) => Rig::untold(&SimulatedGpu { mode, gpus: 2, sms: SMS, kernel: &kernels })?,
+            None => Rig::configured(false, "", "")?,
+        };
         let mut control = if throttled { Some(Control::of(&rig)?) } else { None };
         let (mouth, said) = channel();
-        let processes = &TENANTS[..tenants.min(TENANTS.len())];
-        let start = |(number, processes): (usize, &usize)| {
-            Tenant::start(&rig, control.as_mut(), (number, 0, *processes), &mouth)
+        let shapes = &TENANTS[..tenants.min(TENANTS.len())];
+        let start = |(number, shape): (usize, &Shape)| {
+            Tenant::start(&rig, control.as_mut(), (number, 0, shape.on(&rig)), &mouth)
         };
-        let tenants = processes.iter().enumerate().map(start).collect::<io::Result<Vec<_>>>()?;
+        let tenants = shapes.iter().enumerate().map(start).collect::<io::Result<Vec<_>>>()?;
         Ok(Self { rig, control, tenants, said, mouth, outcome: Outcome::default() })
     }
 
@@ -314,8 +353,8 @@ impl Session {
     fn restart(&mut self, number: usize) -> io::Result<()> {
         let tenant = &self.tenants[number];
         self.outcome.totals += tenant.totals(&self.rig, self.control.as_mut())?;
-        let (life, processes) = (tenant.life + 1, tenant.processes());
-        let fresh = Tenant::start(&self.rig, self.control.as_mut(), (number, life, processes), &self.mouth)?;
+        let (life, shape) = (tenant.life + 1, tenant.shape);
+        let fresh = Tenant::start(&self.rig, self.control.as_mut(), (number, life, shape), &self.mouth)?;
         self.tenants[number] = fresh;
         self.tenants[number].opened = directed::COUNT; // what hung once would hang again
         Ok(())
@@ -342,6 +381,7 @@ impl Outcome {
             "launches": totals.launches,
             "throttled": totals.throttled,
             "forced": totals.forced,
+            "collectives": totals.collectives,
             "longest_launch_ms": ms(self.longest_launch.0),
             "longest_launch_seed": self.longest_launch.1,
             "longest_program_ms": self.longest_program.0.as_secs_f64() * 1e3,

@@ -27,6 +27,9 @@ pub struct Options {
     /// First or second of a pair.
     #[arg(long, default_value_t = 0)]
     rank: usize,
+    /// What a pair meets in is known as a collective.
+    #[arg(long)]
+    collective: bool,
     /// Where the pair meets; alone without.
     #[arg(long)]
     meet: Option<PathBuf>,
@@ -69,7 +72,7 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 fn play(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let calls = Calls::open()?;
+    let calls = Calls::open(options.collective)?;
     let words = meeting_words(options.meet.as_deref())?;
     let base = calls.register(words, usize::try_from(MEETING_BYTES)?)?;
     let (own, half) = (options.rank as u64, WORD_BYTES / 2);

@@ -33,10 +33,32 @@ pub struct Said {
     pub line: Option<String>,
 }
 
+/// What a tenant's processes are to each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How many there are.
+    pub processes: usize,
+    /// Whether they are ranks that have a GPU each, and wait for each other in collectives.
+    pub gang: bool,
+}
+
+impl Shape {
+    /// The same on these GPUs: on real ones nobody is a gang, since there may be one GPU alone.
+    pub fn on(self, rig: &Rig) -> Self {
+        Self { gang: self.gang && rig.is_simulated(), ..self }
+    }
+
+    fn gpus(self) -> &'static [&'static str] {
+        if self.gang { &["0", "1"] } else { &["0"] }
+    }
+}
+
 /// One tenant with its one or two processes, all of which run the same program at a time.
 pub struct Tenant {
     /// How often it was started.
     pub life: usize,
+    /// What its processes are to each other.
+    pub shape: Shape,
     name: String,
     players: Vec<Child>,
     busy: Vec<bool>,
@@ -66,6 +88,8 @@ pub struct Totals {
     pub forced: u64,
     /// Time that launches waited, ns.
     pub waited_ns: u64,
+    /// Launches of collectives.
+    pub collectives: u64,
     /// GPU time used, ns.
     pub used_ns: u64,
     /// GPU time charged, ns.
@@ -80,6 +104,7 @@ impl std::ops::AddAssign for Totals {
         self.throttled += other.throttled;
         self.forced += other.forced;
         self.waited_ns += other.waited_ns;
+        self.collectives += other.collectives;
         self.used_ns += other.used_ns;
         self.charged_ns += other.charged_ns;
         self.wall_ns += other.wall_ns;
@@ -91,23 +116,26 @@ impl Tenant {
     pub fn start(
         rig: &Rig,
         control: Option<&mut Control>,
-        (number, life, processes): (usize, usize, usize),
+        (number, life, shape): (usize, usize, Shape),
         said: &Sender<Said>,
     ) -> io::Result<Self> {
         let meet = tempfile::NamedTempFile::new()?;
         meet.as_file().set_len(MEETING_BYTES)?;
         let name = format!("live{number}x{life}");
         let place = match control {
-            Some(control) => Some(control.create(&name, SHARE, Bytes::gib(1))?.dir),
+            Some(control) => Some(control.create_limited(shape.gpus(), &name, SHARE, Bytes::gib(1))?.dir),
             None => None,
         };
         let player = |rank| {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["live-player", "--rank", &format!("{rank}")]);
-            if processes > 1 {
+            if shape.processes > 1 {
                 command.arg("--meet").arg(meet.path());
             }
             rig.environment(&mut command);
+            if shape.gang {
+                command.arg("--collective").env("CUDA_VISIBLE_DEVICES", format!("{rank}"));
+            }
             if let Some(place) = &place {
                 command.env("LD_PRELOAD", rig.preload()).env("WEIR_DIR", place);
             }
@@ -122,10 +150,11 @@ impl Tenant {
             });
             Ok::<_, io::Error>(child)
         };
-        let players = (0..processes).map(player).collect::<io::Result<Vec<_>>>()?;
+        let players = (0..shape.processes).map(player).collect::<io::Result<Vec<_>>>()?;
         let (busy, now) = (vec![true; players.len()], Instant::now());
         Ok(Self {
             life,
+            shape,
             name,
             players,
             busy,
@@ -136,7 +165,7 @@ impl Tenant {
             began: now,
             since_asked: now,
             asked: false,
-            answers: vec![None; processes],
+            answers: vec![None; shape.processes],
             before: Vec::new(),
             _meet: meet,
         })
@@ -181,11 +210,6 @@ impl Tenant {
         !self.rests && self.busy.iter().all(|busy| !busy)
     }
 
-    /// How many processes it has.
-    pub fn processes(&self) -> usize {
-        self.players.len()
-    }
-
     /// One of the processes has ended the program; says how long it took when all have.
     pub fn finished(&mut self, rank: usize) -> Option<Duration> {
         self.done(rank).then(|| self.since.elapsed())
@@ -203,16 +227,20 @@ impl Tenant {
             let books = rig.books()?;
             used_ns = self.players.iter().map(|player| true_use(&books, player.id().cast_signed())).sum();
         }
-        let wall_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Its part is of each of its GPUs.
+        let wall_ns = self.began.elapsed().as_nanos() * self.shape.gpus().len() as u128;
+        let wall_ns = u64::try_from(wall_ns).unwrap_or(u64::MAX);
         let mut totals = Totals { used_ns, wall_ns, ..Totals::default() };
         let Some(control) = control else { return Ok(totals) };
         let stats = control.stats()?;
         let tenant = stats.tenants.iter().find(|tenant| tenant.name == self.name);
-        if let Some(gpu) = tenant.and_then(|tenant| tenant.gpus.first()) {
-            let total = &gpu.total;
-            (totals.launches, totals.throttled) = (total.launches, total.throttled);
-            (totals.forced, totals.waited_ns) = (total.forced, total.waited_ns);
-            totals.charged_ns = total.charged_ns;
+        for total in tenant.iter().flat_map(|tenant| &tenant.gpus).map(|gpu| &gpu.total) {
+            totals.launches += total.launches;
+            totals.throttled += total.throttled;
+            totals.forced += total.forced;
+            totals.waited_ns += total.waited_ns;
+            totals.charged_ns += total.charged_ns;
+            totals.collectives += total.collectives;
         }
         Ok(totals)
     }
