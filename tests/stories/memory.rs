@@ -7,7 +7,7 @@ use weir_tests::program::{self, Budget, Finished, Program};
 use weir_tests::simgpu::{EVERY_KERNEL_20_US, SimGpu};
 use weir_tests::wait;
 
-use crate::small::SMALL;
+use crate::small::{self, SMALL};
 use crate::{LOOP, SWEEP, budgeted_python};
 
 /// The neighbour.
@@ -102,6 +102,27 @@ fn every_way_to_get_device_memory_is_refused_beyond_the_limit_before_the_card_is
     assert!(run.summary()["refused"].as_u64() >= Some(ways.len() as u64), "{}", run.stderr);
     let peak = gpu.books().gpus[0].clients.iter().map(|client| client.memory_peak_bytes).max();
     assert!(peak <= Some(404 << 20), "{peak:?}");
+}
+
+#[test]
+fn tiny_allocations_are_charged_what_the_card_has_for_them() {
+    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut small = small::client(&gpu, &node);
+    let held = || {
+        let tenant = node.tenant("small").expect("the tenant lives");
+        (tenant.gpus[0].memory_held_bytes, gpu.client(tenant.pids[0]).expect("a client").memory_bytes)
+    };
+    for line in ["allocate 1", "allocate 700", "managed 1", "rows 1 3", "array_flat 5 1"] {
+        let before = held();
+        for _ in 0..100 {
+            small.does(line);
+        }
+        let after = held();
+        assert_eq!(after.0 - before.0, after.1 - before.1, "{line}: by the ledger and by the card");
+        assert!(after.0 - before.0 >= 100 * 512, "{line}: {after:?} after {before:?}");
+    }
+    small.finish().well();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use weir_tests::{compile, exports};
 
 use crate::clients::{Counts, counted, seen_by_weir};
 
-/// A plain allocation is rounded up to this (`GRANULE` of the simulated driver), which the ledger does not know.
+/// An allocation is rounded up to this (`GRANULE` of the simulated driver); how those of pools share it the ledger does not know.
 const GRANULE: u64 = 512;
 
 /// More than any of them wants, less than a process may map.

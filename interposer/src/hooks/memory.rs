@@ -15,12 +15,12 @@ use crate::thread::{self, Current};
 
 use std::sync::atomic::Ordering;
 
-/// The driver's granularity of pitched rows: they are padded to a multiple of this at most.
-const PITCH: u64 = 512;
+/// Allocations and padded rows take multiples of this: addresses that the driver gives out are no closer to each other.
+const GRANULE: u64 = 512;
 
-/// A row of this width with the driver's padding, in bytes.
-pub fn pitch(width: usize) -> u64 {
-    (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX)
+/// What so many bytes take: a row with the driver's padding, or a whole allocation.
+pub fn padded(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(GRANULE).unwrap_or(u64::MAX)
 }
 
 /// A request for memory.
@@ -32,12 +32,12 @@ pub struct Ask {
 impl Ask {
     /// Linear memory.
     pub fn plain(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Plain }
+        Self { bytes: Bytes(padded(bytes as u64)), kind: MemoryKind::Plain }
     }
 
     /// Rows, each padded by the driver.
     pub fn pitched(width: usize, height: usize) -> Self {
-        Self { bytes: Bytes(pitch(width).saturating_mul(height as u64)), kind: MemoryKind::Plain }
+        Self { bytes: Bytes(padded(width as u64).saturating_mul(height as u64)), kind: MemoryKind::Plain }
     }
 
     /// How much.
@@ -47,7 +47,7 @@ impl Ask {
 
     /// Managed memory, which may live on the device.
     pub fn managed(bytes: usize) -> Self {
-        Self { bytes: Bytes(bytes as u64), kind: MemoryKind::Managed }
+        Self { bytes: Bytes(padded(bytes as u64)), kind: MemoryKind::Managed }
     }
 
     /// A one- or two-dimensional array.
@@ -57,7 +57,7 @@ impl Ask {
             elements(&[d.width as u64, d.height as u64])
                 .saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
+        Self { bytes: Bytes(padded(bytes)), kind: MemoryKind::Array }
     }
 
     /// An array of up to three dimensions, with `levels` that halve. One to which memory is mapped has none of its own.
@@ -73,7 +73,7 @@ impl Ask {
             let sum = (0..levels.clamp(1, 32)).fold(0u64, |sum, n| sum.saturating_add(level(n)));
             sum.saturating_mul(element_bytes(d.format, d.num_channels))
         });
-        Self { bytes: Bytes(bytes), kind: MemoryKind::Array }
+        Self { bytes: Bytes(padded(bytes)), kind: MemoryKind::Array }
     }
 }
 

@@ -69,7 +69,7 @@ pub fn allocate_rows(
     });
     if result == CUDA_SUCCESS && !written.get() {
         // SAFETY: not null, and an argument of the call in progress.
-        unsafe { *pitch = usize::try_from(memory::pitch(width)).unwrap_or(usize::MAX) };
+        unsafe { *pitch = usize::try_from(memory::padded(width as u64)).unwrap_or(usize::MAX) };
     }
     result
 }
