@@ -100,15 +100,21 @@ fn what_cannot_be_split_is_launched_whole_and_told_with_its_reason() {
     let first = filler.does(&format!("add {changed} 0 {US_50}"));
     filler.does(&format!("add_child {changed} {first} {}", heavy[1]));
     let changed = filler.does(&format!("instantiate {changed} 0"));
-    for exec in [conditional, one] {
+    let memory = filler.does(&format!("capture_with_memory {stream} {US_50} 40"));
+    let signals = filler.does("graph");
+    let event = filler.does("event");
+    let first_of_all = filler.does(&format!("add_record {signals} 0 {event}"));
+    filler.does(&format!("add_child {signals} {first_of_all} {}", heavy[1]));
+    let signals = filler.does(&format!("instantiate {signals} 0"));
+    for exec in [conditional, one, memory, signals] {
         launches(&mut filler, exec, stream, 10);
     }
     filler.does(&format!("set_kernel {changed} {first} {US_5}"));
     launches(&mut filler, changed, stream, 10);
     let on_device = filler.does(&format!("instantiate {} 4", heavy[1]));
     launches(&mut filler, on_device, stream, 10);
-    for reason in ["whole_device_launchable", "whole_conditional", "whole_indivisible", "whole_updated"] {
-        assert_eq!(counted(&node, reason), 1, "{reason}");
+    for reason in ["device_launchable", "conditional", "indivisible", "updated", "memory", "signals"] {
+        assert_eq!(counted(&node, &format!("whole_{reason}")), 1, "{reason}");
     }
     assert_eq!(counted(&node, "split"), 0);
 }

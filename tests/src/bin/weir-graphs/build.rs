@@ -13,6 +13,7 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
     let n = |at: usize| numbers.get(at).copied().unwrap_or(0);
     Some(match command {
         "capture" => capture(client, n(0), &numbers[1..]),
+        "capture_with_memory" => capture_with_memory(client, n(0), n(1), n(2)),
         "capture_launch" => capture_launch(client, n(0), n(1)),
         "graph" => {
             let mut graph = null_mut();
@@ -95,6 +96,20 @@ fn capture(client: &Client, stream: u64, mix: &[u64]) -> Done {
     call!(client, cuStreamEndCapture(handle(stream), &raw mut graph));
     let result = call!(client, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
     (result, vec![number(exec), number(graph)])
+}
+
+/// A captured chain of so many kernels between an allocation and its end: the executable graph.
+fn capture_with_memory(client: &Client, stream: u64, kernel: u64, count: u64) -> Done {
+    let (mut graph, mut exec, mut pointer) = (null_mut(), null_mut(), 0);
+    let results = [
+        call!(client, cuStreamBeginCapture_v2(handle(stream), CU_STREAM_CAPTURE_MODE_GLOBAL)),
+        call!(client, cuMemAllocAsync(&raw mut pointer, 1 << 20, handle(stream))),
+        first_error((0..count).map(|_| client.kernel(handle(stream), kernel))),
+        call!(client, cuMemFreeAsync(pointer, handle(stream))),
+        call!(client, cuStreamEndCapture(handle(stream), &raw mut graph)),
+        call!(client, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)),
+    ];
+    (first_error(results.into_iter()), vec![number(exec)])
 }
 
 /// A graph of one launch of another: the executable graph.
