@@ -38,6 +38,8 @@ pub struct Thread {
     run: Kept,            // the stream of its run
     window: Kept,         // the stream of all its launches since its last mark
     marked_at: Cell<u64>, // what its lane had charged at its last mark
+    marked: Kept,         // the stream of its last mark
+    in_turn: Cell<u32>,   // so many more of its marks stand among launches that go to several streams in turn
     last: Cell<Stream>,
     owes: Cell<bool>,    // a copy that could not wait went beyond the budget of bandwidth
     guessed: Cell<bool>, // a launch since the program last waited was charged by guess
@@ -67,6 +69,8 @@ thread_local! {
             run: Kept::new(),
             window: Kept::new(),
             marked_at: Cell::new(0),
+            marked: Kept::new(),
+            in_turn: Cell::new(0),
             last: Cell::new(Stream::DEFAULT),
             owes: Cell::new(false),
             guessed: Cell::new(false),

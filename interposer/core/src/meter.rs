@@ -172,14 +172,24 @@ impl Meter {
 
     /// What weighs on the SMs beside one of the process's streams: its other streams.
     pub fn beside_one(&self) -> Load {
-        let (one, on_sms) = (self.streams.moments()[0], self.on_sms());
-        let others = (self.recent.weight().mean - one).max(0.0) * on_sms;
-        let stream = self.streams.is_known().then(|| self.streams.weight().times(on_sms));
         if self.in_step {
-            Load { times: others / (one * on_sms).max(f64::MIN_POSITIVE), stream, ..Load::default() }
-        } else {
-            Load { always: Weight::steady(others), stream, ..Load::default() }
+            return self.beside_one_in_step();
         }
+        let Load { times, stream, .. } = self.beside_one_in_step();
+        Load { always: Weight::steady(times * self.one()), stream, ..Load::default() }
+    }
+
+    /// The same, if they run in step with it.
+    pub fn beside_one_in_step(&self) -> Load {
+        let on_sms = self.on_sms();
+        let others = (self.recent.weight().mean - self.streams.moments()[0]).max(0.0) * on_sms;
+        let stream = self.streams.is_known().then(|| self.streams.weight().times(on_sms));
+        Load { times: others / self.one(), stream, ..Load::default() }
+    }
+
+    /// What one stream's launches want of the SMs.
+    fn one(&self) -> f64 {
+        (self.streams.moments()[0] * self.on_sms()).max(f64::MIN_POSITIVE)
     }
 
     /// Launches for which `charged` was charged took `most`, give or take `doubt`, while others ran at once: of other streams,
@@ -273,6 +283,22 @@ mod tests {
         assert_eq!(meter.cover(0.0, 400.0), 150.0, "what lay between");
         assert_eq!(meter.cover(10.0, 20.0), 0.0);
         assert_eq!(meter.busy.0.len(), 1);
+    }
+
+    #[test]
+    fn another_stream_slows_wide_launches_more_if_it_runs_in_step_and_narrow_ones_less() {
+        let mut meter = Meter::default();
+        // Two streams, whose launches weigh all of the GPU for half of the time and a tenth for the rest.
+        let weighs: Weighs = ([0.55, 0.505, 0.5005], false, 1.0);
+        for at in [0.0, 0.0, 1e6, 1e6] {
+            let covered = meter.cover(at, at + 1e6);
+            meter.weigh((at, at + 1e6), covered, Some(weighs));
+        }
+        let (apart, in_step) = (meter.beside_one(), meter.beside_one_in_step());
+        let slowed = [1.0, 0.1].map(|weight| (apart.slowed(weight), in_step.slowed(weight)));
+        let [(wide, wide_in_step), (narrow, narrow_in_step)] = slowed;
+        assert!((wide - 1.55).abs() < 0.01 && (wide_in_step - 2.0).abs() < 0.01, "{slowed:?}");
+        assert!((narrow, narrow_in_step) == (1.0, 1.0), "{slowed:?}");
     }
 
     #[test]

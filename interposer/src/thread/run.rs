@@ -15,6 +15,9 @@ pub(super) const NO_RUN: u64 = u64::MAX;
 /// Launches went to several streams.
 const MIXED: u64 = u64::MAX - 1;
 
+/// A thread that has marked another stream within so many marks hands its launches out in turn.
+const IN_TURN: u32 = 16;
+
 /// A stream's key, [`NO_RUN`] at first. Kept inverted: a thread's storage is all zeroes until it is used, or every program
 /// that starts would pay for a copy of it.
 pub(super) struct Kept(Cell<u64>);
@@ -113,6 +116,12 @@ impl Thread {
         if self.window.replace(NO_RUN) != stream || mine != charged {
             parts.mix(); // other threads launched there, or this one elsewhere
         }
+        let before = self.marked.replace(stream);
+        let turns = before != NO_RUN && before != stream;
+        self.in_turn.set(if turns { IN_TURN } else { self.in_turn.get().saturating_sub(1) });
+        if self.in_turn.get() > 0 {
+            parts.take_turns();
+        }
     }
 }
 
@@ -144,6 +153,26 @@ mod tests {
             gpu.book_runs();
             assert_eq!(busy(), [false, true]);
             assert_eq!(weir_core::gate::in_flight(gpu.slot()).0, 50);
+        });
+    }
+
+    #[test]
+    fn marks_in_several_streams_in_turn_say_so_and_those_in_one_stream_do_not() {
+        thread::with(|thread| {
+            let mut parts = Parts::with_room();
+            let mut mark = |stream: u64| {
+                parts.clear();
+                thread.take_launches(stream, 0, &mut parts);
+                parts.are_in_turn()
+            };
+            assert!(!(0..40).any(|_| mark(0)), "the legacy stream is one like any other");
+            let turns = [0x10, 0x10, 0x10, 0, 0, 0];
+            assert!(turns.iter().cycle().take(60).all(|stream| mark(*stream)));
+            assert_eq!(
+                (0..100).filter(|_| mark(0)).count(),
+                IN_TURN as usize - 3,
+                "then nowhere else any more"
+            );
         });
     }
 }

@@ -267,7 +267,7 @@ impl Stretch {
                 sms.has_certainty();
             }
             bill.taught = measure.is_some() && self.by_itself && !self.stood && !self.parts.is_empty();
-            bill.took += self.teach(measure, sms.beside_one(), prices);
+            bill.took += self.teach(measure, self.slowed_by_siblings(sms), prices);
         }
         bill
     }
@@ -293,16 +293,26 @@ impl Stretch {
 
     /// Teaches prices what the stretch took, alone on the GPU. One that another stream's may have overlapped says of a
     /// launch how long it took beside that. Returns what is to be charged for earlier launches.
-    fn teach(&mut self, measure: Option<Took>, beside: Load, prices: &'static CopyPrices) -> f64 {
+    fn teach(&mut self, measure: Option<Took>, slowed: f64, prices: &'static CopyPrices) -> f64 {
         match measure.filter(|_| !self.parts.is_empty()) {
             Some(took) if self.stood => self.bound(took.most, Bound::Most),
             Some(took) if self.by_itself && prices.add_to(&self.copies, &mut self.parts) => {
                 self.parts.learn(took)
             }
             Some(took) if !self.by_itself && self.copies.total_ns() == 0 => {
-                self.bound(took.ns / self.parts.slowed(beside), Bound::AtOnce)
+                self.bound(took.ns / slowed, Bound::AtOnce)
             }
             _ => 0.0,
+        }
+    }
+
+    /// By how much other streams of the process slow its launches down. If one thread feeds all of them in turn they may run in step or
+    /// have nothing to do with each other: no event says which, and the price that follows from the mean is as far from either.
+    fn slowed_by_siblings(&self, sms: &Meter) -> f64 {
+        let apart = self.parts.slowed(sms.beside_one());
+        match self.parts.are_in_turn() {
+            true => (apart + self.parts.slowed(sms.beside_one_in_step())) / 2.0,
+            false => apart,
         }
     }
 

@@ -25,6 +25,7 @@ const RISE: u64 = 400;
 pub struct Bounds {
     count: AtomicU32,
     timed: AtomicU32,
+    at_once: AtomicU32,
     least_ns: AtomicU64,
     times_ns: [AtomicU64; WINDOW],
 }
@@ -41,11 +42,18 @@ impl Bounds {
         self.timed.load(Ordering::Relaxed)
     }
 
+    /// Whether there were any of launches that ran at the same time as others, and not too many of them yet.
+    pub fn are_few(&self) -> bool {
+        let any = self.timed() > 0 || self.at_once.load(Ordering::Relaxed) > 0;
+        any && (self.count() as usize) < WINDOW
+    }
+
     /// Takes one in, and returns what a launch costs by the last of them, in nanoseconds, and by how much they differ, as a part
     /// of that.
     pub fn add(&self, ns: u64, how: Bound) -> (u64, f64) {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         self.timed.fetch_add((how == Bound::Timed).into(), Ordering::Relaxed);
+        self.at_once.fetch_add((how == Bound::AtOnce).into(), Ordering::Relaxed);
         let slices = matches!(how, Bound::Most | Bound::Waited); // of a neighbour, perhaps
         self.times_ns[count as usize % WINDOW].store(ns, Ordering::Relaxed);
         let mut times = [0; WINDOW];

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::bounds::{Bounds, WINDOW};
+use super::bounds::Bounds;
 use super::kernels::Kernels;
 use super::learn::RESOLUTION_NS;
 use crate::lock::Lock;
@@ -300,11 +300,11 @@ impl Estimate {
 
     /// Whether the launch path may go by its price. Where neighbours come in slices, a further bound says what the last one did.
     fn is_settled(&self) -> bool {
-        let timed = |bounds: &Bounds| bounds.timed() > 0 && (bounds.count() as usize) < WINDOW;
         match self.known() {
             Known::Nothing => false,
             Known::Bounds => {
-                self.launches.load(Ordering::Relaxed) > PATIENCE || !self.bounds().is_some_and(timed)
+                self.launches.load(Ordering::Relaxed) > PATIENCE
+                    || !self.bounds().is_some_and(Bounds::are_few)
             }
             Known::Mean => true,
         }

@@ -37,6 +37,7 @@ const IDLE: f64 = 1.0 / 8.0;
 pub struct Parts {
     launches: Vec<Part>,
     mixed: bool,
+    in_turn: bool,
 }
 
 /// What a stretch took, ns.
@@ -67,13 +68,13 @@ struct Part {
 impl Parts {
     /// Empty, with room for [`PARTS`]: filling it never allocates.
     pub fn with_room() -> Self {
-        Self { launches: Vec::with_capacity(PARTS), mixed: false }
+        Self { launches: Vec::with_capacity(PARTS), ..Self::default() }
     }
 
     /// Empties it.
     pub fn clear(&mut self) {
         self.launches.clear();
-        self.mixed = false;
+        (self.mixed, self.in_turn) = (false, false);
     }
 
     /// These are launches of the same time on several streams, by which those of the stretch weigh. Which of them they are
@@ -85,6 +86,16 @@ impl Parts {
     /// Whether they are launches of several streams.
     pub fn are_mixed(&self) -> bool {
         self.mixed
+    }
+
+    /// Whoever launched these hands launches out to several streams in turn.
+    pub fn take_turns(&mut self) {
+        self.in_turn = true;
+    }
+
+    /// Whether launches like these went to other streams in turn.
+    pub fn are_in_turn(&self) -> bool {
+        self.in_turn
     }
 
     fn known(&self) -> &[Part] {

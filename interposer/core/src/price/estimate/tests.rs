@@ -1,5 +1,6 @@
 //! What makes a price, and how far it is known.
 
+use super::super::bounds::WINDOW;
 use super::*;
 
 #[test]
@@ -93,13 +94,16 @@ fn a_wild_price_is_never_negative() {
 
 #[test]
 fn what_was_bounded_a_few_times_goes_the_long_way_until_it_was_often_or_a_long_time_has_passed() {
-    let (often, overlaps) = (Estimate::guess(5_000), Estimate::guess(5_000));
-    for n in 1..=WINDOW {
-        assert!(often.learnt_price().is_none(), "after {n}");
-        often.bound(100_000.0, Bound::Timed);
-        often.waits_for_bounds();
+    for how in [Bound::Timed, Bound::AtOnce] {
+        let often = Estimate::guess(5_000);
+        for n in 1..=WINDOW {
+            assert!(often.learnt_price().is_none(), "{how:?} after {n}");
+            often.bound(100_000.0, how);
+            often.waits_for_bounds();
+        }
+        assert_eq!(often.learnt_price(), Some(100_000), "{how:?}");
     }
-    assert_eq!(often.learnt_price(), Some(100_000));
+    let overlaps = Estimate::guess(5_000);
     (0..LEARNT).for_each(|_| assert!(overlaps.bound(100_000.0, Bound::Timed) >= 0.0));
     let launches = (0..).take_while(|_| {
         overlaps.waits_for_bounds();
