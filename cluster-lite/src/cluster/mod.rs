@@ -51,6 +51,11 @@ pub struct Bounds {
     pub limits: u32,
 }
 
+impl Bounds {
+    /// No bounds, for what is there already.
+    pub const NONE: Self = Self { requests: u32::MAX, limits: u32::MAX };
+}
+
 impl Default for Bounds {
     /// Omega 1.0 and gamma 1.5, as in Dilu's own code.
     fn default() -> Self {
@@ -140,6 +145,12 @@ impl Cluster {
     /// An empty cluster.
     pub fn new(bounds: Bounds) -> Self {
         Self { bounds, ..Self::default() }
+    }
+
+    /// The same cluster, filled no further than this from now on. Who sits there stays, also where that is more.
+    #[must_use]
+    pub fn bounded(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// Says what the processors of all nodes draw.
@@ -419,8 +430,11 @@ impl Cluster {
 impl Bounds {
     fn in_words(&self, memory: Bytes) -> String {
         let percent = |permille: u32| f64::from(permille) / 10.0;
-        let (requests, limits) = (percent(self.requests), percent(self.limits));
-        format!("requests of {requests} %, limits of {limits} % and {memory}")
+        let requests = percent(self.requests);
+        if self.limits == Self::NONE.limits {
+            return format!("requests of {requests} % and {memory}");
+        }
+        format!("requests of {requests} %, limits of {} % and {memory}", percent(self.limits))
     }
 }
 

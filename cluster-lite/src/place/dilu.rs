@@ -8,6 +8,9 @@
 use super::score::{Score, Seen};
 use crate::cluster::{GpuState, Slice};
 
+/// Gamma: limits on one GPU sum to at most 150 %.
+pub const LIMITS: u32 = 1_500;
+
 /// Weight of the share that is left, and of the memory.
 const ALPHA: f64 = 0.6;
 const BETA: f64 = 0.4;

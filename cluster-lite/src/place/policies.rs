@@ -2,7 +2,7 @@
 
 use super::bestfit::BestFit;
 use super::clustering::Clustering;
-use super::dilu::Dilu;
+use super::dilu::{self, Dilu};
 use super::dotprod::DotProduct;
 use super::fgd::Fgd;
 use super::packing::Packing;
@@ -10,10 +10,13 @@ use super::pwr::Pwr;
 use super::random::Random;
 use super::score::Score;
 use super::sum::{Sum, Weighted};
-use super::together::Together;
+use super::together::{self, Together};
 use super::weir::Weir;
 use super::workload::Workload;
 use crate::fault::{Fault, USAGE};
+
+/// Limits that are no promises: the node manager lends what is left, so that their sum need not be bounded.
+const UNBOUND: u32 = u32::MAX;
 
 /// Which of equally rated nodes is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct Row {
     pub about: &'static str,
     /// Which of equally rated nodes it takes.
     pub ties: Ties,
+    /// Gamma: what limits on one GPU may sum to, in permille.
+    pub limits: u32,
     /// Makes its score, for a workload.
     pub score: fn(&Workload) -> Box<dyn Score>,
 }
@@ -42,50 +47,70 @@ pub const POLICIES: &[Row] = &[
         name: "weir",
         about: "least fragmentation against all that is expected, and power",
         ties: Ties::Drawn,
+        limits: UNBOUND,
         score: |workload| Box::new(Weir::new(workload)),
     },
-    Row { name: "random", about: "anywhere with room", ties: Ties::Drawn, score: |_| Box::new(Random) },
+    Row {
+        name: "random",
+        about: "anywhere with room",
+        ties: Ties::Drawn,
+        limits: UNBOUND,
+        score: |_| Box::new(Random),
+    },
     Row {
         name: "dotprod",
         about: "least aligned with what is free",
         ties: Ties::First,
+        limits: UNBOUND,
         score: |_| Box::new(DotProduct),
     },
     Row {
         name: "clustering",
         about: "beside demands of the same size",
         ties: Ties::First,
+        limits: UNBOUND,
         score: |_| Box::new(Clustering),
     },
     Row {
         name: "packing",
         about: "on used GPUs, then on used nodes",
         ties: Ties::First,
+        limits: UNBOUND,
         score: |_| Box::new(Packing),
     },
     Row {
         name: "bestfit",
         about: "where the least is left",
         ties: Ties::First,
+        limits: UNBOUND,
         score: |_| Box::new(BestFit),
     },
     Row {
         name: "fgd",
         about: "least fragmentation, as published",
         ties: Ties::First,
+        limits: UNBOUND,
         score: |workload| Box::new(Fgd::new(workload)),
     },
-    Row { name: "pwr", about: "least added power", ties: Ties::Drawn, score: |_| Box::new(Pwr) },
+    Row {
+        name: "pwr",
+        about: "least added power",
+        ties: Ties::Drawn,
+        limits: UNBOUND,
+        score: |_| Box::new(Pwr),
+    },
     Row {
         name: "dilu",
         about: "best fit of share and memory, training slowed evenly",
         ties: Ties::First,
+        limits: dilu::LIMITS,
         score: |_| Box::new(Dilu),
     },
     Row {
         name: "together",
         about: "fewest GPUs, counting latency tenants that would be short",
         ties: Ties::First,
+        limits: together::LIMITS,
         score: |_| Box::new(Together),
     },
 ];
@@ -98,6 +123,8 @@ pub struct Policy {
     pub score: Box<dyn Score>,
     /// Which of equally rated nodes it takes.
     pub ties: Ties,
+    /// Gamma: what limits on one GPU may sum to, in permille; of a sum the least of its parts.
+    pub limits: u32,
 }
 
 impl Policy {
@@ -109,16 +136,18 @@ impl Policy {
         let parts =
             text.split('+').map(|part| weighted(part.trim(), workload)).collect::<Result<Vec<_>, _>>()?;
         let heaviest = parts.iter().max_by(|one, other| one.1.weight.total_cmp(&other.1.weight));
-        let ties = heaviest.map_or(Ties::Drawn, |(ties, _)| *ties);
+        let ties = heaviest.map_or(Ties::Drawn, |(row, _)| row.ties);
+        let limits = parts.iter().map(|(row, _)| row.limits).min().unwrap_or(UNBOUND);
         let mut parts: Vec<Weighted> = parts.into_iter().map(|(_, part)| part).collect();
         let name = text.to_owned();
-        match (parts.pop(), parts.is_empty()) {
-            (Some(only), true) => Ok(Self { name, score: only.score, ties }),
+        let score = match (parts.pop(), parts.is_empty()) {
+            (Some(only), true) => only.score,
             (last, _) => {
                 parts.extend(last);
-                Ok(Self { name, score: Box::new(Sum(parts)), ties })
+                Box::new(Sum(parts))
             }
-        }
+        };
+        Ok(Self { name, score, ties, limits })
     }
 
     /// The same, with ties broken otherwise.
@@ -128,7 +157,7 @@ impl Policy {
     }
 }
 
-fn weighted(text: &str, workload: &Workload) -> Result<(Ties, Weighted), Fault> {
+fn weighted(text: &str, workload: &Workload) -> Result<(&'static Row, Weighted), Fault> {
     let (name, weight) = text.split_once('*').unwrap_or((text, "1"));
     let row = POLICIES.iter().find(|row| row.name == name.trim()).ok_or_else(|| unknown(name))?;
     let weight: f64 = weight.trim().parse().unwrap_or(f64::NAN);
@@ -136,7 +165,7 @@ fn weighted(text: &str, workload: &Workload) -> Result<(Ties, Weighted), Fault> 
         let message = format!("`{text}` has no weight above 0");
         return Err(Fault::new(message, "write a sum as `pwr*0.1+fgd*0.9`").exit(USAGE));
     }
-    Ok((row.ties, Weighted { name: row.name.into(), score: (row.score)(workload), weight }))
+    Ok((row, Weighted { name: row.name.into(), score: (row.score)(workload), weight }))
 }
 
 fn unknown(name: &str) -> Fault {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The shortage knows what a cap on the sum of limits does not: training can wait and inference cannot, and bursts seldom come
-//! at once. So the cap may lie higher than Dilu's. The weight and the cap that goes with it (`trace/mix/replay.rs`) were chosen
+//! at once. So the cap may lie higher than Dilu's. The weight and the cap that goes with it were chosen
 //! on twelve mixes of each size, seeds 101 to 112; from 0.5 to 1.0 and from 155 % to 165 % all are near. The benchmark draws
 //! other mixes. What is left unused is that of `dilu`; GPUs that hold the demand's backbone come first (ServerlessLoRA, arXiv
 //! 2505.14468): they have more left for others.
@@ -14,6 +14,9 @@ use super::dilu::{gpu, left};
 use super::score::{Part, Score, Seen};
 use super::shortage::{Wants, short, wants};
 use crate::cluster::{Kind, Slice};
+
+/// Gamma: limits on one GPU sum to at most 160 %.
+pub const LIMITS: u32 = 1_600;
 
 /// GPUs that a tenant is worth which is short all the time.
 const SHORT: f64 = 0.8;

@@ -32,13 +32,14 @@ impl Sharing {
         ("weir", Self::Weir),
     ];
 
-    const fn bounds(self) -> Bounds {
-        match self {
-            Self::Exclusive | Self::ReserveLimit => Bounds { requests: 1_000, limits: 1_000 },
-            Self::Dilu => Bounds { requests: 1_000, limits: 1_500 },
-            Self::ReserveRequest => Bounds { requests: 1_000, limits: u32::MAX },
-            Self::Weir => Bounds { requests: 1_000, limits: 1_600 },
-        }
+    /// How far GPUs are filled; as the policy itself bounds limits, but where they are what is compared.
+    const fn bounds(self, policy: &Policy) -> Bounds {
+        let limits = match self {
+            Self::Exclusive | Self::ReserveLimit => 1_000,
+            Self::ReserveRequest => u32::MAX,
+            Self::Dilu | Self::Weir => policy.limits,
+        };
+        Bounds { requests: 1_000, limits }
     }
 
     const fn score(self) -> &'static str {
@@ -104,8 +105,9 @@ pub struct Outcome {
 /// An instance that no node can hold.
 pub fn replay(mix: &Mix, sharing: Sharing, random: &mut impl Rng) -> Result<Outcome, Fault> {
     let demands: Vec<_> = mix.instances.iter().map(|instance| sharing.demand(instance)).collect();
-    let mut placer = Placer::new(Policy::parse(sharing.score(), &Workload::of(&demands))?);
-    let mut cluster = cluster(mix, sharing.bounds())?;
+    let policy = Policy::parse(sharing.score(), &Workload::of(&demands))?;
+    let mut cluster = cluster(mix, sharing.bounds(&policy))?;
+    let mut placer = Placer::new(policy);
     let mut outcome = Outcome::default();
     let mut sums = (0.0, 0.0);
     for event in &mix.events {

@@ -1,0 +1,197 @@
+//! The scaling library, as the state machine asks it.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::units::{Nanos, Tokens};
+
+use crate::control::decide::{Load, Scaling, Wish};
+use crate::control::model::{Service, WhenIdle};
+use crate::fault::Fault;
+use crate::profile;
+use crate::scale::{self, Rules, Scaler, Seen, Speed};
+
+/// GPU time of a request of which nothing was measured.
+const UNKNOWN_WORK: Tokens = Tokens(10_000_000);
+
+/// How often the scaling library is asked: its rules count seconds.
+const ASKED_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Waking from the host, as a part of a start.
+const UNPARK_PART: u64 = 10;
+
+/// Scaling by one of the library's policies.
+pub struct ByScaler {
+    row: &'static scale::Row,
+    rules: Rules,
+    services: BTreeMap<String, Scaled>,
+}
+
+struct Scaled {
+    scaler: Box<dyn Scaler>,
+    known: scale::Service,
+    asked_at: Nanos,
+    arrived: u64,
+    wish: Option<Wish>,
+}
+
+impl ByScaler {
+    /// The policy of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(policy: &str, rules: Rules) -> Result<Self, Fault> {
+        let row = scale::scaler(policy).ok_or_else(|| {
+            let names: Vec<_> = scale::SCALERS.iter().map(|row| row.name).collect();
+            let near = crate::nearest::nearest(policy, names.iter().copied());
+            let help = near.map_or_else(
+                || format!("take one of {}", names.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            Fault::new(format!("there is no scaling policy `{policy}`"), help)
+        })?;
+        Ok(Self { row, rules, services: BTreeMap::new() })
+    }
+}
+
+impl Scaling for ByScaler {
+    fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish {
+        let scaled = self.services.entry(service.name.clone()).or_insert_with(|| Scaled {
+            scaler: (self.row.build)(&self.rules),
+            known: known(service),
+            asked_at: Nanos(0),
+            arrived: load.arrived,
+            wish: None,
+        });
+        let wakes = load.serving == 0 && load.queued > 0;
+        if scaled.wish.is_none() || now.since(scaled.asked_at) >= ASKED_EVERY {
+            // A gateway that has started anew counts from zero.
+            let arrived = load.arrived.checked_sub(scaled.arrived).unwrap_or(load.arrived);
+            let wish = scaled.scaler.wish(&scaled.known, &seen(now, arrived, load));
+            (scaled.asked_at, scaled.arrived) = (now, load.arrived);
+            scaled.wish = Some(Wish { instances: wish.instances, share: wish.share, why: wish.why.into() });
+        }
+        let wish = scaled.wish.clone();
+        let wish = wish.unwrap_or(Wish { instances: 0, share: service.budget.request, why: String::new() });
+        if !wakes || wish.instances > 0 {
+            return wish;
+        }
+        // Whoever waits for a service that is at zero does not wait for the next second, too; until then it stays wished for.
+        let why = "somebody waits, and there is none".into();
+        let wish = Wish { instances: 1, share: service.budget.request, why };
+        scaled.wish = Some(wish.clone());
+        wish
+    }
+}
+
+fn seen(now: Nanos, arrived: u64, load: &Load) -> Seen {
+    Seen {
+        now,
+        arrived,
+        arrived_work: None,
+        queued: load.queued,
+        queued_work: None,
+        running: load.outstanding,
+        ready: load.ready,
+        starting: load.serving - load.ready,
+        draining: load.draining,
+        parked: load.parked,
+        share: load.share,
+        room: load.room,
+    }
+}
+
+/// What the library wants to know beforehand: measured where there is a profile, assumed where there is none.
+fn known(service: &Service) -> scale::Service {
+    let profile = service.profile.as_ref();
+    let measured = profile.and_then(|profile| profile.inference.as_ref());
+    let own = measured.map_or(Nanos(0), |measured| nanos(measured.latency_ms));
+    let work = profile.and_then(request_ms).map_or(UNKNOWN_WORK, |ms| Tokens(nanos(ms).0.cast_signed()));
+    let unpark = Nanos(service.cold_start.0 / UNPARK_PART);
+    scale::Service {
+        floor: service.floor,
+        ceiling: service.ceiling,
+        shares: service.shares,
+        request: service.budget.request,
+        speed: profile.and_then(speed).unwrap_or_else(Speed::proportional),
+        batch: service.concurrency,
+        // Requests at the same time take turns on the share unless a batch was measured.
+        batch_slope: 1.0,
+        mean_work: work,
+        patience: service.slo.map_or(service.queue_deadline, |slo| slo.bound.since(own)),
+        cold_start: service.cold_start,
+        unpark: (service.when_idle == WhenIdle::Park).then_some(unpark),
+    }
+}
+
+/// What a request takes of an instance that has a whole GPU and a full batch, in milliseconds. That is more than its kernels take where
+/// the host keeps it, and speeds are in the same unit: nobody is faster for the share that he leaves. Of what is no single request (an
+/// LLM's token) only its kernels' time is known.
+fn request_ms(profile: &profile::Profile) -> Option<f64> {
+    let inference = profile.inference.as_ref().filter(|_| profile.kind == profile::Kind::Inference);
+    let whole = inference.map(|inference| inference.latency_alone_ms / f64::from(inference.batch));
+    whole.or(profile.throughput.gpu_ms)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a checked profile has at most 10^15"
+)]
+fn nanos(ms: f64) -> Nanos {
+    Nanos((ms * 1e6) as u64)
+}
+
+/// From the probes of the batch that was chosen.
+fn speed(profile: &profile::Profile) -> Option<Speed> {
+    let batch = profile.inference.as_ref()?.batch;
+    let probes = profile.measured.probes.iter().filter(|probe| probe.batch == Some(batch));
+    let mut points: Vec<_> = probes.filter_map(|probe| Some((probe.share, probe.latency_ms?))).collect();
+    points.sort_by_key(|(share, _)| *share);
+    points.dedup_by_key(|(share, _)| *share);
+    Speed::from_latencies(&points).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::units::SmShare;
+
+    use super::*;
+    use crate::control::config::Config;
+
+    #[test]
+    fn an_instance_that_was_started_for_somebody_who_waits_stays_until_the_policy_is_asked_again() {
+        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\", \"{port}\"]\n\
+                    request = \"30%\"\nmemory = \"1GiB\"\n";
+        let config = Config::parse(text, std::path::Path::new("cluster.toml")).unwrap();
+        let service = &config.fleet.services[0];
+        for row in scale::SCALERS {
+            let mut scaling = ByScaler::new(row.name, Rules::default()).unwrap();
+            let mut wish = |tenths: u64, load: &Load| {
+                scaling.wish(Nanos::from_millis(100_000 + 100 * tenths), service, load).instances
+            };
+            wish(0, &Load::default());
+            let waits = Load { arrived: 1, queued: 1, ..Load::default() };
+            assert_eq!(wish(5, &waits), 1, "{}", row.name);
+            let starting = Load { serving: 1, ..waits };
+            assert!((6..30).all(|tenths| wish(tenths, &starting) >= 1), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_server_that_its_host_keeps_does_as_many_requests_as_were_measured_and_no_more() {
+        // 70 of 120 ms are the host's: by its kernels alone it would do 94 requests/s at 30 %.
+        let text = "dir = \"x\"\n[[node]]\nname = \"n\"\ndir = \"/n\"\n[[service]]\nname = \"s\"\ncommand = [\"c\", \"{port}\"]\n\
+                    request = \"30%\"\nmemory = \"1GiB\"\nslo = \"p95 < 500ms\"\n";
+        let config = Config::parse(text, std::path::Path::new("cluster.toml")).unwrap();
+        let profile = crate::control::policies::tests::profile();
+        let known = known(&Service { profile: Some(profile), ..config.fleet.services[0].clone() });
+        let rate = |share: u16| known.capacity(SmShare::percent(share)) * 1e9 / known.mean_work.0 as f64;
+        assert!(
+            (rate(30) - 40.6).abs() < 0.1 && (rate(100) - 66.7).abs() < 0.1,
+            "{} {}",
+            rate(30),
+            rate(100)
+        );
+        assert_eq!(known.patience, Nanos::from_millis(303), "beyond its own time");
+    }
+}
