@@ -5,7 +5,9 @@ use weir_protocol::units::{Bytes, SmShare};
 
 use super::index::Grade;
 use super::*;
-use crate::cluster::{Bounds, ClassSet, Cluster, Demand, DeviceClass, MilliCpu, NodeId, NodeSpec, Spot};
+use crate::cluster::{
+    Backbone, Bounds, ClassSet, Cluster, Demand, DeviceClass, Kind, MilliCpu, Name, NodeId, NodeSpec, Spot,
+};
 
 fn random() -> ChaCha12Rng {
     ChaCha12Rng::seed_from_u64(1)
@@ -184,24 +186,45 @@ fn random_ties_are_drawn_evenly() {
     assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
 }
 
+/// Names of one sort, or none.
+fn some_name(names: &'static [&'static str]) -> impl Strategy<Value = Option<Name>> {
+    prop::option::of(prop::sample::select(names).prop_map(Name::from))
+}
+
+/// By what scores know a tenant: kind, service, profile, backbone.
+fn who() -> impl Strategy<Value = Demand> {
+    let kinds = prop::sample::select(&[Kind::Training, Kind::Inference, Kind::Llm, Kind::Filler][..]);
+    let names = (some_name(&["web", "chat"]), some_name(&["small", "large"]), some_name(&["llama", "bert"]));
+    (kinds, names).prop_map(|(kind, (service, profile, weights))| {
+        let memory = |name: &Name| Bytes::gib(if &**name == "llama" { 13 } else { 1 });
+        let backbone = weights.map(|name| Backbone { memory: memory(&name), name });
+        Demand { kind, service, profile, backbone, ..Demand::default() }
+    })
+}
+
 /// What comes in a random history, and how old the one is that leaves then, if one leaves.
 fn histories() -> impl Strategy<Value = Vec<(Demand, Option<usize>)>> {
-    let demand = (0u8..3, 1u16..=1000, 0u32..20_000, 0u64..20, any::<bool>());
-    let demand = demand.prop_map(|(gpus, permille, cpu, memory, any_class)| {
-        let permille = if gpus > 1 { 1000 } else { permille.div_ceil(250) * 250 };
-        let share = if gpus == 0 { SmShare::ZERO } else { share(permille) };
-        let gpu_memory = if gpus == 0 { Bytes(0) } else { Bytes::gib(memory) };
+    let size = (0u8..3, 1u16..=1000, 0u16..=1000, 0u32..20_000, 0u64..20, 1u8..4);
+    let demand = (size, any::<bool>(), prop::option::of(who()));
+    let demand = demand.prop_map(|((gpus, permille, more, cpu, memory, pieces), any_class, who)| {
+        let coarse = |permille: u16| permille.div_ceil(250) * 250;
+        let permille = if gpus > 1 { 1000 } else { coarse(permille) };
         let classes =
             if any_class { ClassSet::ANY } else { cluster(&[1, 1]).class("small").into_iter().collect() };
-        let cpu = MilliCpu(cpu / 2000 * 2000);
-        Demand { gpus, request: share, limit: share, cpu, gpu_memory, classes, ..Demand::default() }
+        let plain = Demand { classes, cpu: MilliCpu(cpu / 2000 * 2000), ..who.unwrap_or_default() };
+        if gpus == 0 {
+            return Demand { backbone: None, ..plain };
+        }
+        let (request, limit) = (share(permille), share(coarse(permille + more).min(1000)));
+        let fragments = if gpus == 1 && plain.kind == Kind::Llm { pieces } else { 1 };
+        Demand { gpus, request, limit, gpu_memory: Bytes::gib(memory), fragments, ..plain }
     });
     prop::collection::vec((demand, prop::option::weighted(0.3, 0usize..20)), 1..60)
 }
 
 proptest! {
     #[test]
-    fn the_index_decides_as_rating_every_node_anew_does(history in histories(), which in 0usize..9) {
+    fn the_index_decides_as_rating_every_node_anew_does(history in histories(), which in 0..names().count()) {
         let name = names().nth(which).unwrap();
         let mut cluster = cluster(&[4, 2, 4, 2, 1, 8, 0]);
         let mut placer = placer(name, &cluster);
@@ -224,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_decisions(history in histories(), which in 0usize..9, seed in any::<u64>()) {
+    fn the_same_seed_makes_the_same_decisions(history in histories(), which in 0..names().count(), seed in any::<u64>()) {
         let decide_all = || {
             let mut cluster = cluster(&[4, 2, 4, 2]);
             let mut placer = placer(names().nth(which).unwrap(), &cluster);
