@@ -27,6 +27,33 @@ pub enum Ties {
     First,
 }
 
+/// What a rating counts: ratings in one unit can be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// It rates nothing.
+    Nothing,
+    /// Points, from 0 to 100.
+    Points,
+    /// Share that stays useful, in permille of a GPU.
+    Useful,
+    /// Tiers of GPUs, which nothing beside them may outweigh.
+    Tiers,
+    /// GPUs.
+    Gpus,
+}
+
+impl Unit {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Points => "points from 0 to 100",
+            Self::Useful => "useful share in permille of a GPU",
+            Self::Tiers => "tiers of GPUs",
+            Self::Gpus => "GPUs",
+        }
+    }
+}
+
 /// A policy's row.
 pub struct Row {
     /// Its name on the command line.
@@ -35,6 +62,8 @@ pub struct Row {
     pub about: &'static str,
     /// Which of equally rated nodes it takes.
     pub ties: Ties,
+    /// What its ratings count.
+    pub unit: Unit,
     /// Gamma: what limits on one GPU may sum to, in permille.
     pub limits: u32,
     /// Makes its score, for a workload.
@@ -47,6 +76,7 @@ pub const POLICIES: &[Row] = &[
         name: "weir",
         about: "least fragmentation against all that is expected, and power",
         ties: Ties::Drawn,
+        unit: Unit::Useful,
         limits: UNBOUND,
         score: |workload| Box::new(Weir::new(workload)),
     },
@@ -54,6 +84,7 @@ pub const POLICIES: &[Row] = &[
         name: "random",
         about: "anywhere with room",
         ties: Ties::Drawn,
+        unit: Unit::Nothing,
         limits: UNBOUND,
         score: |_| Box::new(Random),
     },
@@ -61,6 +92,7 @@ pub const POLICIES: &[Row] = &[
         name: "dotprod",
         about: "least aligned with what is free",
         ties: Ties::First,
+        unit: Unit::Points,
         limits: UNBOUND,
         score: |_| Box::new(DotProduct),
     },
@@ -68,6 +100,7 @@ pub const POLICIES: &[Row] = &[
         name: "clustering",
         about: "beside demands of the same size",
         ties: Ties::First,
+        unit: Unit::Points,
         limits: UNBOUND,
         score: |_| Box::new(Clustering),
     },
@@ -75,6 +108,7 @@ pub const POLICIES: &[Row] = &[
         name: "packing",
         about: "on used GPUs, then on used nodes",
         ties: Ties::First,
+        unit: Unit::Points,
         limits: UNBOUND,
         score: |_| Box::new(Packing),
     },
@@ -82,6 +116,7 @@ pub const POLICIES: &[Row] = &[
         name: "bestfit",
         about: "where the least is left",
         ties: Ties::First,
+        unit: Unit::Points,
         limits: UNBOUND,
         score: |_| Box::new(BestFit),
     },
@@ -89,6 +124,7 @@ pub const POLICIES: &[Row] = &[
         name: "fgd",
         about: "least fragmentation, as published",
         ties: Ties::First,
+        unit: Unit::Points,
         limits: UNBOUND,
         score: |workload| Box::new(Fgd::new(workload)),
     },
@@ -96,6 +132,7 @@ pub const POLICIES: &[Row] = &[
         name: "pwr",
         about: "least added power",
         ties: Ties::Drawn,
+        unit: Unit::Points,
         limits: UNBOUND,
         score: |_| Box::new(Pwr),
     },
@@ -103,6 +140,7 @@ pub const POLICIES: &[Row] = &[
         name: "dilu",
         about: "best fit of share and memory, training slowed evenly",
         ties: Ties::First,
+        unit: Unit::Tiers,
         limits: dilu::LIMITS,
         score: |_| Box::new(Dilu),
     },
@@ -110,6 +148,7 @@ pub const POLICIES: &[Row] = &[
         name: "together",
         about: "fewest GPUs, counting latency tenants that would be short",
         ties: Ties::First,
+        unit: Unit::Gpus,
         limits: together::LIMITS,
         score: |_| Box::new(Together),
     },
@@ -131,10 +170,11 @@ impl Policy {
     /// The policy of this name, or the sum of several: `pwr*0.1+fgd*0.9`. Ties of a sum are those of its heaviest part.
     ///
     /// # Errors
-    /// When a name is unknown, or a weight is no number above 0.
+    /// When a name is unknown, a weight is no number above 0, or two parts of a sum contradict each other.
     pub fn parse(text: &str, workload: &Workload) -> Result<Self, Fault> {
         let parts =
             text.split('+').map(|part| weighted(part.trim(), workload)).collect::<Result<Vec<_>, _>>()?;
+        parts.windows(2).try_for_each(|two| agree(&two[0], &two[1]))?;
         let heaviest = parts.iter().max_by(|one, other| one.1.weight.total_cmp(&other.1.weight));
         let ties = heaviest.map_or(Ties::Drawn, |(row, _)| row.ties);
         let limits = parts.iter().map(|(row, _)| row.limits).min().unwrap_or(UNBOUND);
@@ -166,6 +206,35 @@ fn weighted(text: &str, workload: &Workload) -> Result<(&'static Row, Weighted),
         return Err(Fault::new(message, "write a sum as `pwr*0.1+fgd*0.9`").exit(USAGE));
     }
     Ok((row, Weighted { name: row.name.into(), score: (row.score)(workload), weight }))
+}
+
+/// Two parts of a sum count in the same unit, and take a node's GPUs by the same rule.
+fn agree((row, one): &(&Row, Weighted), (next, other): &(&Row, Weighted)) -> Result<(), Fault> {
+    let (pick, next_pick) = (one.score.pick(), other.score.pick());
+    let contradiction = match () {
+        () if row.unit != next.unit => {
+            let (unit, next_unit) = (row.unit.words(), next.unit.words());
+            format!("`{}` counts {unit} and `{}` {next_unit}", row.name, next.name)
+        }
+        () if pick != next_pick => {
+            format!(
+                "of a node `{}` takes {} and `{}` {}",
+                row.name,
+                pick.words(),
+                next.name,
+                next_pick.words()
+            )
+        }
+        () => return Ok(()),
+    };
+    let alike = POLICIES.iter().filter(|known| known.name != row.name && known.unit == row.unit);
+    let alike = alike.filter(|known| (known.score)(&Workload::default()).pick() == pick);
+    let names: Vec<_> = alike.map(|known| format!("`{}`", known.name)).collect();
+    let help = match names.is_empty() {
+        true => format!("use `{}` alone", row.name),
+        false => format!("use one of the two alone, or add to `{}` only {}", row.name, names.join(", ")),
+    };
+    Err(Fault::new(format!("these cannot be added: {contradiction}"), help).exit(USAGE))
 }
 
 fn unknown(name: &str) -> Fault {

@@ -52,6 +52,17 @@ pub enum Pick {
     Drawn,
 }
 
+impl Pick {
+    /// Which GPUs, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Rated => "the GPU that it rates highest",
+            Self::LeastFree => "the GPU with the least free share",
+            Self::Drawn => "a drawn GPU",
+        }
+    }
+}
+
 /// A part of a rating.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Part {

@@ -1,6 +1,6 @@
 //! Weighted sums of scores: `pwr*0.1+fgd*0.9`.
 
-use super::score::{Part, Score, Seen};
+use super::score::{Part, Pick, Score, Seen};
 use crate::cluster::Slice;
 
 /// One of the added scores.
@@ -13,12 +13,16 @@ pub struct Weighted {
     pub weight: f64,
 }
 
-/// Scores, each by a weight, added. GPUs of a node are chosen by the sum as well.
+/// Scores, each by a weight, added. They take a node's GPUs by one rule; where that is the rating, by the sum.
 pub struct Sum(pub Vec<Weighted>);
 
 impl Score for Sum {
     fn rate(&self, seen: &Seen<'_>, slices: &[Slice]) -> f64 {
         self.0.iter().map(|part| part.weight * part.score.rate(seen, slices)).sum()
+    }
+
+    fn pick(&self) -> Pick {
+        self.0.first().map_or(Pick::Rated, |part| part.score.pick())
     }
 
     fn parts(&self, seen: &Seen<'_>, slices: &[Slice]) -> Vec<Part> {

@@ -6,7 +6,8 @@ use weir_protocol::units::{Bytes, SmShare};
 use super::index::Grade;
 use super::*;
 use crate::cluster::{
-    Backbone, Bounds, ClassSet, Cluster, Demand, DeviceClass, Kind, MilliCpu, Name, NodeId, NodeSpec, Spot,
+    Backbone, Bounds, ClassSet, Cluster, Demand, DeviceClass, Kind, MilliCpu, Name, NodeId, NodeSpec, Slice,
+    Spot, piece,
 };
 
 fn random() -> ChaCha12Rng {
@@ -52,9 +53,9 @@ fn placer(name: &str, cluster: &Cluster) -> Placer {
     Placer::new(Policy::parse(name, &workload(cluster)).unwrap())
 }
 
-/// Every policy and a sum.
+/// Every policy, and a sum for each rule by which GPUs are taken.
 fn names() -> impl Iterator<Item = &'static str> {
-    POLICIES.iter().map(|row| row.name).chain(["pwr*0.1+fgd*0.9"])
+    POLICIES.iter().map(|row| row.name).chain(["pwr*0.1+fgd*0.9", "packing*0.5+bestfit"])
 }
 
 /// The grade of every node, each rated by itself.
@@ -170,6 +171,38 @@ fn a_decision_says_why() {
 fn a_policy_or_a_weight_that_is_none_is_refused() {
     for text in ["best", "fgd*0", "fgd*-1", "fgd*NaN", "fgd*x", "fgd+", ""] {
         assert!(Policy::parse(text, &Workload::default()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn policies_that_contradict_each_other_are_not_added() {
+    let refused = |text: &str| {
+        let fault = Policy::parse(text, &Workload::default()).err().unwrap();
+        format!("{} | {}", fault.message, fault.help)
+    };
+    let cases = [
+        ("fgd+bestfit*2", ["`fgd` takes the GPU that it rates", "`bestfit` the GPU with the least", "`pwr`"]),
+        ("pwr+fgd+together", ["`fgd` counts points", "`together` GPUs", "`pwr`"]),
+        ("dilu*0.5+pwr", ["`dilu` counts tiers", "`pwr` points", "use `dilu` alone"]),
+        ("packing+random", ["`packing` counts points", "`random` nothing", "`bestfit`"]),
+    ];
+    for (text, expected) in cases {
+        let told = refused(text);
+        assert!(expected.iter().all(|part| told.contains(part)), "{text}: {told}");
+    }
+}
+
+/// Of two GPUs of one node the sum takes the one that its parts would take, though it rates the node alone.
+#[test]
+fn a_sum_takes_the_gpus_that_its_parts_take() {
+    let mut cluster = cluster(&[2]);
+    let light = Demand::share(share(100));
+    let node = cluster.node("n0").unwrap();
+    let spot = |gpu| Spot { node, slices: vec![Slice { gpu, ..piece(&light, 1) }] };
+    cluster.place("x", &light, &spot(1)).unwrap();
+    for name in ["bestfit", "packing*0.5+bestfit"] {
+        let decided = placer(name, &cluster).decide(&cluster, &light, &mut random()).unwrap();
+        assert_eq!(decided.slices[0].gpu, 1, "{name}");
     }
 }
 

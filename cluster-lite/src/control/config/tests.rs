@@ -49,6 +49,13 @@ fn each_mistake_has_its_line() {
         ("name = \"web\"", "name = \"Web\"", 9, "cannot be", "small letters"),
         ("name = \"web\"", "name = \"metrics\"", 9, "by the gateway itself", "another name"),
         ("name = \"lab\"", "name = \"lab\"\nplace = \"fdg\"", 2, "no policy `fdg`", "fgd"),
+        (
+            "name = \"lab\"",
+            "name = \"lab\"\nplace = \"fgd+bestfit\"",
+            2,
+            "`bestfit` the GPU with the least",
+            "pwr",
+        ),
         ("name = \"lab\"", "name = \"lab\"\nscale = \"wier\"", 2, "`wier`", "weir"),
         ("dir = \"/run/weir\"", "", 4, "nothing says where", "dir"),
         ("dir = \"/run/weir\"", "web = \"http://x\"", 5, "no token", "token_file"),
