@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use weir_nodemgr::calibration::Calibration;
-use weir_protocol::units::{Bytes, Nanos, SmShare};
+use weir_protocol::units::{Bytes, Nanos};
 
 use super::printer;
 use crate::fault::{Fault, USAGE};
 use crate::nearest::nearest;
+use crate::place::Solo;
 use crate::place::fit::{Candidate, Group, MOST, Question};
-use crate::place::interference::Uses;
 use crate::profile::Profile;
 use crate::trace::mix::{MODELS, Model};
 
@@ -189,33 +189,14 @@ fn candidate(name: &str) -> Result<Candidate, Fault> {
 }
 
 fn profiled(profile: &Profile) -> Candidate {
-    let (stalls, copies) = (&profile.stalls, &profile.copies);
-    let all = copies.host_to_device_gb_s + copies.device_to_host_gb_s;
-    let to_device = if all > 0.0 { copies.host_to_device_gb_s / all } else { 1.0 };
-    let uses = Uses::new(
-        stalls.compute + stalls.communication,
-        stalls.copies * to_device,
-        stalls.copies * (1.0 - to_device),
-    );
-    let worst = if profile.request == SmShare::ZERO {
-        f64::INFINITY
-    } else {
-        (profile.throughput.alone / profile.throughput.at_request).max(1.0)
-    };
     let (name, request, limit) = (profile.name.clone(), profile.request, profile.limit);
+    let Solo { uses, worst } = Solo::of(profile);
     Candidate { name, request, limit, memory: profile.memory, uses, worst }
 }
 
-/// Of a model no more than shares and memory is published: it is on the SMs for its limit's part of the time.
+/// Of a model no more than shares and memory is published.
 fn published(model: &Model) -> Candidate {
-    let (request, limit) = (f64::from(model.request.as_permille()), f64::from(model.limit.as_permille()));
-    let (name, uses) = (format!("{}:{}", model.name, model.work), Uses::new(limit / 1_000.0, 0.0, 0.0));
-    Candidate {
-        name,
-        request: model.request,
-        limit: model.limit,
-        memory: model.memory,
-        uses,
-        worst: limit / request,
-    }
+    let Model { request, limit, memory, .. } = *model;
+    let Solo { uses, worst } = Solo::of_shares(request, limit);
+    Candidate { name: format!("{}:{}", model.name, model.work), request, limit, memory, uses, worst }
 }

@@ -35,10 +35,15 @@ fn better(one: Option<Offer>, several: Option<Offer>) -> Option<Offer> {
     }
 }
 
-/// The GPUs of the node that have room for `part`.
-pub fn with_room<'a>(seen: &'a Seen<'_>, part: Slice) -> impl Iterator<Item = Slice> + 'a {
+/// The GPUs of the node that have room for `part`, and that the score admits.
+pub fn with_room<'a>(
+    score: &'a dyn Score,
+    seen: &'a Seen<'_>,
+    part: Slice,
+) -> impl Iterator<Item = Slice> + 'a {
     let slices = (0u8..).zip(&seen.node.gpus).map(move |(gpu, _)| Slice { gpu, ..part });
-    slices.filter(|slice| seen.node.has_room(slice, seen.demand, seen.classes, seen.bounds))
+    let roomy = slices.filter(|slice| seen.node.has_room(slice, seen.demand, seen.classes, seen.bounds));
+    roomy.filter(|slice| score.admits(seen, slice))
 }
 
 fn best_single(score: &dyn Score, seen: &Seen<'_>) -> Option<Offer> {
@@ -49,7 +54,7 @@ fn best_single(score: &dyn Score, seen: &Seen<'_>) -> Option<Offer> {
     }
     let mut tried: Vec<&GpuState> = Vec::with_capacity(seen.node.gpus.len());
     let mut best: Option<(f64, Slice)> = None;
-    for slice in with_room(seen, part) {
+    for slice in with_room(score, seen, part) {
         let gpu = &seen.node.gpus[usize::from(slice.gpu)];
         if tried.contains(&gpu) {
             continue; // one like it was tried, under a smaller number
@@ -65,7 +70,7 @@ fn best_single(score: &dyn Score, seen: &Seen<'_>) -> Option<Offer> {
 
 /// `count` GPUs with room for `part` each, by the score's own rule.
 fn take(score: &dyn Score, seen: &Seen<'_>, part: Slice, count: usize) -> Option<Vec<Slice>> {
-    let mut slices: Vec<Slice> = with_room(seen, part).collect();
+    let mut slices: Vec<Slice> = with_room(score, seen, part).collect();
     if slices.len() < count {
         return None;
     }

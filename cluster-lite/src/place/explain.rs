@@ -55,8 +55,7 @@ impl Placer {
         let ties = self.policy().ties;
         let index = self.index(cluster, demand);
         let Some((grade, states)) = index.best(cluster) else {
-            cluster.could_hold(demand)?;
-            return Err(Refusal::Full);
+            return Err(self.refusal(cluster, demand));
         };
         let members = |state| cluster.states().members(state);
         let all: Vec<_> = index.descending(cluster).collect();

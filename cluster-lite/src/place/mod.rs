@@ -8,7 +8,7 @@
 //! interference  what tenants on one GPU cost each other     paldia  how many requests run together, on which class
 //! fit         the fewest GPUs for a handful of services
 //! shortage    how often a latency tenant gets less than it wants
-//! random, dotprod, clustering, packing, bestfit, fgd, pwr, dilu, together, sum, weir: the scores
+//! random, dotprod, clustering, packing, bestfit, fgd, pwr, dilu, together, undisturbed, sum, weir: the scores
 //! ```
 //!
 //! A score sees one node state and one demand, and nothing else. Nodes in equal states are therefore rated once, and a rating
@@ -37,6 +37,7 @@ mod sum;
 #[cfg(test)]
 mod tests;
 mod together;
+mod undisturbed;
 mod weir;
 mod workload;
 
@@ -47,4 +48,5 @@ pub use self::index::FINEST;
 pub use self::placer::{Placer, Refusal};
 pub use self::policies::{POLICIES, Policy, Row, Ties};
 pub use self::score::{Part, Pick, Score, Seen};
+pub use self::undisturbed::{CEILING, Neighbours, Solo};
 pub use self::workload::{Expected, Workload};

@@ -22,6 +22,9 @@ pub enum Refusal {
     /// It would fit on an empty node, but no node that is up has room now.
     #[error("no node that is up has room now")]
     Full,
+    /// The same, or the policy admits it nowhere where there is room.
+    #[error("no node that is up has room now on a GPU {0}")]
+    Barred(String),
 }
 
 /// A policy with what it remembers of one cluster; it may be asked about no other.
@@ -54,8 +57,7 @@ impl Placer {
     ) -> Result<Spot, Refusal> {
         let ties = self.policy.ties;
         let Some((_, states)) = self.index(cluster, demand).best(cluster) else {
-            cluster.could_hold(demand)?;
-            return Err(Refusal::Full);
+            return Err(self.refusal(cluster, demand));
         };
         let (node, state) = one_of(cluster, &states, ties, random);
         let slices = self.slices(cluster, demand, state, random);
@@ -75,6 +77,15 @@ impl Placer {
         index
     }
 
+    /// Why no node takes `demand`.
+    pub(super) fn refusal(&self, cluster: &Cluster, demand: &Demand) -> Refusal {
+        match (cluster.could_hold(demand), self.policy.score.condition()) {
+            (Err(never), _) => Refusal::Never(never),
+            (Ok(()), Some(condition)) => Refusal::Barred(condition),
+            (Ok(()), None) => Refusal::Full,
+        }
+    }
+
     /// The parts of GPUs on a node in `state`.
     pub(super) fn slices(
         &self,
@@ -85,7 +96,8 @@ impl Placer {
     ) -> Option<Vec<Slice>> {
         let seen = seen(cluster, demand, state);
         if self.policy.score.pick() == Pick::Drawn && demand.gpus == 1 {
-            let fitting: Vec<Slice> = with_room(&seen, piece(demand, 1)).collect();
+            let fitting: Vec<Slice> =
+                with_room(self.policy.score.as_ref(), &seen, piece(demand, 1)).collect();
             if !fitting.is_empty() {
                 return Some(vec![fitting[random.random_range(0..fitting.len())]]);
             }

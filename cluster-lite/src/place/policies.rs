@@ -11,6 +11,7 @@ use super::random::Random;
 use super::score::Score;
 use super::sum::{Sum, Weighted};
 use super::together::{self, Together};
+use super::undisturbed::Undisturbed;
 use super::weir::Weir;
 use super::workload::Workload;
 use crate::fault::{Fault, USAGE};
@@ -151,6 +152,14 @@ pub const POLICIES: &[Row] = &[
         unit: Unit::Gpus,
         limits: together::LIMITS,
         score: |_| Box::new(Together),
+    },
+    Row {
+        name: "interference",
+        about: "fewest GPUs on which nobody is slowed beyond a ceiling, predicted from profiles",
+        ties: Ties::First,
+        unit: Unit::Gpus,
+        limits: UNBOUND,
+        score: |workload| Box::new(Undisturbed::new(workload)),
     },
 ];
 

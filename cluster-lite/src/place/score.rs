@@ -30,6 +30,16 @@ pub trait Score: Send + Sync {
     /// The rating of `demand` on these slices of the node: higher is better. Differences below [`super::FINEST`] are none.
     fn rate(&self, seen: &Seen<'_>, slices: &[Slice]) -> f64;
 
+    /// Whether the demand may come to this GPU, which has room for it.
+    fn admits(&self, _seen: &Seen<'_>, _slice: &Slice) -> bool {
+        true
+    }
+
+    /// Which GPUs it admits, in words that follow "a GPU"; nothing where it admits all.
+    fn condition(&self) -> Option<String> {
+        None
+    }
+
     /// Which GPUs of a node are taken.
     fn pick(&self) -> Pick {
         Pick::Rated

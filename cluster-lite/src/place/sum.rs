@@ -21,6 +21,15 @@ impl Score for Sum {
         self.0.iter().map(|part| part.weight * part.score.rate(seen, slices)).sum()
     }
 
+    fn admits(&self, seen: &Seen<'_>, slice: &Slice) -> bool {
+        self.0.iter().all(|part| part.score.admits(seen, slice))
+    }
+
+    fn condition(&self) -> Option<String> {
+        let all: Vec<_> = self.0.iter().filter_map(|part| part.score.condition()).collect();
+        (!all.is_empty()).then(|| all.join(" and "))
+    }
+
     fn pick(&self) -> Pick {
         self.0.first().map_or(Pick::Rated, |part| part.score.pick())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::undisturbed::Neighbours;
 use crate::cluster::{ClassId, ClassSet, Cluster, Demand, MilliCpu};
 
 /// One kind of expected demand, as far as fragmentation depends on it.
@@ -24,6 +25,8 @@ pub struct Workload {
     pub kinds: Vec<(Expected, f64)>,
     /// GPUs of each device class that are there for them; empty where that is not known.
     pub supply: Vec<u32>,
+    /// What is known of how they get on with others.
+    pub neighbours: Neighbours,
 }
 
 impl Expected {
@@ -50,7 +53,7 @@ impl Workload {
         kinds.sort_by_key(|(kind, count)| (*count, kind.rank()));
         kinds.reverse();
         let kinds = kinds.into_iter().map(|(kind, count)| (kind, f64::from(count) / total)).collect();
-        Self { kinds, supply: Vec::new() }
+        Self { kinds, ..Self::default() }
     }
 
     /// The same, to be met by the GPUs of `cluster`.
@@ -84,6 +87,6 @@ impl Workload {
         };
         let mut kinds: Vec<_> = self.kinds.iter().filter(|kind| wanted(kind)).copied().collect();
         kinds.iter_mut().for_each(|(_, frequency)| *frequency /= taken);
-        Self { kinds, supply: self.supply.clone() }
+        Self { kinds, ..self.clone() }
     }
 }

@@ -102,7 +102,7 @@ pub fn run(trace: &Openb, run: &Run) -> Result<Vec<Point>, Fault> {
         arrived += u64::from(pod.demand.total_request());
         match placer.decide(&cluster, &pod.demand, &mut random) {
             Ok(spot) => books.place(&mut cluster, &format!("{number}"), pod, &spot)?,
-            Err(Refusal::Full | Refusal::Never(_)) => dropped += 1,
+            Err(Refusal::Full | Refusal::Barred(_) | Refusal::Never(_)) => dropped += 1,
         }
         curve.add(books.point(&cluster, capacity, arrived as f64 / capacity * 100.0, dropped));
     }

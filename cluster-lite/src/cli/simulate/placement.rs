@@ -68,7 +68,7 @@ struct Document<'a> {
 
 /// The policies, for `--help`.
 fn policies() -> String {
-    let rows = POLICIES.iter().map(|row| format!("  {:<12}{}", row.name, row.about));
+    let rows = POLICIES.iter().map(|row| format!("  {:<14}{}", row.name, row.about));
     std::iter::once("Policies:".to_owned()).chain(rows).collect::<Vec<_>>().join("\n")
 }
 

@@ -83,6 +83,10 @@ pub(super) fn file(file: &File, lines: &Lines<'_>) -> Result<(), Fault> {
     if let Some(policy) = &file.place {
         ByPolicy::new(policy, &[], 0).map_err(|fault| lines.fault(&["place"], fault.message, fault.help))?;
     }
+    if let Some(ceiling) = file.ceiling.filter(|ceiling| !(1.0..=100.0).contains(ceiling)) {
+        let message = format!("a ceiling of {ceiling} on slowdowns is none");
+        return Err(lines.fault(&["ceiling"], message, "give 1 to 100: 1.5 is half as slow again"));
+    }
     if let Some(policy) = &file.scale {
         let known = ByScaler::new(policy, crate::scale::Rules::default());
         known.map_err(|fault| lines.fault(&["scale"], fault.message, fault.help))?;

@@ -15,6 +15,7 @@ use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::model::{Budget, Fleet, Node, ReadyWhen, Service, WhenIdle};
 use crate::fault::{CONFIG, Fault};
+use crate::place::CEILING;
 use crate::profile::{Kind, Profile, Slo};
 use crate::toml_lines::Lines;
 
@@ -30,6 +31,7 @@ struct File {
     dir: PathBuf,
     stale_after_s: Option<u64>,
     place: Option<String>,
+    ceiling: Option<f64>,
     scale: Option<String>,
     rules: Option<crate::scale::Rules>,
     weir: Option<PathBuf>,
@@ -133,6 +135,8 @@ pub struct Config {
     pub dir: PathBuf,
     /// The placement policy.
     pub place: String,
+    /// Greatest slowdown of anybody, for the policy `interference`.
+    pub ceiling: f64,
     /// The scaling policy.
     pub scale: String,
     /// Its parameters.
@@ -195,6 +199,7 @@ impl Config {
             listen,
             dir: beside(&file.dir),
             place: file.place.unwrap_or_else(|| "weir".into()),
+            ceiling: file.ceiling.unwrap_or(CEILING),
             scale: file.scale.unwrap_or_else(|| "weir".into()),
             rules: file.rules.unwrap_or_default(),
         })

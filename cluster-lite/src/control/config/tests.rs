@@ -56,6 +56,8 @@ fn each_mistake_has_its_line() {
             "`bestfit` the GPU with the least",
             "pwr",
         ),
+        ("name = \"lab\"", "name = \"lab\"\nceiling = 0.5", 2, "0.5 on slowdowns", "1.5"),
+        ("name = \"lab\"", "name = \"lab\"\nceiling = nan", 2, "on slowdowns", "1.5"),
         ("name = \"lab\"", "name = \"lab\"\nscale = \"wier\"", 2, "`wier`", "weir"),
         ("dir = \"/run/weir\"", "", 4, "nothing says where", "dir"),
         ("dir = \"/run/weir\"", "web = \"http://x\"", 5, "no token", "token_file"),

@@ -14,7 +14,7 @@ use crate::control::decide::Placing;
 use crate::control::model::{Place, Service};
 use crate::control::room::Room;
 use crate::fault::Fault;
-use crate::place::{Explanation, Placer, Policy, Refusal, Workload};
+use crate::place::{Explanation, Neighbours, Placer, Policy, Refusal, Solo, Workload};
 use crate::profile;
 
 /// Nodes that a decision names.
@@ -25,6 +25,7 @@ pub struct ByPolicy {
     policy: String,
     random: ChaCha8Rng,
     services: Vec<Service>,
+    neighbours: Neighbours,
 }
 
 impl ByPolicy {
@@ -35,14 +36,24 @@ impl ByPolicy {
     pub fn new(policy: &str, services: &[Service], seed: u64) -> Result<Self, Fault> {
         Policy::parse(policy, &Workload::default())?;
         let random = ChaCha8Rng::seed_from_u64(seed);
-        Ok(Self { policy: policy.to_owned(), random, services: services.to_vec() })
+        let profiled = services
+            .iter()
+            .filter_map(|service| Some((service.name.as_str().into(), Solo::of(service.profile.as_ref()?))));
+        let neighbours = Neighbours { profiles: profiled.collect(), ..Neighbours::default() };
+        Ok(Self { policy: policy.to_owned(), random, services: services.to_vec(), neighbours })
+    }
+
+    /// The same with another greatest slowdown of anybody, for policies that mind it.
+    #[must_use]
+    pub fn with_ceiling(self, ceiling: f64) -> Self {
+        Self { neighbours: Neighbours { ceiling, ..self.neighbours }, ..self }
     }
 }
 
 impl Placing for ByPolicy {
     fn place(&mut self, service: &Service, rooms: &[Room]) -> Result<(Place, String), String> {
         let demands: Vec<Demand> = self.services.iter().map(demand).collect();
-        let workload = Workload::of(&demands);
+        let workload = Workload { neighbours: self.neighbours.clone(), ..Workload::of(&demands) };
         let policy = Policy::parse(&self.policy, &workload).map_err(|fault| fault.message)?;
         let cluster = cluster_of(rooms, &self.services).map_err(|error| error.to_string())?;
         let cluster = cluster.bounded(Bounds { limits: policy.limits, ..Bounds::default() });
@@ -240,6 +251,34 @@ mod tests {
         let huge = Budget { memory: Bytes::gib(60), ..budget(30, 30) };
         let rooms = [room("a", &[("old", huge)]), room("b", &[])];
         assert_eq!(taken("dilu", &services, &rooms).unwrap(), "b", "nothing is left of its memory");
+    }
+
+    #[test]
+    fn interference_knows_the_profiles_of_who_is_there_and_keeps_the_ceiling() {
+        let busy = profile::Stalls { compute: 0.9, host: 0.1, ..profile::Stalls::default() };
+        let of = |name: &str, stalls| {
+            let measured = profile();
+            let inference = profile::Throughput {
+                at_request: measured.throughput.alone / 9.0,
+                ..measured.throughput.clone()
+            };
+            let profile = profile::Profile { stalls, throughput: inference, ..measured };
+            Service { profile: Some(profile), ..asking(name, budget(10, 100)) }
+        };
+        let services = [
+            of("new", busy),
+            of("busy", busy),
+            of("rare", profile::Stalls { compute: 0.1, host: 0.9, ..busy }),
+        ];
+        let rooms = [room("a", &[("busy", budget(10, 100))]), room("b", &[("rare", budget(10, 100))])];
+        assert_eq!(
+            taken("interference", &services, &rooms).unwrap(),
+            "b",
+            "beside 0.9 it would run 1.81 times slower"
+        );
+        let mut strict = ByPolicy::new("interference", &services, 1).unwrap().with_ceiling(1.05);
+        let told = strict.place(&services[0], &rooms).unwrap_err();
+        assert!(told.contains("slowed more than 1.05 times"), "{told}");
     }
 
     #[test]

@@ -120,7 +120,8 @@ struct Server<'a> {
 impl Server<'_> {
     fn run(mut self) -> Result<(), Fault> {
         let seed = self.clock.now().0;
-        let mut placing = ByPolicy::new(&self.config.place, &self.config.fleet.services, seed)?;
+        let mut placing = ByPolicy::new(&self.config.place, &self.config.fleet.services, seed)?
+            .with_ceiling(self.config.ceiling);
         let mut scaling = ByScaler::new(&self.config.scale, self.config.rules.clone())?;
         loop {
             self.listen_for(TURN);
