@@ -40,7 +40,7 @@ pub struct Options {
     explain: bool,
 }
 
-fn ceiling(text: &str) -> Result<f64, String> {
+pub(super) fn ceiling(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value| (1.0..=100.0).contains(value));
     value.ok_or_else(|| format!("`{text}` is no slowdown: 1 to 100"))
 }

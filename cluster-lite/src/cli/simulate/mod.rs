@@ -1,5 +1,6 @@
 //! `weir-cluster simulate`: what policies would make of traces, in virtual time.
 
+mod mix;
 mod placement;
 mod requests;
 
@@ -10,11 +11,16 @@ use clap::Subcommand;
 
 use crate::fault::{CONFIG, Fault};
 
+/// Seed of the first run; the published runs of openb begin with the same number.
+const FIRST_SEED: u64 = 42;
+
 /// What is simulated.
 #[derive(Subcommand)]
 pub enum Simulate {
     /// Recorded clusters under placement policies: allocation, fragmentation, GPUs used, power
     Placement(placement::Options),
+    /// Services and trainings that come and go under ways to share: peak GPUs, fragmentation, predicted violations
+    Mix(mix::Options),
     /// Request traces under scaling policies: violations, cold starts, GPU-seconds, latencies
     Requests(requests::Options),
 }
@@ -26,6 +32,7 @@ pub enum Simulate {
 pub fn run(what: &Simulate, json: bool) -> Result<ExitCode, Fault> {
     match what {
         Simulate::Placement(options) => placement::run(options, json),
+        Simulate::Mix(options) => mix::run(options, json),
         Simulate::Requests(options) => requests::run(options, json),
     }
 }

@@ -7,15 +7,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::printer;
-use super::cannot_write;
+use super::{FIRST_SEED, cannot_write};
 use crate::fault::{Fault, USAGE};
 use crate::place::{POLICIES, Policy, Ties, Workload};
 use crate::sim::in_parallel;
 use crate::sim::inflation::{self, Curve, Point, Run};
 use crate::trace::openb::Openb;
 
-/// Seed of the first run; the published runs begin with the same number.
-const FIRST_SEED: u64 = 42;
 const NODE_LIST: &str = "openb_node_list_gpu_node.csv";
 const POD_LIST: &str = "openb_pod_list_default.csv";
 

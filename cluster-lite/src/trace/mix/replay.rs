@@ -5,7 +5,7 @@ use rand::Rng;
 use super::{GPU_MEMORY, Instance, Mix, NODE_GPUS, Work};
 use crate::cluster::{Bounds, Cluster, Demand, DeviceClass, GpuState, Kind, MilliCpu, NodeSpec};
 use crate::fault::Fault;
-use crate::place::{Placer, Policy, Workload, shortage};
+use crate::place::{CEILING, Neighbours, Placer, Policy, Workload, shortage};
 
 /// A way to share GPUs: what is reserved, and by which score it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,37 +31,91 @@ impl Sharing {
         ("dilu", Self::Dilu),
         ("weir", Self::Weir),
     ];
+}
 
-    /// How far GPUs are filled; as the policy itself bounds limits, but where they are what is compared.
-    const fn bounds(self, policy: &Policy) -> Bounds {
-        let limits = match self {
-            Self::Exclusive | Self::ReserveLimit => 1_000,
-            Self::ReserveRequest => u32::MAX,
-            Self::Dilu | Self::Weir => policy.limits,
+/// What is reserved of each GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reserves {
+    All,
+    Limit,
+    Request,
+}
+
+/// By which policy instances are placed, and what they ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// What it is called.
+    pub name: String,
+    policy: String,
+    reserves: Reserves,
+    /// What limits on one GPU may sum to, in permille; nothing: as the policy bounds them.
+    limits: Option<u32>,
+    /// Affinity and fragments, which are Dilu's and ours.
+    complements: bool,
+    ceiling: f64,
+}
+
+impl From<Sharing> for Way {
+    fn from(sharing: Sharing) -> Self {
+        let name = Sharing::ALL.iter().find(|(_, known)| *known == sharing).map_or("", |(name, _)| name);
+        let way = |policy: &str, reserves, limits| Self {
+            name: name.into(),
+            policy: policy.into(),
+            reserves,
+            limits,
+            complements: limits.is_none(),
+            ceiling: CEILING,
         };
-        Bounds { requests: 1_000, limits }
+        match sharing {
+            Sharing::Exclusive => way("dilu", Reserves::All, Some(1_000)),
+            Sharing::ReserveLimit => way("dilu", Reserves::Limit, Some(1_000)),
+            Sharing::ReserveRequest => way("dilu", Reserves::Request, Some(Bounds::NONE.limits)),
+            Sharing::Dilu => way("dilu", Reserves::Request, None),
+            Sharing::Weir => way("together", Reserves::Request, None),
+        }
+    }
+}
+
+impl Way {
+    /// Those that reserve otherwise than by request, which no placement policy names.
+    pub const RESERVING: [Sharing; 3] = [Sharing::Exclusive, Sharing::ReserveLimit, Sharing::ReserveRequest];
+
+    /// One of [`Self::RESERVING`] by its name, or requests reserved and placed by a placement policy or a sum of some; `ceiling` is
+    /// the greatest slowdown of anybody for policies that mind it.
+    ///
+    /// # Errors
+    /// When it is neither, or parts of the sum contradict each other.
+    pub fn named(name: &str, ceiling: f64) -> Result<Self, Fault> {
+        let reserving = Self::RESERVING.into_iter().map(Self::from).find(|way| way.name == name);
+        if let Some(way) = reserving {
+            return Ok(way);
+        }
+        Policy::parse(name, &Workload::default()).map_err(|fault| {
+            let reserving = Self::RESERVING.map(|sharing| Self::from(sharing).name).join(", ");
+            Fault { help: format!("{}, or {reserving}", fault.help), ..fault }
+        })?;
+        Ok(Self { name: name.into(), policy: name.into(), ceiling, ..Self::from(Sharing::Dilu) })
     }
 
-    const fn score(self) -> &'static str {
-        if matches!(self, Self::Weir) { "together" } else { "dilu" }
+    fn bounds(&self, policy: &Policy) -> Bounds {
+        Bounds { requests: 1_000, limits: self.limits.unwrap_or(policy.limits) }
     }
 
-    /// What an instance asks for under it. Affinity and fragments are Dilu's and ours.
-    fn demand(self, instance: &Instance) -> Demand {
+    /// What an instance asks for under it.
+    fn demand(&self, instance: &Instance) -> Demand {
         let kind = match instance.work {
             Work::Inference => Kind::Inference,
             Work::Llm => Kind::Llm,
             Work::Training => Kind::Training,
         };
         let full = weir_protocol::units::SmShare::FULL;
-        let (request, limit) = match self {
-            Self::Exclusive => (full, full),
-            Self::ReserveLimit => (instance.limit, instance.limit),
-            _ => (instance.request, instance.limit),
+        let (request, limit) = match self.reserves {
+            Reserves::All => (full, full),
+            Reserves::Limit => (instance.limit, instance.limit),
+            Reserves::Request => (instance.request, instance.limit),
         };
-        let complements = matches!(self, Self::Dilu | Self::Weir);
-        let fragments = if complements && kind == Kind::Llm { LLM_PIECES } else { 1 };
-        let service = complements.then(|| instance.model.as_str().into());
+        let fragments = if self.complements && kind == Kind::Llm { LLM_PIECES } else { 1 };
+        let service = self.complements.then(|| instance.model.as_str().into());
         // A name, so that shortage knows it by its limit.
         let profile = Some(instance.model.as_str().into());
         let gpus = u8::try_from(instance.gpus).unwrap_or(u8::MAX);
@@ -99,14 +153,23 @@ pub struct Outcome {
     pub cut: usize,
 }
 
-/// Replays `mix` on as many nodes as it could ever need.
+/// Replays `mix` under a way to share, on as many nodes as it could ever need.
 ///
 /// # Errors
 /// An instance that no node can hold.
 pub fn replay(mix: &Mix, sharing: Sharing, random: &mut impl Rng) -> Result<Outcome, Fault> {
-    let demands: Vec<_> = mix.instances.iter().map(|instance| sharing.demand(instance)).collect();
-    let policy = Policy::parse(sharing.score(), &Workload::of(&demands))?;
-    let mut cluster = cluster(mix, sharing.bounds(&policy))?;
+    replay_as(mix, &sharing.into(), random)
+}
+
+/// The same under any way.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_as(mix: &Mix, way: &Way, random: &mut impl Rng) -> Result<Outcome, Fault> {
+    let demands: Vec<_> = mix.instances.iter().map(|instance| way.demand(instance)).collect();
+    let neighbours = Neighbours { ceiling: way.ceiling, ..Neighbours::default() };
+    let policy = Policy::parse(&way.policy, &Workload { neighbours, ..Workload::of(&demands) })?;
+    let mut cluster = cluster(mix, way.bounds(&policy))?;
     let mut placer = Placer::new(policy);
     let mut outcome = Outcome::default();
     let mut sums = (0.0, 0.0);
@@ -140,8 +203,8 @@ fn cluster(mix: &Mix, bounds: Bounds) -> Result<Cluster, Fault> {
     let mut cluster = Cluster::new(bounds);
     let class =
         Some(cluster.add_class(DeviceClass::new("A100-40GB", GPU_MEMORY)).map_err(|error| wrong(&error))?);
-    let nodes = mix.instances.iter().map(|instance| instance.gpus).sum::<usize>().div_ceil(NODE_GPUS) + 1;
-    for node in 0..nodes {
+    // One for each: then a policy that scatters single GPUs leaves whole nodes for the next gang, too.
+    for node in 0..mix.instances.len() {
         let (name, gpus) = (format!("node {node}"), u8::try_from(NODE_GPUS).unwrap_or(u8::MAX));
         let spec =
             NodeSpec { name, cpu: MilliCpu(0), memory: weir_protocol::units::Bytes(0), gpus, class, site: 0 };
