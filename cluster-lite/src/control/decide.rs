@@ -2,7 +2,7 @@
 
 use weir_protocol::units::{Nanos, SmShare};
 
-use super::model::{Place, Service};
+use super::model::{Place, Service, WhenIdle};
 use super::room::Room;
 
 /// Finds a GPU for one more instance.
@@ -42,6 +42,8 @@ pub struct Load {
 pub struct Wish {
     /// Instances, within floor and ceiling.
     pub instances: u32,
+    /// Instances kept parked beside them, of those that go; none of a service that is not to be parked.
+    pub parked: u32,
     /// The request of each, within the service's range.
     pub share: SmShare,
     /// Why.
@@ -81,7 +83,9 @@ impl Scaling for ByQueue {
         let at_hand = load.queued + load.outstanding;
         let filled = at_hand.div_ceil(u64::from(service.concurrency.max(1)));
         let needed = u32::try_from(filled).unwrap_or(u32::MAX).clamp(service.floor, service.ceiling);
-        let wish = |instances, why: String| Wish { instances, share: service.budget.request, why };
+        let parked = |instances| u32::from(instances == 0 && service.when_idle == WhenIdle::Park);
+        let share = service.budget.request;
+        let wish = |instances, why: String| Wish { instances, parked: parked(instances), share, why };
         if needed >= load.serving {
             self.less_since.remove(&service.name);
             return wish(needed, format!("{at_hand} requests at hand"));

@@ -153,6 +153,8 @@ pub struct Row {
     pub name: &'static str,
     /// What it does.
     pub about: &'static str,
+    /// Whether it says how many instances are kept parked.
+    pub parks: bool,
     /// A fresh one for one service.
     pub build: fn(&Rules) -> Box<dyn Scaler>,
 }
@@ -162,20 +164,33 @@ pub const SCALERS: &[Row] = &[
     Row {
         name: "weir",
         about: "shares first, then instances, by work, queue and forecast",
+        parks: true,
         build: weir::boxed,
     },
     Row {
         name: "weir-by-count",
         about: "the same, with requests counted rather than sized",
+        parks: true,
         build: weir::by_count,
     },
     Row {
         name: "dilu",
         about: "lazy in instances, request or limit in shares, by count",
+        parks: false,
         build: dilu::boxed,
     },
-    Row { name: "horizontal", about: "instances by count, at a fixed share", build: horizontal::boxed },
-    Row { name: "vertical", about: "one instance, shares only, by count", build: vertical::boxed },
+    Row {
+        name: "horizontal",
+        about: "instances by count, at a fixed share",
+        parks: false,
+        build: horizontal::boxed,
+    },
+    Row {
+        name: "vertical",
+        about: "one instance, shares only, by count",
+        parks: false,
+        build: vertical::boxed,
+    },
 ];
 
 /// The policy of that name.

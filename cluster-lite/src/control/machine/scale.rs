@@ -17,6 +17,7 @@ impl Controller {
             }
             wish.instances = wish.instances.clamp(service.floor, service.ceiling);
             wish.share = wish.share.clamp(service.shares[0], service.shares[1]);
+            wish.parked = if service.when_idle == WhenIdle::Park { wish.parked } else { 0 };
             let standing = self.standing.entry(service.name.clone()).or_default();
             (standing.wanted, standing.why) = (wish.instances, wish.why.clone());
             standing.lacks = None;
@@ -91,14 +92,15 @@ impl Controller {
             self.more(service, wanted - here.len(), &wish.why, now, placing);
         } else if here.len() > wanted {
             let excess = here.len() - wanted;
-            self.fewer(service, here, excess, &wish.why, now);
+            self.fewer(service, here, excess, wish.parked, &wish.why, now);
         }
         let ready = |i: &Instance| i.state == State::Ready && !self.drained.contains(&i.place.node);
         let replaced = self.of_service(service).filter(|i| ready(i)).count() >= wanted;
         if replaced && !leaving.is_empty() {
             let all = leaving.len();
-            self.fewer(service, leaving, all, "its node is being drained", now);
+            self.fewer(service, leaving, all, wish.parked, "its node is being drained", now);
         }
+        self.end_asleep(service, wish.parked, now);
     }
 
     /// First those that are not gone yet, then those that sleep, then new ones.
@@ -174,22 +176,41 @@ impl Controller {
         (0..count).map(nth).find(|port| !taken(*port))
     }
 
-    /// Those that do not answer yet first, then those with the least to do, then the newest.
-    fn fewer(&mut self, service: &Service, mut from: Vec<InstanceId>, excess: usize, why: &str, now: Nanos) {
+    /// Those that do not answer yet first, then those with the least to do, then the newest. So many of those that answered are
+    /// parked that with those that sleep already there are `parked`.
+    fn fewer(
+        &mut self,
+        service: &Service,
+        mut from: Vec<InstanceId>,
+        excess: usize,
+        parked: u32,
+        why: &str,
+        now: Nanos,
+    ) {
         let rank = |id: &InstanceId| {
             let instance = self.instances.get(id);
             let busy = instance.and_then(|i| self.backend(i)).map_or(0, |backend| backend.outstanding);
             (instance.is_some_and(|i| i.state == State::Ready), busy, std::cmp::Reverse(*id))
         };
         from.sort_by_key(rank);
-        let remain = self.of_service(service).filter(|i| i.state.serves()).count();
-        for (nth, id) in from.into_iter().take(excess).enumerate() {
+        let asleep = |i: &&Instance| matches!(i.state, State::Parked | State::Draining(Then::Park));
+        let mut lacking = (parked as usize).saturating_sub(self.of_service(service).filter(asleep).count());
+        for id in from.into_iter().take(excess) {
             let Some(instance) = self.instances.get(&id).cloned() else { continue };
-            let is_last = nth + 1 == remain && !self.drained.contains(&instance.place.node);
-            let parks = service.when_idle == WhenIdle::Park && is_last && instance.state == State::Ready;
-            let then = if parks { Then::Park } else { Then::Stop };
+            let stays = !self.drained.contains(&instance.place.node) && instance.state == State::Ready;
+            let then = if stays && lacking > 0 { Then::Park } else { Then::Stop };
+            lacking -= usize::from(then == Then::Park);
             let state = self.leaving(&instance, then);
             self.turn_to(&instance, state, now, why.to_owned());
+        }
+    }
+
+    /// Of those that sleep no more than `parked` are kept, the oldest.
+    fn end_asleep(&mut self, service: &Service, parked: u32, now: Nanos) {
+        let asleep = self.of_service(service).filter(|i| i.state == State::Parked).cloned();
+        let surplus: Vec<_> = asleep.skip(parked as usize).collect();
+        for instance in surplus {
+            self.turn_to(&instance, State::Stopping, now, "more sleep than are to be kept".into());
         }
     }
 

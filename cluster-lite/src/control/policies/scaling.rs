@@ -68,16 +68,20 @@ impl Scaling for ByScaler {
             let arrived = load.arrived.checked_sub(scaled.arrived).unwrap_or(load.arrived);
             let wish = scaled.scaler.wish(&scaled.known, &seen(now, arrived, load));
             (scaled.asked_at, scaled.arrived) = (now, load.arrived);
-            scaled.wish = Some(Wish { instances: wish.instances, share: wish.share, why: wish.why.into() });
+            let scale::Wish { instances, share, why, .. } = wish;
+            // A policy that knows nothing of parking keeps the last one.
+            let parked = if self.row.parks { wish.parked } else { u32::from(instances == 0) };
+            scaled.wish = Some(Wish { instances, parked, share, why: why.into() });
         }
         let wish = scaled.wish.clone();
-        let wish = wish.unwrap_or(Wish { instances: 0, share: service.budget.request, why: String::new() });
+        let nothing = || Wish { instances: 0, parked: 0, share: service.budget.request, why: String::new() };
+        let wish = wish.unwrap_or_else(nothing);
         if !wakes || wish.instances > 0 {
             return wish;
         }
         // Whoever waits for a service that is at zero does not wait for the next second, too; until then it stays wished for.
         let why = "somebody waits, and there is none".into();
-        let wish = Wish { instances: 1, share: service.budget.request, why };
+        let wish = Wish { instances: 1, share: service.budget.request, why, ..wish };
         scaled.wish = Some(wish.clone());
         wish
     }
@@ -174,6 +178,23 @@ mod tests {
             assert_eq!(wish(5, &waits), 1, "{}", row.name);
             let starting = Load { serving: 1, ..waits };
             assert!((6..30).all(|tenths| wish(tenths, &starting) >= 1), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn as_many_are_kept_parked_as_the_policy_wishes_and_the_last_one_where_it_knows_of_none() {
+        let service = Service { when_idle: WhenIdle::Park, ..crate::control::policies::tests::service("s") };
+        let rules = Rules { keep_parked: 3, forget_parked_s: 60, ..Rules::default() };
+        for row in scale::SCALERS {
+            let mut scaling = ByScaler::new(row.name, rules.clone()).unwrap();
+            let mut parked = |seconds| {
+                let wish = scaling.wish(Nanos::from_secs(seconds), &service, &Load::default());
+                (wish.instances, wish.parked)
+            };
+            let first = parked(100);
+            let last = (101..200).map(&mut parked).last().unwrap();
+            let expected = |(instances, _)| if row.parks { [3, 0] } else { [u32::from(instances == 0); 2] };
+            assert_eq!([first.1, last.1], expected(last), "{}: {first:?} {last:?}", row.name);
         }
     }
 

@@ -4,6 +4,7 @@
 mod scenes;
 mod world;
 
+use weir_protocol::units::Nanos;
 use world::World;
 
 /// Stories that are told by each of the tests below. Each is four simulated minutes.
@@ -40,4 +41,23 @@ fn the_same_in_further_stories() {
 #[test]
 fn the_same_in_yet_more_stories() {
     tell(3_000);
+}
+
+#[test]
+fn as_many_are_parked_as_are_wished_they_come_back_first_and_those_too_many_end() {
+    let script = |now: Nanos| match now.0 / 1_000_000_000 {
+        0..30 => [3, 0],
+        30..60 => [1, 2],
+        60..80 => [2, 2],
+        80..100 => [0, 1],
+        _ => [0, 0],
+    };
+    let expected = [(30, (3, 0)), (60, (1, 2)), (80, (2, 1)), (100, (0, 1)), (120, (0, 0))];
+    for seed in 0..10 {
+        let mut world = World::calm(seed, script);
+        for (until, counts) in expected {
+            world.run_until(Nanos::from_secs(until));
+            assert_eq!(world.count("idle"), counts, "seed {seed}, after {until} s");
+        }
+    }
 }

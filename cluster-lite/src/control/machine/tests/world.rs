@@ -11,7 +11,7 @@ use super::scenes;
 use crate::control::decide::{BestFit, ByQueue, Load, Scaling, Wish};
 use crate::control::gateway::{Book, Refusal, Sent, Ticket, Turned};
 use crate::control::machine::{Controller, Kept, Write};
-use crate::control::model::{Budget, Fleet, Instance, InstanceId, Service, State};
+use crate::control::model::{Budget, Fleet, Instance, InstanceId, Service, State, WhenIdle};
 use crate::control::order::{Answer, GpuSeen, Order, Outcome, Report, Seen, What};
 
 /// One step of the world.
@@ -89,17 +89,27 @@ struct Asked {
     idempotent: bool,
 }
 
-/// Scales by the queue and changes shares every few seconds.
+/// What is wished of the service that sleeps, at each time: instances, and how many are kept parked.
+pub type Script = fn(Nanos) -> [u32; 2];
+
+/// Scales by the queue, and changes shares and how many are parked every few seconds.
 #[derive(Default)]
-struct Moody(ByQueue);
+struct Moody {
+    queue: ByQueue,
+    script: Option<Script>,
+}
 
 impl Scaling for Moody {
     fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish {
-        let wish = self.0.wish(now, service, load);
+        let wish = self.queue.wish(now, service, load);
+        if let Some(script) = self.script.filter(|_| service.when_idle == WhenIdle::Park) {
+            let [instances, parked] = script(now);
+            return Wish { instances, parked, ..wish };
+        }
         let mood = now.0 / 7_000_000_000 % 3;
         let share =
             [service.budget.request, service.shares[0], service.shares[1]][usize::try_from(mood).unwrap()];
-        Wish { share, ..wish }
+        Wish { share, parked: wish.parked.max(u32::try_from(mood).unwrap()), ..wish }
     }
 }
 
@@ -119,6 +129,9 @@ pub struct World {
     asked: Vec<Asked>,
     ended: BTreeMap<Ticket, Result<(), Refusal>>,
     open: BTreeSet<Ticket>,
+    /// Things go wrong until then.
+    calm: Nanos,
+    script: Option<Script>,
     pub told: Told,
 }
 
@@ -142,14 +155,33 @@ impl World {
             asked: Vec::new(),
             ended: BTreeMap::new(),
             open: BTreeSet::new(),
+            calm: CALM,
+            script: None,
             told: Told::default(),
         }
     }
 
+    /// One in which nothing goes wrong, and the script is followed.
+    pub fn calm(seed: u64, script: Script) -> Self {
+        Self { calm: Nanos(0), script: Some(script), ..Self::new(seed) }
+    }
+
     pub fn run(&mut self) {
-        while self.now < END {
+        self.run_until(END);
+        self.check_rest();
+    }
+
+    /// How many instances of a service serve, and how many are parked.
+    pub fn count(&self, service: &str) -> (usize, usize) {
+        let here = || self.kept.instances.iter().filter(|instance| instance.service == service);
+        let serving = here().filter(|instance| instance.state.serves()).count();
+        (serving, here().filter(|instance| instance.state == State::Parked).count())
+    }
+
+    pub fn run_until(&mut self, end: Nanos) {
+        while self.now < end {
             self.now = Nanos(self.now.0 + STEP.0);
-            if self.now < CALM {
+            if self.now < self.calm {
                 self.go_wrong();
             }
             self.deliver();
@@ -157,7 +189,6 @@ impl World {
             self.control();
             self.check();
         }
-        self.check_rest();
     }
 
     fn chance(&mut self, per_mille: f64) -> bool {
@@ -169,7 +200,7 @@ impl World {
         for name in names {
             let (dies, cut) = (self.chance(0.4), self.chance(1.0));
             let away = Nanos(self.rng.random_range(1..40) * 1_000_000_000);
-            let until = Nanos(self.now.0 + away.0).min(CALM);
+            let until = Nanos(self.now.0 + away.0).min(self.calm);
             let node = self.nodes.get_mut(&name).unwrap();
             if dies {
                 // What was on its way to it dies with its connections.
@@ -205,7 +236,7 @@ impl World {
 
     /// A message may be late, doubled or lost.
     fn post(&mut self, make: impl Fn() -> Mail) {
-        let bad = self.now < CALM;
+        let bad = self.now < self.calm;
         let copies = match self.rng.random_range(0..100) {
             0..4 if bad => 0,
             4..8 if bad => 2,
@@ -410,7 +441,8 @@ impl World {
         let now = self.now;
         if self.controller.is_none() && now >= self.back_at {
             let controller = Controller::new(self.fleet.clone(), self.kept.clone(), now);
-            self.controller = Some((controller, Moody::default()));
+            let moody = Moody { script: self.script, ..Moody::default() };
+            self.controller = Some((controller, moody));
         }
         let Some((controller, moody)) = &mut self.controller else { return };
         if now.0 % 500_000_000 < STEP.0 {
@@ -422,7 +454,7 @@ impl World {
         }
         controller.serves(self.book.traffic());
         let turn = controller.turn(now, &mut BestFit, moody);
-        let dies = |world: &mut Self| now < CALM && !turn.orders.is_empty() && world.chance(30.0);
+        let dies = |world: &mut Self| now < world.calm && !turn.orders.is_empty() && world.chance(30.0);
         if dies(self) {
             return self.kill();
         }
