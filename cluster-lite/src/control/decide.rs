@@ -19,8 +19,12 @@ pub trait Placing {
 pub struct Load {
     /// Requests that have come since the gateway started.
     pub arrived: u64,
+    /// Their predicted work, in nanoseconds of a GPU; nothing where sizes are not told.
+    pub arrived_work: Option<u64>,
     /// Requests that wait.
     pub queued: u64,
+    /// Their predicted work, in nanoseconds of a GPU.
+    pub queued_work: Option<u64>,
     /// Requests that instances have.
     pub outstanding: u64,
     /// Instances that answer.

@@ -6,6 +6,7 @@
 //!   route      which instance answers which requests, and what the gateway says of them
 //!   room       what is free on each GPU, by what is reserved
 //!   policies   the placement and scaling libraries behind those traits
+//!   work       what a request is predicted to take
 //!   decide     where an instance goes and how many there are: small traits, and the plainest of each
 //!   machine    the state machine: reports, answers and traffic in; writes, orders and routes out
 //!   store      what outlives a SIGKILL: one file
@@ -35,5 +36,6 @@ pub mod room;
 pub mod route;
 pub mod serve;
 pub mod store;
+pub mod work;
 
 pub use machine::{Controller, Kept, Standing, Turn, Write};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
+use super::work::Told;
 use crate::profile::{Profile, Slo};
 
 /// An instance's number; none is ever used twice.
@@ -223,6 +224,8 @@ pub struct Service {
     pub ready: ReadyWhen,
     /// What becomes of the last one.
     pub when_idle: WhenIdle,
+    /// What tells the work of a request; nothing: each counts as a mean one.
+    pub work: Option<Told>,
     /// What was measured of it.
     pub profile: Option<Profile>,
 }

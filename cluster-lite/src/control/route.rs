@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::model::{InstanceId, ReadyWhen};
+use super::work::Sizes;
 
 /// All routes at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Route {
     pub answer_deadline_ms: u64,
     /// How it is seen that an instance is ready.
     pub ready: ReadyWhen,
+    /// How requests are sized; nothing: they are counted alone.
+    #[serde(default)]
+    pub sizes: Option<Sizes>,
     /// The instances.
     pub backends: Vec<Backend>,
 }
@@ -59,6 +63,9 @@ pub struct Traffic {
 pub struct ServiceTraffic {
     /// All that came.
     pub arrived: u64,
+    /// Predicted work of all that came, in nanoseconds of a GPU; 0 where requests are not sized.
+    #[serde(default)]
+    pub arrived_work_ns: u64,
     /// Those that an instance has answered.
     pub answered: u64,
     /// Those that were refused or failed, by reason.
@@ -69,6 +76,9 @@ pub struct ServiceTraffic {
     pub retried: u64,
     /// Those that wait.
     pub queued: u64,
+    /// Their predicted work, in nanoseconds of a GPU.
+    #[serde(default)]
+    pub queued_work_ns: u64,
     /// Each instance.
     pub backends: BTreeMap<InstanceId, BackendTraffic>,
 }

@@ -8,6 +8,7 @@ use weir_protocol::units::{Bytes, Nanos, SmShare};
 use super::File;
 use crate::control::model::{ReadyWhen, Service, WhenIdle};
 use crate::control::policies::{ByPolicy, ByScaler};
+use crate::control::work::Told;
 use crate::fault::Fault;
 use crate::profile::Slo;
 use crate::toml_lines::Lines;
@@ -59,6 +60,42 @@ impl Values<'_> {
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a day")]
         Ok(Nanos((value * 1e9) as u64))
+    }
+
+    /// What tells the work of a request.
+    pub fn work(&self, header: Option<&str>, us_per_byte: Option<f64>) -> Result<Option<Told>, Fault> {
+        let plain = |name: &str| name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+        match (header, us_per_byte) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => {
+                let message = "work_header and work_us_per_byte exclude each other";
+                Err(self.wrong("work_us_per_byte", message, "leave one of them out"))
+            }
+            (Some(name), None) if plain(name) && !name.is_empty() => {
+                Ok(Some(Told::Header(name.to_lowercase())))
+            }
+            (Some(name), None) => {
+                let message = format!("`{name}` is no name of a header");
+                Err(self.wrong("work_header", message, "use letters, digits and `-`, such as X-GPU-Ms"))
+            }
+            (None, Some(us)) if (0.001..=1e6).contains(&us) =>
+            {
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "at most a second"
+                )]
+                Ok(Some(Told::Length((us * 1e3).round() as u64)))
+            }
+            (None, Some(us)) => {
+                let message = format!("work_us_per_byte is {us}");
+                Err(self.wrong(
+                    "work_us_per_byte",
+                    message,
+                    "give microseconds of a GPU, from 0.001 to 1000000",
+                ))
+            }
+        }
     }
 }
 

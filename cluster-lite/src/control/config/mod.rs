@@ -85,6 +85,8 @@ struct ServiceRow {
     cold_start_s: Option<f64>,
     ready: Option<String>,
     when_idle: Option<WhenIdle>,
+    work_header: Option<String>,
+    work_us_per_byte: Option<f64>,
 }
 
 /// How a node is reached.
@@ -309,6 +311,7 @@ fn service(
         cold_start: seconds("cold_start_s", row.cold_start_s, 10)?,
         ready: ready(row.ready.as_deref()),
         when_idle: row.when_idle.unwrap_or_default(),
+        work: values.work(row.work_header.as_deref(), row.work_us_per_byte)?,
         profile,
     };
     check::service(&service, &values)?;

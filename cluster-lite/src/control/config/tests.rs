@@ -70,6 +70,15 @@ fn each_mistake_has_its_line() {
             "never parked",
             "latency",
         ),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_header = \"a b\"", 13, "`a b` is no name", "X-GPU-Ms"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_us_per_byte = 0", 13, "work_us_per_byte", "0.001"),
+        (
+            "memory = \"2GiB\"",
+            "memory = \"2GiB\"\nwork_header = \"x\"\nwork_us_per_byte = 2.0",
+            14,
+            "exclude each other",
+            "leave one",
+        ),
         ("memory = \"2GiB\"", "memory = \"2GiB\"\nready = \"runs\"", 13, "no floor", "floor"),
         ("memory = \"2GiB\"", "memory = \"2GiB\"\ncold_start_s = -1.0", 13, "-1", "seconds"),
     ];

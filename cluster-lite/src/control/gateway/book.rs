@@ -6,6 +6,9 @@
 //!                +------ again, if nothing was sent back and it may be asked twice
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_protocol::units::Nanos;
@@ -76,6 +79,7 @@ pub enum Turned {
 struct Request {
     service: String,
     arrived: Nanos,
+    work_ns: u64,
     at: Option<InstanceId>,
 }
 
@@ -127,14 +131,21 @@ impl Book {
         }
     }
 
-    /// A request has come.
+    /// Predicted work of a request with these headers, in nanoseconds of a GPU; 0 where the service's requests are not sized.
+    pub fn work_ns<'a>(&self, service: &str, header: impl FnOnce(&str) -> Option<&'a str>) -> u64 {
+        let sizes = route_of(&self.table, service).and_then(|route| route.sizes.as_ref());
+        sizes.map_or(0, |sizes| sizes.work_ns(header))
+    }
+
+    /// A request of this predicted work has come.
     ///
     /// # Errors
     /// It is refused at once.
-    pub fn arrive(&mut self, now: Nanos, service: &str) -> Result<Ticket, Refusal> {
+    pub fn arrive(&mut self, now: Nanos, service: &str, work_ns: u64) -> Result<Ticket, Refusal> {
         let route = route_of(&self.table, service).ok_or(Refusal::NoService)?;
         let line = self.lines.entry(service.to_owned()).or_default();
         line.traffic.arrived += 1;
+        line.traffic.arrived_work_ns = line.traffic.arrived_work_ns.saturating_add(work_ns);
         let spare = spare(route, line, now);
         if line.waiting.len() as u64 >= u64::from(route.queue) + spare {
             refuse(&mut line.traffic, Refusal::QueueFull);
@@ -143,7 +154,8 @@ impl Book {
         let ticket = Ticket(self.next);
         self.next += 1;
         line.waiting.push_back(ticket);
-        self.requests.insert(ticket, Request { service: service.to_owned(), arrived: now, at: None });
+        let request = Request { service: service.to_owned(), arrived: now, work_ns, at: None };
+        self.requests.insert(ticket, request);
         Ok(ticket)
     }
 
@@ -225,7 +237,10 @@ impl Book {
             };
             let queued = line.waiting.len() as u64;
             let backends = ids.into_iter().map(backend).collect();
-            (service.clone(), ServiceTraffic { queued, backends, ..line.traffic.clone() })
+            // Summed anew each time: a queue is short, and a sum that is kept up may drift.
+            let works = line.waiting.iter().filter_map(|ticket| Some(self.requests.get(ticket)?.work_ns));
+            let queued_work_ns = works.fold(0, u64::saturating_add);
+            (service.clone(), ServiceTraffic { queued, queued_work_ns, backends, ..line.traffic.clone() })
         };
         Traffic { version: self.table.version, services: self.lines.iter().map(row).collect() }
     }
@@ -265,80 +280,4 @@ fn least(route: &Route, line: &Line, now: Nanos) -> Option<(InstanceId, String)>
     let outstanding = |id| line.outstanding.get(&id).copied().unwrap_or(0);
     let free = open(route, line, now).filter(|b| outstanding(b.id) < u64::from(route.concurrency));
     free.min_by_key(|b| (outstanding(b.id), b.id)).map(|b| (b.id, b.address.clone()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::model::ReadyWhen;
-    use crate::control::route::Backend;
-
-    const NOW: Nanos = Nanos::from_secs(100);
-
-    fn table(accepting: &[u64]) -> Table {
-        let backend = |id: &u64| Backend { id: InstanceId(*id), address: format!("h:{id}"), accepts: true };
-        let route = Route {
-            service: "s".into(),
-            concurrency: 1,
-            queue: 2,
-            queue_deadline_ms: 1_000,
-            answer_deadline_ms: 1_000,
-            ready: ReadyWhen::Listens,
-            backends: accepting.iter().map(backend).collect(),
-        };
-        Table { version: 1, services: vec![route] }
-    }
-
-    fn book(accepting: &[u64]) -> Book {
-        let mut book = Book::default();
-        book.route(table(accepting));
-        book
-    }
-
-    #[test]
-    fn a_request_goes_to_the_instance_with_the_least_outstanding() {
-        let mut book = book(&[1, 2]);
-        let tickets = [book.arrive(NOW, "s").unwrap(), book.arrive(NOW, "s").unwrap()];
-        let to = |id: u64| Turned::To(InstanceId(id), format!("h:{id}"));
-        assert_eq!(book.dispatch(NOW), [(tickets[0], to(1)), (tickets[1], to(2))]);
-        assert_eq!(book.settle(NOW, tickets[1], Sent::Answered), Ok(false));
-        let third = book.arrive(NOW, "s").unwrap();
-        assert_eq!(book.dispatch(NOW), [(third, to(2))]);
-    }
-
-    #[test]
-    fn requests_wait_for_a_service_that_wakes_and_no_longer_than_their_deadline() {
-        let mut book = book(&[]);
-        let ticket = book.arrive(NOW, "s").unwrap();
-        assert_eq!(book.dispatch(NOW), []);
-        book.route(table(&[7]));
-        assert_eq!(book.dispatch(NOW), [(ticket, Turned::To(InstanceId(7), "h:7".into()))]);
-        let late = book.arrive(NOW, "s").unwrap();
-        let then = Nanos::from_secs(102);
-        assert_eq!(book.dispatch(then), [(late, Turned::Refused(Refusal::NoneInTime))]);
-    }
-
-    #[test]
-    fn the_queue_is_bounded_beyond_what_instances_can_take() {
-        let mut book = book(&[1]);
-        let taken = (0..5).filter(|_| book.arrive(NOW, "s").is_ok()).count();
-        assert_eq!(taken, 3, "one for the instance and two that wait");
-        assert_eq!(book.arrive(NOW, "s"), Err(Refusal::QueueFull));
-        assert_eq!(book.arrive(NOW, "other"), Err(Refusal::NoService));
-    }
-
-    #[test]
-    fn a_request_is_asked_again_only_if_that_does_no_harm() {
-        let mut book = book(&[1, 2]);
-        let ticket = book.arrive(NOW, "s").unwrap();
-        book.dispatch(NOW);
-        assert_eq!(book.settle(NOW, ticket, Sent::NotConnected), Ok(true));
-        let to_other = Turned::To(InstanceId(2), "h:2".into());
-        assert_eq!(book.dispatch(NOW), [(ticket, to_other)], "the first one is left alone for a while");
-        assert_eq!(book.settle(NOW, ticket, Sent::Broken { again: false }), Err(Refusal::BrokenOff));
-        assert_eq!(book.settle(NOW, ticket, Sent::Answered), Ok(false), "it has ended, once");
-        let traffic = &book.traffic().services["s"];
-        assert_eq!((traffic.arrived, traffic.answered, traffic.refused["broken_off"]), (1, 0, 1));
-        assert_eq!(book.open(), 0);
-    }
 }

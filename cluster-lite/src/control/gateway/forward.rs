@@ -119,7 +119,8 @@ pub(super) async fn forward(gateway: Arc<Gateway>, request: Request<Incoming>) -
         return refused(Refusal::BrokenOff, &service);
     };
     // Nothing is awaited from here until somebody waits for it: it may be sent on as soon as it has arrived.
-    let arrived = gateway.book().arrive(gateway.now(), &service);
+    let work_ns = gateway.book().work_ns(&service, |name| head.headers.get(name)?.to_str().ok());
+    let arrived = gateway.book().arrive(gateway.now(), &service, work_ns);
     let ticket = match arrived {
         Ok(ticket) => ticket,
         Err(refusal) => return refused(refusal, &service),

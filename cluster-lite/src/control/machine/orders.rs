@@ -7,6 +7,7 @@ use super::Controller;
 use crate::control::model::{DecisionId, Instance, InstanceId, ReadyWhen, State};
 use crate::control::order::{Order, Report, Seen, What};
 use crate::control::route::{Backend, Route};
+use crate::control::work::Sizes;
 
 /// After an order that was refused, or of which nothing was heard.
 pub(super) const AGAIN: Nanos = Nanos::from_secs(2);
@@ -75,6 +76,7 @@ impl Controller {
                 queue_deadline_ms: service.queue_deadline.0 / 1_000_000,
                 answer_deadline_ms: service.answer_deadline.0 / 1_000_000,
                 ready: service.ready.clone(),
+                sizes: Sizes::of(service),
                 backends: self.instances.values().filter_map(|i| self.backend_of(&service.name, i)).collect(),
             })
             .collect();

@@ -39,7 +39,9 @@ impl Controller {
             |is: fn(State) -> bool| count(self.of_service(service).filter(|i| is(i.state)).count());
         Load {
             arrived: traffic.arrived,
+            arrived_work: service.work.as_ref().map(|_| traffic.arrived_work_ns),
             queued: traffic.queued,
+            queued_work: service.work.as_ref().map(|_| traffic.queued_work_ns),
             outstanding: traffic.backends.values().map(|backend| backend.outstanding).sum(),
             ready: count(serving.iter().filter(|i| i.state == State::Ready).count()),
             serving: count(serving.len()),

@@ -6,12 +6,10 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use crate::control::decide::{Load, Scaling, Wish};
 use crate::control::model::{Service, WhenIdle};
+use crate::control::work::mean_work;
 use crate::fault::Fault;
 use crate::profile;
 use crate::scale::{self, Rules, Scaler, Seen, Speed};
-
-/// GPU time of a request of which nothing was measured.
-const UNKNOWN_WORK: Tokens = Tokens(10_000_000);
 
 /// How often the scaling library is asked: its rules count seconds.
 const ASKED_EVERY: Nanos = Nanos::from_secs(1);
@@ -31,6 +29,7 @@ struct Scaled {
     known: scale::Service,
     asked_at: Nanos,
     arrived: u64,
+    arrived_work: u64,
     wish: Option<Wish>,
 }
 
@@ -60,14 +59,18 @@ impl Scaling for ByScaler {
             known: known(service),
             asked_at: Nanos(0),
             arrived: load.arrived,
+            arrived_work: load.arrived_work.unwrap_or(0),
             wish: None,
         });
         let wakes = load.serving == 0 && load.queued > 0;
         if scaled.wish.is_none() || now.since(scaled.asked_at) >= ASKED_EVERY {
             // A gateway that has started anew counts from zero.
-            let arrived = load.arrived.checked_sub(scaled.arrived).unwrap_or(load.arrived);
-            let wish = scaled.scaler.wish(&scaled.known, &seen(now, arrived, load));
+            let since = |all: u64, before: u64| all.checked_sub(before).unwrap_or(all);
+            let arrived = since(load.arrived, scaled.arrived);
+            let work = load.arrived_work.map(|all| since(all, scaled.arrived_work));
+            let wish = scaled.scaler.wish(&scaled.known, &seen(now, arrived, work, load));
             (scaled.asked_at, scaled.arrived) = (now, load.arrived);
+            scaled.arrived_work = load.arrived_work.unwrap_or(0);
             let scale::Wish { instances, share, why, .. } = wish;
             // A policy that knows nothing of parking keeps the last one.
             let parked = if self.row.parks { wish.parked } else { u32::from(instances == 0) };
@@ -87,13 +90,14 @@ impl Scaling for ByScaler {
     }
 }
 
-fn seen(now: Nanos, arrived: u64, load: &Load) -> Seen {
+fn seen(now: Nanos, arrived: u64, arrived_work: Option<u64>, load: &Load) -> Seen {
+    let tokens = |ns: u64| Tokens(i64::try_from(ns).unwrap_or(i64::MAX));
     Seen {
         now,
         arrived,
-        arrived_work: None,
+        arrived_work: arrived_work.map(tokens),
         queued: load.queued,
-        queued_work: None,
+        queued_work: load.queued_work.map(tokens),
         running: load.outstanding,
         ready: load.ready,
         starting: load.serving - load.ready,
@@ -109,7 +113,6 @@ fn known(service: &Service) -> scale::Service {
     let profile = service.profile.as_ref();
     let measured = profile.and_then(|profile| profile.inference.as_ref());
     let own = measured.map_or(Nanos(0), |measured| nanos(measured.latency_ms));
-    let work = profile.and_then(request_ms).map_or(UNKNOWN_WORK, |ms| Tokens(nanos(ms).0.cast_signed()));
     let unpark = Nanos(service.cold_start.0 / UNPARK_PART);
     scale::Service {
         floor: service.floor,
@@ -120,20 +123,11 @@ fn known(service: &Service) -> scale::Service {
         batch: service.concurrency,
         // Requests at the same time take turns on the share unless a batch was measured.
         batch_slope: 1.0,
-        mean_work: work,
+        mean_work: mean_work(service),
         patience: service.slo.map_or(service.queue_deadline, |slo| slo.bound.since(own)),
         cold_start: service.cold_start,
         unpark: (service.when_idle == WhenIdle::Park).then_some(unpark),
     }
-}
-
-/// What a request takes of an instance that has a whole GPU and a full batch, in milliseconds. That is more than its kernels take where
-/// the host keeps it, and speeds are in the same unit: nobody is faster for the share that he leaves. Of what is no single request (an
-/// LLM's token) only its kernels' time is known.
-fn request_ms(profile: &profile::Profile) -> Option<f64> {
-    let inference = profile.inference.as_ref().filter(|_| profile.kind == profile::Kind::Inference);
-    let whole = inference.map(|inference| inference.latency_alone_ms / f64::from(inference.batch));
-    whole.or(profile.throughput.gpu_ms)
 }
 
 #[allow(
@@ -196,6 +190,29 @@ mod tests {
             let expected = |(instances, _)| if row.parks { [3, 0] } else { [u32::from(instances == 0); 2] };
             assert_eq!([first.1, last.1], expected(last), "{}: {first:?} {last:?}", row.name);
         }
+    }
+
+    /// Four requests a second, each a tenth of the mean, or ten times as much: a count sees no difference.
+    #[test]
+    fn a_policy_that_goes_by_work_gives_large_requests_more_than_small_ones() {
+        let service = Service { ceiling: 40, ..crate::control::policies::tests::service("s") };
+        let most = |policy: &str, factor: Option<u64>| {
+            let mut scaling = ByScaler::new(policy, Rules::default()).unwrap();
+            let mean = u64::try_from(mean_work(&service).0).unwrap();
+            let wishes = (1..60).map(|second: u64| {
+                let work = |requests: u64| factor.map(|tenths| requests * mean * tenths / 10);
+                let (arrived, queued) = (400 * second, 400);
+                let (arrived_work, queued_work) = (work(arrived), work(queued));
+                let (share, room) = (service.budget.request, service.budget.request);
+                let one = Load { ready: 1, serving: 1, outstanding: 8, share, room, ..Load::default() };
+                let load = Load { arrived, queued, arrived_work, queued_work, ..one };
+                scaling.wish(Nanos::from_secs(100 + second), &service, &load).instances
+            });
+            wishes.max().unwrap()
+        };
+        assert!(most("weir", Some(1)) < most("weir", None), "a tenth of the work");
+        assert!(most("weir", Some(100)) > most("weir", None), "ten times the work");
+        assert_eq!(most("weir-by-count", Some(100)), most("weir-by-count", None));
     }
 
     #[test]

@@ -381,7 +381,7 @@ impl World {
             let busy = (self.now.0 / 20_000_000_000).is_multiple_of(2) || service == "web";
             let rate = if busy && self.now < QUIET { 400.0 } else { 0.0 };
             if self.chance(rate) {
-                match self.book.arrive(self.now, service) {
+                match self.book.arrive(self.now, service, 0) {
                     Ok(ticket) => assert!(self.open.insert(ticket)),
                     Err(_) => self.told.refused += 1,
                 }
