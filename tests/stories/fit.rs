@@ -35,6 +35,18 @@ fn services_are_divided_over_the_fewest_gpus_of_each_device() {
 }
 
 #[test]
+fn of_devices_with_a_price_the_cheapest_that_suffices_is_named() {
+    let devices = ["--device", "small=8GiB,1", "--device", "large=80GiB,2.5", "--device", "unpriced=80GiB"];
+    let answers = told(
+        &[&["--json", "fit", "BERT-base", "VGG19", "GPT2-large", "--ceiling", "3"][..], &devices].concat(),
+    );
+    let of = |at: usize| (&answers[at]["cost_per_hour"], &answers[at]["cheapest"]);
+    assert_eq!(of(0), (&3.0.into(), &false.into()), "one GPU each, by memory: {answers}");
+    assert_eq!(of(1), (&2.5.into(), &true.into()), "{answers}");
+    assert!(answers[2]["cost_per_hour"].is_null() && !answers[2]["gpus"].is_null(), "{answers}");
+}
+
+#[test]
 fn what_switches_cost_on_a_card_is_in_what_services_cost_each_other_there() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let slowdowns = |switch_us: u32| -> Vec<f64> {
@@ -68,6 +80,14 @@ fn what_cannot_be_asked_is_refused_and_says_what_can() {
         &["neither a profile file nor a known model", "did you mean `BERT-base`?"],
     );
     assert_refused(&["fit", "BERT-base", "--device", "A100"], 2, &["names no memory", "A100=40GiB"]);
+    for (device, told) in [
+        ("A=40GiB,x", "`x` is no price"),
+        ("A=40GiB,1,0", "`0` is no speed"),
+        ("A=40GiB,1,1,1", "nothing is known"),
+    ] {
+        assert_refused(&["fit", "BERT-base", "--device", device], 2, &[told, "T4=16GiB,0.35,0.4"]);
+    }
+    assert_refused(&["fit", "BERT-base", "--rate", "5"], 2, &["has an SLO", "weir-cluster profile"]);
     let many = [&["fit"][..], &["BERT-base"; 13]].concat();
     assert_refused(&many, 2, &["13 services are too many", "fewer"]);
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -8,7 +8,7 @@ pub use self::placing::ByPolicy;
 pub use self::scaling::ByScaler;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::super::config::Config;

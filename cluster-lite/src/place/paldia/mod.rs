@@ -8,6 +8,7 @@
 //!
 //! Times are in milliseconds, rates in requests a second, costs in any money an hour.
 
+mod device;
 pub mod queue;
 pub mod server;
 pub mod sweep;
@@ -120,6 +121,9 @@ pub struct Class {
     /// What others beside it cost there.
     pub curve: Curve,
 }
+
+/// GPUs of one class that may be taken, where nobody says how many are free.
+pub const MOST_GPUS: usize = 1_000;
 
 /// The class to use, how many of its GPUs, and how many requests together on each.
 #[derive(Clone, Copy, Debug, PartialEq)]
