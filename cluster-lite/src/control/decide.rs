@@ -66,7 +66,7 @@ pub struct BestFit;
 
 impl Placing for BestFit {
     fn place(&mut self, service: &Service, rooms: &[Room]) -> Result<(Place, String), String> {
-        let fitting = rooms.iter().filter(|room| room.holds(&service.budget));
+        let fitting = rooms.iter().filter(|room| room.holds(&room.need(service)));
         let best = fitting.min_by_key(|room| room.free_request());
         best.map(|room| (room.place.clone(), "the fullest GPU on which it fits".into()))
             .ok_or_else(|| "no GPU has so much free".into())

@@ -10,6 +10,7 @@ use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::work::Told;
+use crate::cluster::Backbone;
 use crate::profile::{Profile, Slo};
 
 /// An instance's number; none is ever used twice.
@@ -224,6 +225,8 @@ pub struct Service {
     pub ready: ReadyWhen,
     /// What becomes of the last one.
     pub when_idle: WhenIdle,
+    /// Weights that its instances on one GPU share: the first to come there holds them beside its own memory.
+    pub backbone: Option<Backbone>,
     /// What tells the work of a request; nothing: each counts as a mean one.
     pub work: Option<Told>,
     /// What was measured of it.
@@ -252,6 +255,19 @@ pub struct Fleet {
     pub nodes: Vec<Node>,
     /// A node that was not heard of for so long is stale.
     pub stale_after: Nanos,
+}
+
+impl Service {
+    /// What an instance has that holds the backbone too.
+    pub fn with_backbone(&self) -> Budget {
+        let backbone = self.backbone.as_ref().map_or(0, |backbone| backbone.memory.0);
+        Budget { memory: Bytes(self.budget.memory.0.saturating_add(backbone)), ..self.budget }
+    }
+
+    /// The backbone, if an instance with this budget holds it.
+    pub fn held_with(&self, budget: &Budget) -> Option<&Backbone> {
+        self.backbone.as_ref().filter(|_| budget.memory >= self.with_backbone().memory)
+    }
 }
 
 impl Fleet {

@@ -56,17 +56,10 @@ pub(super) fn left(seen: &Seen<'_>, slice: &Slice) -> f64 {
     ALPHA * f64::from(share) / 1000.0 + BETA * memory_left(seen, slice)
 }
 
-/// Part of a GPU's memory that stays free; a backbone that is there is not counted again.
+/// Part of a GPU's memory that its own leaves free. The backbone is left out: to load it once more fills a GPU, and is no better fit.
 fn memory_left(seen: &Seen<'_>, slice: &Slice) -> f64 {
     let all = seen.class().map_or(0, |class| class.memory.0);
-    let here = gpu(seen, slice);
-    let backbone = seen
-        .demand
-        .backbone
-        .as_ref()
-        .filter(|backbone| !here.holds(backbone))
-        .map_or(0, |backbone| backbone.memory.0);
-    let free = all.saturating_sub(here.memory.0).saturating_sub(slice.memory.0).saturating_sub(backbone);
+    let free = all.saturating_sub(gpu(seen, slice).memory.0).saturating_sub(slice.memory.0);
     if all == 0 { 0.0 } else { free as f64 / all as f64 }
 }
 

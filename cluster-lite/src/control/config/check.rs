@@ -6,6 +6,7 @@ use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::File;
+use crate::cluster::Backbone;
 use crate::control::model::{ReadyWhen, Service, WhenIdle};
 use crate::control::policies::{ByPolicy, ByScaler};
 use crate::control::work::Told;
@@ -60,6 +61,25 @@ impl Values<'_> {
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a day")]
         Ok(Nanos((value * 1e9) as u64))
+    }
+
+    /// `NAME=SIZE`.
+    pub fn backbone(&self, text: Option<&str>) -> Result<Option<Backbone>, Fault> {
+        let wrong = |message: String| {
+            self.wrong(
+                "backbone",
+                message,
+                "write it as \"llama2-7b=13GiB\": a name for the weights, and their memory",
+            )
+        };
+        let Some(text) = text else { return Ok(None) };
+        let (name, memory) =
+            text.split_once('=').ok_or_else(|| wrong(format!("backbone `{text}` has no memory")))?;
+        let memory = memory.trim().parse::<Bytes>().map_err(|error| wrong(format!("backbone: {error}")))?;
+        if name.trim().is_empty() || memory == Bytes(0) {
+            return Err(wrong(format!("backbone `{text}` has no name or no memory")));
+        }
+        Ok(Some(Backbone { name: name.trim().into(), memory }))
     }
 
     /// What tells the work of a request.
@@ -193,6 +213,10 @@ pub(super) fn service(service: &Service, values: &Values<'_>) -> Result<(), Faul
         let message = "concurrency is 0: no request would ever be sent".into();
         return wrong("concurrency", message, "give 1 or more");
     }
+    if service.when_idle == WhenIdle::Park && service.backbone.is_some() {
+        let message = "its backbone would go to the host with it, from under those who share it".into();
+        return wrong("backbone", message, "let it stop when idle, or leave the backbone out");
+    }
     if service.when_idle == WhenIdle::Park && *class == ClassName::Primary {
         return wrong(
             "when_idle",
@@ -220,6 +244,24 @@ pub(super) fn service(service: &Service, values: &Values<'_>) -> Result<(), Faul
     }
 }
 
+/// Weights of one name are the same everywhere.
+pub(super) fn backbones(services: &[Service], lines: &Lines<'_>) -> Result<(), Fault> {
+    let shared =
+        || services.iter().enumerate().filter_map(|(at, one)| Some((at, one, one.backbone.as_ref()?)));
+    for (at, service, backbone) in shared() {
+        let other =
+            shared().find(|(_, _, other)| other.name == backbone.name && other.memory != backbone.memory);
+        if let Some((_, other, theirs)) = other.filter(|(earlier, ..)| *earlier < at) {
+            let message = format!(
+                "backbone `{}` is {} for `{}` and {} for `{}`",
+                backbone.name, backbone.memory, service.name, theirs.memory, other.name
+            );
+            return Err(lines.row("service", at, "backbone", message, "give it one size, or two names"));
+        }
+    }
+    Ok(())
+}
+
 /// Whether a node whose size the file tells could hold each service. Where a node does not tell, its manager will.
 pub(super) fn held(file: &File, services: &[Service], lines: &Lines<'_>) -> Result<(), Fault> {
     let mut sizes = Vec::new();
@@ -231,10 +273,11 @@ pub(super) fn held(file: &File, services: &[Service], lines: &Lines<'_>) -> Resu
         sizes.push(if node.gpus == Some(0) { Bytes(0) } else { size });
     }
     let most = sizes.into_iter().max().unwrap_or(Bytes(0));
-    let too_large = services.iter().enumerate().find(|(_, service)| service.budget.memory > most);
+    let too_large = services.iter().enumerate().find(|(_, service)| service.with_backbone().memory > most);
     let Some((at, service)) = too_large else { return Ok(()) };
     let key = if file.service[at].memory.is_some() { "memory" } else { "name" };
-    let message = format!("no node can hold service `{}`: it needs {}", service.name, service.budget.memory);
+    let message =
+        format!("no node can hold service `{}`: it needs {}", service.name, service.with_backbone().memory);
     let help = format!("the largest GPU has {most}: lower its memory, or add a node");
     Err(lines.row("service", at, key, message, help))
 }

@@ -85,6 +85,7 @@ struct ServiceRow {
     cold_start_s: Option<f64>,
     ready: Option<String>,
     when_idle: Option<WhenIdle>,
+    backbone: Option<String>,
     work_header: Option<String>,
     work_us_per_byte: Option<f64>,
 }
@@ -188,6 +189,7 @@ impl Config {
         let services = file.service.iter().enumerate();
         let services: Vec<Service> =
             services.map(|(at, row)| service(row, at, &lines, &beside)).collect::<Result<_, _>>()?;
+        check::backbones(&services, &lines)?;
         check::held(&file, &services, &lines)?;
         let fleet = Fleet {
             cluster: file.name.clone().unwrap_or_else(|| "c".into()),
@@ -311,6 +313,7 @@ fn service(
         cold_start: seconds("cold_start_s", row.cold_start_s, 10)?,
         ready: ready(row.ready.as_deref()),
         when_idle: row.when_idle.unwrap_or_default(),
+        backbone: values.backbone(row.backbone.as_deref())?,
         work: values.work(row.work_header.as_deref(), row.work_us_per_byte)?,
         profile,
     };

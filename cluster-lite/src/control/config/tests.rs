@@ -70,6 +70,16 @@ fn each_mistake_has_its_line() {
             "never parked",
             "latency",
         ),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"llama\"", 13, "has no memory", "13GiB"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"=1GiB\"", 13, "no name", "13GiB"),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"b=15GiB\"", 12, "no node can hold", "16 GiB"),
+        (
+            "memory = \"2GiB\"",
+            "memory = \"2GiB\"\nbackbone = \"b=1GiB\"\nwhen_idle = \"park\"",
+            13,
+            "go to the host",
+            "leave the backbone out",
+        ),
         ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_header = \"a b\"", 13, "`a b` is no name", "X-GPU-Ms"),
         ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_us_per_byte = 0", 13, "work_us_per_byte", "0.001"),
         (
@@ -88,6 +98,20 @@ fn each_mistake_has_its_line() {
         assert!(fault.message.contains(message) && fault.help.contains(help), "{new}: {fault}");
         assert_eq!(fault.exit, CONFIG);
     }
+}
+
+#[test]
+fn weights_of_one_name_have_one_size() {
+    let second = |size: &str| {
+        let first = GOOD.replace("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"b=1GiB\"");
+        let row =
+            "[[service]]\nname = \"two\"\ncommand = [\"x\", \"{port}\"]\nrequest = \"5%\"\nmemory = \"1GiB\"";
+        parse(&format!("{first}{row}\nbackbone = \"b={size}\"\n"))
+    };
+    assert_eq!(second("1GiB").unwrap().fleet.services[1].with_backbone().memory, Bytes::gib(2));
+    let fault = second("3GiB").unwrap_err();
+    assert_eq!(fault.at.as_deref(), Some("c.toml:19"), "{fault}");
+    assert!(fault.message.contains("3 GiB for `two` and 1 GiB for `web`"), "{fault}");
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //! ```
 
 mod follow;
+mod hand_on;
 mod orders;
 mod scale;
 #[cfg(test)]
@@ -248,6 +249,7 @@ impl Controller {
     /// Everything that follows from what is known now.
     pub fn turn(&mut self, now: Nanos, placing: &mut dyn Placing, scaling: &mut dyn Scaling) -> Turn {
         self.follow(now);
+        self.hand_on(now);
         self.scale(now, placing, scaling);
         self.route();
         let orders = self.orders(now);
@@ -272,7 +274,7 @@ impl Controller {
         let here: Vec<_> = here.map(as_seen).collect();
         let place = |gpu| super::model::Place { node: node.to_owned(), gpu };
         let gpus = report.gpus.iter().enumerate();
-        gpus.map(|(gpu, seen)| Room::of(place(gpu), seen, here.iter())).collect()
+        gpus.map(|(gpu, seen)| Room::of(place(gpu), seen, here.iter(), &self.fleet)).collect()
     }
 
     fn decided(&mut self, instance: &Instance, what: &str, why: String, now: Nanos) -> DecisionId {

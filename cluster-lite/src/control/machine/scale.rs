@@ -143,10 +143,12 @@ impl Controller {
         let rooms: Vec<Room> = open.flat_map(|node| self.rooms_of(&node)).collect();
         let (place, reason) = placing.place(service, &rooms)?;
         // The library proposes; what does not fit is never reserved, whoever proposed it.
-        let fits = rooms.iter().any(|room| room.place == place && room.holds(&service.budget));
-        if !fits {
+        let there = rooms.iter().find(|room| room.place == place);
+        let Some(budget) =
+            there.map(|room| room.need(service)).filter(|need| there.is_some_and(|room| room.holds(need)))
+        else {
             return Err(format!("{place} was proposed and has no room"));
-        }
+        };
         let port = match service.ready {
             ReadyWhen::Runs => 0,
             _ => self.free_port(&place.node).ok_or_else(|| format!("{} has no port left", place.node))?,
@@ -158,8 +160,8 @@ impl Controller {
             service: service.name.clone(),
             place,
             port,
-            budget: service.budget,
-            held: service.budget,
+            budget,
+            held: budget,
             state: State::Placing,
             since: now,
             decision: super::DecisionId(0),

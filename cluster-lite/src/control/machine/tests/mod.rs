@@ -4,8 +4,11 @@
 mod scenes;
 mod world;
 
-use weir_protocol::units::Nanos;
+use weir_protocol::units::{Bytes, Nanos};
 use world::World;
+
+use crate::cluster::Backbone;
+use crate::control::model::WhenIdle;
 
 /// Stories that are told by each of the tests below. Each is four simulated minutes.
 const SEEDS: u64 = 60;
@@ -60,4 +63,27 @@ fn as_many_are_parked_as_are_wished_they_come_back_first_and_those_too_many_end(
             assert_eq!(world.count("idle"), counts, "seed {seed}, after {until} s");
         }
     }
+}
+
+#[test]
+fn shared_weights_are_held_once_on_each_gpu_and_are_handed_on_when_their_holder_is_gone() {
+    let mut handed_on = 0;
+    for seed in 0..10 {
+        let mut world = World::calm(seed, |_| [3, 0]).with(|service| {
+            service.when_idle = WhenIdle::Stop;
+            service.backbone = Some(Backbone { name: "b".into(), memory: Bytes::gib(2) });
+        });
+        for until in [30, 60, 90] {
+            world.run_until(Nanos::from_secs(until));
+            let held = world.memory("idle");
+            assert_eq!(held.values().map(Vec::len).sum::<usize>(), 3, "seed {seed}: {held:?}");
+            for sizes in held.values() {
+                let (holder, others) = sizes.split_last().unwrap();
+                assert!(*holder == 6 && others.iter().all(|size| *size == 4), "seed {seed}: {held:?}");
+            }
+            handed_on += u32::from(until < 90 && held.values().any(|sizes| sizes.len() > 1));
+            world.crash_largest("idle");
+        }
+    }
+    assert!(handed_on > 5, "{handed_on}");
 }

@@ -25,6 +25,7 @@ pub fn service(name: &str, percent: u16, floor: u32, when_idle: WhenIdle) -> Ser
         cold_start: Nanos::from_secs(3),
         ready: ReadyWhen::Listens,
         when_idle,
+        backbone: None,
         work: None,
         profile: None,
     }

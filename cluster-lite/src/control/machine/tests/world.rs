@@ -11,7 +11,7 @@ use super::scenes;
 use crate::control::decide::{BestFit, ByQueue, Load, Scaling, Wish};
 use crate::control::gateway::{Book, Refusal, Sent, Ticket, Turned};
 use crate::control::machine::{Controller, Kept, Write};
-use crate::control::model::{Budget, Fleet, Instance, InstanceId, Service, State, WhenIdle};
+use crate::control::model::{Budget, Fleet, Instance, InstanceId, Service, State};
 use crate::control::order::{Answer, GpuSeen, Order, Outcome, Report, Seen, What};
 
 /// One step of the world.
@@ -102,7 +102,7 @@ struct Moody {
 impl Scaling for Moody {
     fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish {
         let wish = self.queue.wish(now, service, load);
-        if let Some(script) = self.script.filter(|_| service.when_idle == WhenIdle::Park) {
+        if let Some(script) = self.script.filter(|_| service.name == "idle") {
             let [instances, parked] = script(now);
             return Wish { instances, parked, ..wish };
         }
@@ -164,6 +164,41 @@ impl World {
     /// One in which nothing goes wrong, and the script is followed.
     pub fn calm(seed: u64, script: Script) -> Self {
         Self { calm: Nanos(0), script: Some(script), ..Self::new(seed) }
+    }
+
+    /// The same with another service in the place of the one that sleeps.
+    pub fn with(mut self, change: impl FnMut(&mut Service)) -> Self {
+        self.fleet.services.iter_mut().filter(|service| service.name == "idle").for_each(change);
+        self
+    }
+
+    /// The memory of each program of a service, by GPU, in GiB and in order of size.
+    pub fn memory(&self, service: &str) -> BTreeMap<(String, usize), Vec<u64>> {
+        let mut held: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for (node, tenant, running) in self.programs() {
+            if self.fleet.parse_tenant(tenant).is_some_and(|(name, _)| name == service) {
+                held.entry((node.to_owned(), running.gpu)).or_default().push(running.budget.memory.0 >> 30);
+            }
+        }
+        held.values_mut().for_each(|sizes| sizes.sort_unstable());
+        held
+    }
+
+    fn programs(&self) -> impl Iterator<Item = (&str, &str, &Running)> {
+        self.nodes.iter().flat_map(|(node, sim)| {
+            sim.running.iter().map(move |(tenant, running)| (node.as_str(), tenant.as_str(), running))
+        })
+    }
+
+    /// The largest program of a service ends by itself, of several the one with the most beside it.
+    pub fn crash_largest(&mut self, service: &str) {
+        let of = |tenant: &str| self.fleet.parse_tenant(tenant).is_some_and(|(name, _)| name == service);
+        let programs = self.programs().filter(|(_, tenant, _)| of(tenant));
+        let all = self.memory(service);
+        let beside = |node: &str, gpu| all.get(&(node.to_owned(), gpu)).map_or(0, Vec::len);
+        let largest = programs.max_by_key(|(node, _, one)| (one.budget.memory, beside(node, one.gpu)));
+        let (node, tenant) = largest.map(|(node, tenant, _)| (node.to_owned(), tenant.to_owned())).unwrap();
+        self.nodes.get_mut(&node).unwrap().running.remove(&tenant);
     }
 
     pub fn run(&mut self) {
