@@ -23,19 +23,19 @@ const IDLE: Duration = Duration::from_millis(300);
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let rig = setup.rig()?;
     let mut control = Control::of(&rig)?;
-    let (mut rows, mut lines, mut sound) = (Vec::new(), Vec::new(), true);
+    let (mut rows, mut lines, mut judged) = (Vec::new(), Vec::new(), Vec::new());
     for mib in setup.of(&HELD_MIB[..], &QUICK_MIB[..]) {
         let parked = park(&rig, &mut control, *mib)?;
-        sound &= parked.sound;
+        judged.push(parked.holds);
         lines.push(parked.line);
         rows.push(parked.figures);
     }
     let figures = json!({"parked": rows});
-    Ok(Finding { holds: Some(sound), line: lines.join("; "), figures, ..Finding::default() })
+    Ok(Finding { holds: all(judged.into_iter()), line: lines.join("; "), figures, ..Finding::default() })
 }
 
 struct Parked {
-    sound: bool,
+    holds: Option<bool>,
     line: String,
     figures: serde_json::Value,
 }
@@ -51,8 +51,7 @@ fn park(rig: &Rig, control: &mut Control, mib: u64) -> io::Result<Parked> {
     let start = Instant::now();
     let done = match control.client().park(&name) {
         Ok(done) => done,
-        // A driver before CUDA 12.8, or in a container that hides the process: no promise is broken, and the driver's word stands.
-        Err(fault) => return Ok(refused(&fault.to_string(), rig.is_simulated())),
+        Err(fault) => return Ok(refused(&fault.to_string())),
     };
     let out_s = start.elapsed().as_secs_f64();
     let away = stats_of(control, &name)?;
@@ -68,7 +67,7 @@ fn park(rig: &Rig, control: &mut Control, mib: u64) -> io::Result<Parked> {
         && held_meanwhile == 0
         && away.state == "parked";
     Ok(Parked {
-        sound,
+        holds: Some(sound),
         line: format!(
             "{} out in {out_s:.2} s ({:.2} s/GiB), back in {back_s:.2} s, memory {}",
             Bytes(done.memory_bytes),
@@ -82,6 +81,54 @@ fn park(rig: &Rig, control: &mut Control, mib: u64) -> io::Result<Parked> {
     })
 }
 
-fn refused(why: &str, simulated: bool) -> Parked {
-    Parked { sound: !simulated, line: format!("not parked: {why}"), figures: json!({"refused": why}) }
+/// A park that was refused: where the driver takes no checkpoints of this process nothing can be judged, and its word stands. Any
+/// other refusal is a failure, our own most of all.
+fn refused(why: &str) -> Parked {
+    let holds = (!is_unsupported(why)).then_some(false);
+    let word = if holds.is_none() { "cannot be judged" } else { "not parked" };
+    Parked { holds, line: format!("{word}: {why}"), figures: json!({"refused": why}) }
+}
+
+/// Whether the driver has no checkpoints at all (before CUDA 12.8, as the node manager tells it), or answers one of their calls that
+/// this system has none: of the codes that its reference lists for them the only one that says so.
+fn is_unsupported(why: &str) -> bool {
+    let answered = why.contains("cuCheckpointProcess") && why.contains("CUDA_ERROR_NOT_SUPPORTED");
+    why.contains("the driver takes no checkpoints") || answered
+}
+
+/// Of several parks: one that fails fails all; none is judged if one could not be.
+fn all(parks: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    parks.reduce(|all, next| match (all, next) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    })?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_driver_without_checkpoints_is_no_failure() {
+        let driver =
+            "the driver does not lock process 7: cuCheckpointProcessLock answered CUDA_ERROR_NOT_SUPPORTED";
+        for why in [driver, "the driver takes no checkpoints: no symbol cuCheckpointProcessGetState"] {
+            assert_eq!(refused(why).holds, None, "{why}");
+        }
+        let busy =
+            "the driver does not lock process 7: cuCheckpointProcessLock answered CUDA_ERROR_NOT_READY";
+        let ours = "the tenant has called the driver meanwhile: it is not idle";
+        for why in [busy, ours, "CUDA_ERROR_NOT_SUPPORTED", ""] {
+            assert_eq!(refused(why).holds, Some(false), "{why}");
+        }
+    }
+
+    #[test]
+    fn one_park_that_fails_fails_the_story_and_one_that_was_not_judged_leaves_it_open() {
+        assert_eq!(all([Some(true), Some(true)].into_iter()), Some(true));
+        assert_eq!(all([Some(true), None].into_iter()), None);
+        assert_eq!(all([None, Some(false)].into_iter()), Some(false));
+        assert_eq!(all([].into_iter()), None);
+    }
 }
