@@ -19,6 +19,9 @@ pub struct Finding {
     pub holds: Option<bool>,
     /// One line for people.
     pub line: String,
+    /// Why it never began, or did not come to its end; what it had found until then decides nothing.
+    #[serde(default)]
+    pub cut: Option<String>,
     /// What only a real GPU can tell.
     #[serde(default)]
     pub bars: Vec<Figure>,
@@ -38,22 +41,36 @@ pub struct Promise {
     pub limit: f64,
     /// Which of the two.
     pub at_least: bool,
+    /// The stories that measure it: all of them must have been told.
+    pub stories: &'static [Story],
 }
 
 /// All promises that a real GPU is needed for.
 pub const PROMISES: [Promise; 8] = [
-    at_most("gpu.overhead_percent", "percent", 0.5),
-    at_most("gpu.share_error_points", "points", 2.0),
-    at_most("gpu.latency_ratio", "p99 by p99 alone", 1.05),
-    at_most("gpu.primary_loss_percent", "percent", 1.0),
-    at_most("gpu.silence_of_limit_percent", "percent of cap + unit + slice + two switches", 100.0),
-    at_most("gpu.hangs", "programs", 0.0),
-    at_most("gpu.meter_error_percent", "percent", 1.0),
-    at_most("gpu.neighbour_faults", "failures of neighbours", 0.0),
+    at_most("gpu.overhead_percent", "percent", 0.5, &[Story::Overhead]),
+    at_most("gpu.share_error_points", "points", 2.0, &[Story::Share]),
+    at_most("gpu.latency_ratio", "p99 by p99 alone", 1.05, &[Story::Latency]),
+    at_most("gpu.primary_loss_percent", "percent", 1.0, &[Story::Bubbles]),
+    at_most(
+        "gpu.silence_of_limit_percent",
+        "percent of cap + unit + slice + two switches",
+        100.0,
+        &[Story::Silence],
+    ),
+    at_most("gpu.hangs", "programs", 0.0, &[Story::Liveness]),
+    at_most("gpu.meter_error_percent", "percent", 1.0, &[Story::Meter]),
+    at_most("gpu.neighbour_faults", "failures of neighbours", 0.0, &[Story::Kill, Story::Illegal]),
 ];
 
-const fn at_most(name: &'static str, unit: &'static str, limit: f64) -> Promise {
-    Promise { name, unit, limit, at_least: false }
+const fn at_most(name: &'static str, unit: &'static str, limit: f64, stories: &'static [Story]) -> Promise {
+    Promise { name, unit, limit, at_least: false, stories }
+}
+
+impl Promise {
+    /// Whether a value keeps it.
+    pub fn kept_by(&self, value: f64) -> bool {
+        if self.at_least { value >= self.limit } else { value <= self.limit }
+    }
 }
 
 /// A promise's figure in one run.
@@ -72,11 +89,11 @@ impl Figure {
         Self { name: name.into(), value: value.is_finite().then_some(value) }
     }
 
-    /// Whether the promise holds; on the simulated GPU nobody can tell.
+    /// Whether the promise holds; on the simulated GPU nobody can tell. One that could not be measured does not: a story that finds
+    /// nothing out must not pass for one that found nothing wrong.
     pub fn holds(&self, simulated: bool) -> Option<bool> {
         let promise = PROMISES.iter().find(|promise| promise.name == self.name)?;
-        let value = self.value.filter(|_| !simulated)?;
-        Some(if promise.at_least { value >= promise.limit } else { value <= promise.limit })
+        (!simulated).then(|| self.value.is_some_and(|value| promise.kept_by(value)))
     }
 
     fn told(&self, simulated: bool) -> String {
@@ -85,9 +102,11 @@ impl Figure {
         let limit = limit.map_or_else(String::new, |promise| format!(" (limit {})", promise.limit));
         match self.holds(simulated) {
             Some(true) => format!("{} {value}{limit} holds", self.name),
+            Some(false) if self.value.is_none() => {
+                format!("{}{limit} DOES NOT HOLD: it could not be measured", self.name)
+            }
             Some(false) => format!("{} {value}{limit} DOES NOT HOLD", self.name),
-            None if simulated => format!("{}: {NOT_YET} (here {value})", self.name),
-            None => format!("{}: could not be measured", self.name),
+            None => format!("{}: {NOT_YET} (here {value})", self.name),
         }
     }
 }
@@ -118,23 +137,44 @@ pub struct Document {
 }
 
 impl Told {
+    /// Whether it never began: it says nothing then, neither good nor bad.
+    pub fn skipped(&self) -> bool {
+        self.finding.cut.is_some() && self.finding.holds.is_none()
+    }
+
+    /// What it found of its promises; of one that it should have measured and has not, a figure without a value.
+    fn bars(&self) -> Vec<Figure> {
+        let mut bars = self.finding.bars.clone();
+        let own = PROMISES.iter().filter(|promise| promise.stories.contains(&self.story) && !self.skipped());
+        for promise in own {
+            if bars.iter().all(|bar| bar.name != promise.name) {
+                bars.push(Figure { name: promise.name.into(), value: None });
+            }
+        }
+        bars
+    }
+
     /// Whether anything failed.
     pub fn failed(&self, simulated: bool) -> bool {
         let broken = |figure: &Figure| figure.holds(simulated) == Some(false);
-        self.finding.holds == Some(false) || self.finding.bars.iter().any(broken)
+        self.finding.holds == Some(false) || self.bars().iter().any(broken)
     }
 
     /// Lines for people.
     pub fn lines(&self, simulated: bool) -> String {
-        let verdict = match (self.failed(simulated), self.finding.holds) {
+        let bars = self.bars();
+        let kept =
+            self.finding.holds == Some(true) || bars.iter().any(|bar| bar.holds(simulated) == Some(true));
+        let verdict = match (self.failed(simulated), kept) {
             (true, _) => "FAILS ",
-            (false, Some(_)) => "holds ",
-            (false, None) => "no bar",
+            (false, true) => "holds ",
+            (false, false) if self.skipped() => "absent",
+            (false, false) => "no bar",
         };
         let on = if simulated { "simulated" } else { "real" };
         let name = self.story.name();
         let mut text = format!("{name:<11} {verdict} [{on}, {:.0} s] {}\n", self.took_s, self.finding.line);
-        for figure in &self.finding.bars {
+        for figure in &bars {
             text += &format!("{:<11}        {}\n", "", figure.told(simulated));
         }
         text
@@ -152,8 +192,11 @@ impl Document {
         earlier.filter(same).unwrap_or_else(fresh)
     }
 
-    /// Notes a story, in the place of what was told of it before.
+    /// Notes a story, in the place of what was told of it before; one that never began takes nothing's place.
     pub fn note(&mut self, told: Told) {
+        if told.skipped() && self.stories.iter().any(|other| other.story == told.story) {
+            return;
+        }
         self.stories.retain(|other| other.story != told.story);
         self.stories.push(told);
     }
@@ -182,17 +225,35 @@ mod tests {
         let figure = Figure::of("gpu.overhead_percent", 0.7);
         assert_eq!((figure.holds(true), figure.holds(false)), (None, Some(false)));
         assert!(figure.told(true).contains(NOT_YET) && figure.told(false).contains("DOES NOT HOLD"));
-        assert_eq!(Figure::of("gpu.hangs", f64::NAN).holds(false), None);
+    }
+
+    fn told(story: Story, finding: Finding) -> Told {
+        Told { story, took_s: 1.0, finding }
+    }
+
+    #[test]
+    fn on_a_real_gpu_a_promise_without_a_value_fails_and_its_line_says_why() {
+        let unmeasured = Figure::of("gpu.hangs", f64::NAN);
+        assert_eq!((unmeasured.holds(false), unmeasured.holds(true)), (Some(false), None));
+        let silent = told(Story::Liveness, Finding { holds: Some(true), ..Finding::default() });
+        assert!(silent.failed(false) && !silent.failed(true), "it measures hangs and told of none");
+        assert!(silent.lines(false).contains("DOES NOT HOLD: it could not be measured"));
+    }
+
+    #[test]
+    fn the_verdict_of_a_line_goes_by_the_bars_too() {
+        let bars = |value| vec![Figure::of("gpu.share_error_points", value)];
+        let line =
+            |value| told(Story::Share, Finding { bars: bars(value), ..Finding::default() }).lines(false);
+        assert!(line(1.0).starts_with("share       holds ") && line(3.0).starts_with("share       FAILS "));
+        let empty = told(Story::Share, Finding { holds: Some(false), bars: bars(1.0), ..Finding::default() });
+        assert!(empty.failed(false), "a bar that holds is no excuse for a story that does not");
     }
 
     #[test]
     fn a_later_call_adds_its_stories_and_replaces_what_it_tells_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let told = |story, line: &str| Told {
-            story,
-            took_s: 1.0,
-            finding: Finding { line: line.into(), ..Finding::default() },
-        };
+        let told = |story, line: &str| told(story, Finding { line: line.into(), ..Finding::default() });
         let mut first = Document::begin(directory.path(), true, Value::Null);
         first.note(told(Story::Share, "old"));
         first.write(directory.path()).unwrap();
@@ -201,6 +262,10 @@ mod tests {
         second.note(told(Story::Share, "newer"));
         let lines: Vec<_> = second.stories.iter().map(|told| told.finding.line.as_str()).collect();
         assert_eq!(lines, ["new", "newer"]);
+        let mut late = told(Story::Kill, "");
+        late.finding.cut = Some("no time was left".into());
+        second.note(late);
+        assert_eq!(second.stories[0].finding.line, "new", "what never began is no news");
         assert!(Document::begin(directory.path(), false, Value::Null).stories.is_empty(), "another GPU");
     }
 }

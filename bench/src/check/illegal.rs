@@ -55,6 +55,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         ),
         bars: vec![Figure::of("gpu.neighbour_faults", faults.len() as f64)],
         figures: json!({"codes": codes, "faults": faults, "pace_percent": kept}),
+        ..Finding::default()
     })
 }
 

@@ -56,6 +56,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         ),
         bars: vec![Figure::of("gpu.neighbour_faults", faults.len() as f64)],
         figures: json!({"killed": killed, "faults": faults, "left": left, "pace_percent": kept}),
+        ..Finding::default()
     })
 }
 

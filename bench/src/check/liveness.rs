@@ -27,13 +27,14 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let outcome = live::check(setup.simulated, setup.of(TENANTS.0, TENANTS.1), Duration::from_secs(seconds))?;
     let mut hangs = outcome.hangs as f64;
     let mut finding = Finding {
-        holds: setup.simulated.then_some(outcome.hangs == 0 && outcome.errors == 0 && outcome.programs > 0),
+        holds: Some(outcome.hangs == 0 && outcome.errors == 0 && outcome.programs > 0),
         line: format!(
             "{} programs, {} hung, {} failed; longest launch {:.0} ms",
             outcome.programs, outcome.hangs, outcome.errors, outcome.longest_launch_ms
         ),
         bars: vec![Figure::of("gpu.hangs", hangs)],
         figures: json!({"programs": outcome.figures}),
+        ..Finding::default()
     };
     setup.note(&finding)?;
     if let Side::Torch(python) = setup.best_side() {
@@ -48,6 +49,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         let said = player.answer(Duration::from_secs(40));
         let done = said.as_ref().is_ok_and(|said| number(said, "rounds").is_ok_and(|rounds| rounds > 0.0));
         hangs += f64::from(u8::from(!done));
+        finding.holds = finding.holds.map(|holds| holds && done);
         finding.line +=
             &format!("; PyTorch: {}", said.as_ref().map_or_else(ToString::to_string, ToString::to_string));
         finding.figures["torch"] = said.unwrap_or_default();

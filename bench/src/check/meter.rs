@@ -80,13 +80,13 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for (number, shape) in setup.of(&SHAPES[..], &QUICK[..]).iter().enumerate() {
         alone.push(measure(setup, &rig, &mut control, &format!("shape{number}"), shape)?);
-        setup.note(&found(setup, &alone, &beside))?;
+        setup.note(&found(&alone, &beside))?;
     }
     for (number, pair) in setup.of(&PAIRS[..], &QUICK_PAIRS[..]).iter().enumerate() {
         beside.extend(together(setup, &mut control, &rig, number, *pair)?);
-        setup.note(&found(setup, &alone, &beside))?;
+        setup.note(&found(&alone, &beside))?;
     }
-    Ok(found(setup, &alone, &beside))
+    Ok(found(&alone, &beside))
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of units")]
@@ -178,7 +178,7 @@ fn together(
     Ok(rows.collect())
 }
 
-fn found(setup: &Setup, alone: &[Alone], beside: &[Beside]) -> Finding {
+fn found(alone: &[Alone], beside: &[Beside]) -> Finding {
     let worst_alone = alone.iter().max_by(|a, b| a.error_percent.abs().total_cmp(&b.error_percent.abs()));
     let worst_beside = beside.iter().max_by(|a, b| a.error_percent.abs().total_cmp(&b.error_percent.abs()));
     let mut line = worst_alone.map_or_else(String::new, |worst| {
@@ -190,10 +190,12 @@ fn found(setup: &Setup, alone: &[Alone], beside: &[Beside]) -> Finding {
     });
     let error = most(alone.iter().map(|row| row.error_percent.abs()));
     let near = alone.iter().all(|row| row.charged_ms > 0.0 && row.error_percent.abs() < 25.0);
+    let got_on = beside.iter().all(|row| row.slowdown.is_finite() && row.error_percent.is_finite());
     Finding {
-        holds: setup.simulated.then_some(near && !alone.is_empty()),
+        holds: Some(near && got_on && !alone.is_empty()),
         line,
         bars: vec![Figure::of("gpu.meter_error_percent", error)],
         figures: json!({"alone": alone, "beside": beside}),
+        ..Finding::default()
     }
 }

@@ -137,7 +137,8 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 fn skipped(story: Story) -> Told {
-    let finding = Finding { line: "left out: no time was left".into(), ..Finding::default() };
+    let why = "no time was left";
+    let finding = Finding { line: format!("left out: {why}"), cut: Some(why.into()), ..Finding::default() };
     Told { story, took_s: 0.0, finding }
 }
 
@@ -179,7 +180,8 @@ fn tell(story: Story, options: &Options, gpu: &Gpu, left: Duration) -> io::Resul
 fn broken(why: &str, until_then: Finding) -> Finding {
     let before =
         if until_then.line.is_empty() { String::new() } else { format!("; until then: {}", until_then.line) };
-    Finding { holds: Some(false), line: format!("could not be told: {why}{before}"), ..until_then }
+    let line = format!("could not be told: {why}{before}");
+    Finding { holds: Some(false), line, cut: Some(why.into()), ..until_then }
 }
 
 /// Waits for a story, and ends it with all that it has started once its time is over.

@@ -36,7 +36,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     for other in &setup.others {
         let mut pair = Pair::start(&rig, &side, DECODE, (Way::Other(other), Way::Other(other)))?;
         measured.points.push(scene.beside(&mut pair, &file_name(other))?);
-        setup.note(&measured.finding(setup))?;
+        setup.note(&measured.finding())?;
     }
     match Daemon::start(setup) {
         Err(why) => measured.without = Some(why),
@@ -45,17 +45,17 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
             let mut pair = Pair::start(&rig, &side, DECODE, (Way::Bare, Way::Bare))?;
             measured.points.push(scene.beside(&mut pair, "MPS")?);
             drop(pair);
-            setup.note(&measured.finding(setup))?;
+            setup.note(&measured.finding())?;
             measured.points.push(managed(setup, &side, &scene, &daemon)?);
-            setup.note(&measured.finding(setup))?;
+            setup.note(&measured.finding())?;
             measured.beside_a_spinner = Some(left_beside_a_spinner(setup, &rig)?);
             pairs::measure(setup, &mut rig, |pair| {
                 measured.pairs.push(pair);
-                setup.note(&measured.finding(setup))
+                setup.note(&measured.finding())
             })?;
         }
     }
-    Ok(measured.finding(setup))
+    Ok(measured.finding())
 }
 
 /// The same with Weir over MPS.
@@ -165,7 +165,9 @@ struct Measured {
 }
 
 impl Measured {
-    fn finding(&self, setup: &Setup) -> Finding {
+    fn finding(&self) -> Finding {
+        let served = self.points.iter().all(|point| point.requests > 0 && point.p99_us > 0.0);
+        let measured = served && self.points.len() >= 3 && !self.pairs.is_empty();
         let points = self.points.iter().map(|point| {
             let Point { rule, p99_us, p99_ratio, job_percent, .. } = point;
             let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
@@ -176,8 +178,8 @@ impl Measured {
             .map(|left| format!("a filler beside one block that waits: {:.0} % of alone", 100.0 * left));
         let told = points.chain(spinner).chain(self.pairs.iter().map(pairs::Pair::told));
         Finding {
-            // A baseline: nothing is promised of others.
-            holds: setup.simulated.then_some(self.points.len() >= 3 && !self.pairs.is_empty()),
+            // A baseline: nothing is promised of others, but that they were measured. Without MPS there is no verdict.
+            holds: self.without.is_none().then_some(measured),
             line: told.chain(self.without.clone()).collect::<Vec<_>>().join("; "),
             figures: json!({
                 "points": self.points, "pairs": self.pairs, "beside_a_spinner": self.beside_a_spinner,

@@ -180,10 +180,13 @@ fn found(setup: &Setup, cases: &[Case]) -> Finding {
     });
     // Where nothing else runs it is a few points; a share that nobody keeps is tens of points away.
     let kept = under_weir().all(|case| case.worst_error_points < 15.0);
+    let all_got_on = under_weir()
+        .all(|case| case.progress_percent.iter().all(|tenant| tenant.iter().any(|progress| *progress > 0.0)));
     Finding {
-        holds: setup.simulated.then_some(kept && !cases.is_empty()),
+        holds: Some(kept && all_got_on && !cases.is_empty()),
         line: told.collect::<Vec<_>>().join("; ") + &setup.without_torch(),
         bars: vec![Figure::of("gpu.share_error_points", worst)],
         figures: json!({"cases": cases}),
+        ..Finding::default()
     }
 }

@@ -51,9 +51,9 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let mut cases = Vec::new();
     for unit in setup.of(&UNITS[..], &QUICK[..]) {
         cases.push(measure(setup, unit)?);
-        setup.note(&found(setup, &cases))?;
+        setup.note(&found(&cases))?;
     }
-    Ok(found(setup, &cases))
+    Ok(found(&cases))
 }
 
 fn measure(setup: &Setup, unit: &'static str) -> io::Result<Case> {
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-fn found(setup: &Setup, cases: &[Case]) -> Finding {
+fn found(cases: &[Case]) -> Finding {
     let told = cases.iter().map(|case| {
         let Case { unit, silent_us, delay_us, limit_us, filler_percent, .. } = case;
         format!(
@@ -128,15 +128,17 @@ fn found(setup: &Setup, cases: &[Case]) -> Finding {
         )
     });
     let worst = most(cases.iter().map(Case::of_limit_percent));
+    // Of a filler that never ran, or a tenant that never woke, there is no silence to be told.
     let seen = cases
         .iter()
         .all(|case| case.wakes > 0 && case.silent_us.max.is_finite() && case.filler_percent > 0.0);
     let figures: Value = json!({"cases": cases});
     Finding {
-        holds: setup.simulated.then_some(seen && !cases.is_empty()),
+        holds: Some(seen && !cases.is_empty()),
         line: told.collect::<Vec<_>>().join("; "),
         bars: vec![Figure::of("gpu.silence_of_limit_percent", worst)],
         figures,
+        ..Finding::default()
     }
 }
 
@@ -149,5 +151,22 @@ mod tests {
         let ends = [500_000.0, 1_200_000.0, 1_400_000.0, 9_000_000.0];
         assert!((silent_us([1_000_000.0, 4_000_000.0], &ends) - 400.0).abs() < 1e-6);
         assert!(silent_us([2_000_000.0, 4_000_000.0], &ends).abs() < 1e-6, "nothing of it was there");
+    }
+
+    #[test]
+    fn the_silence_of_a_filler_that_never_runs_does_not_hold_on_any_gpu() {
+        let none = Spread::of(&[0.0]);
+        let case = |filler_percent| Case {
+            unit: UNITS[0],
+            unit_us: 10.0,
+            wakes: 5,
+            filler_percent,
+            silent_us: none,
+            delay_us: none,
+            limit_us: 2_000.0,
+        };
+        assert_eq!(found(&[case(30.0)]).holds, Some(true));
+        assert_eq!(found(&[case(30.0), case(0.0)]).holds, Some(false));
+        assert_eq!(found(&[]).holds, Some(false));
     }
 }
