@@ -50,6 +50,11 @@ impl Bar {
         Self { name, value: None, unit, limit, holds: None, why: Some(why.into()) }
     }
 
+    /// It does not hold though no value breaks it, and why.
+    pub fn failed(name: &'static str, unit: &'static str, limit: f64, why: impl Into<String>) -> Self {
+        Self { holds: Some(false), ..Self::absent(name, unit, limit, why) }
+    }
+
     /// A bar with no verdict: it was measured, and something stood in its way.
     #[must_use]
     pub fn unjudged(self, why: impl Into<String>) -> Self {

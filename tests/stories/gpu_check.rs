@@ -98,16 +98,23 @@ fn without_results_of_a_gpu_each_figure_says_so() {
     );
     let there = results.path().join("gpu-card-2026-01-02");
     std::fs::create_dir(&there).expect("a directory");
-    let figure = |value: f64| {
+    let figure = |value: f64, cut: Option<&str>| {
         let bars = serde_json::json!([{"name": "gpu.overhead_percent", "value": value}]);
-        let story = serde_json::json!({"story": "overhead", "took_s": 1.0, "holds": null, "line": "", "bars": bars, "figures": {}});
+        let story = serde_json::json!({
+            "story": "overhead", "took_s": 1.0, "holds": cut.is_none(), "line": "", "cut": cut, "bars": bars, "figures": {},
+        });
         let all = serde_json::json!({"simulated": false, "machine": {}, "commands": [], "stories": [story]});
         std::fs::write(there.join("gpu-check.json"), all.to_string()).expect("a file");
         let (code, document) = read();
         (code, document["bars"][0]["holds"].clone(), document["bars"][1]["holds"].clone())
     };
-    assert_eq!(figure(0.3), (Some(3), Value::Bool(true), Value::Null), "the others are still to be measured");
-    assert_eq!(figure(0.7), (Some(1), Value::Bool(false), Value::Null));
+    assert_eq!(
+        figure(0.3, None),
+        (Some(3), Value::Bool(true), Value::Null),
+        "the others are still to be measured"
+    );
+    assert_eq!(figure(0.7, None), (Some(1), Value::Bool(false), Value::Null));
+    assert_eq!(figure(0.3, Some("too late")), (Some(3), Value::Null, Value::Null), "it was cut off");
 }
 
 #[test]

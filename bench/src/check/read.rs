@@ -7,8 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::finding::{Document, NOT_YET, PROMISES, Promise};
+use super::finding::{Document, NOT_YET, PROMISES, Promise, Told};
 use crate::report::{Bar, Report};
+use crate::sample::{least, most};
 use crate::stage;
 
 /// What it takes.
@@ -40,27 +41,51 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     Ok(report.finish(options.json))
 }
 
+/// What the stories that measure a promise say of it, as one. A value that breaks it breaks it wherever it comes from; one that keeps
+/// it counts only if all of them came to their end and hold.
 fn bar(promise: &Promise, document: &Document) -> Bar {
-    let figures = document.stories.iter().flat_map(|told| &told.finding.bars);
-    let values: Vec<Option<f64>> =
-        figures.filter(|figure| figure.name == promise.name).map(|figure| figure.value).collect();
-    let all: Option<Vec<f64>> = values.iter().copied().collect();
-    match all.filter(|all| !all.is_empty()) {
-        None if values.is_empty() => absent(promise, NOT_YET),
-        None => absent(promise, "it could not be measured there"),
-        Some(all) if promise.at_least => Bar::at_least(
-            promise.name,
-            all.iter().copied().fold(f64::INFINITY, f64::min),
-            promise.unit,
-            promise.limit,
-        ),
-        Some(all) => Bar::at_most(
-            promise.name,
-            all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            promise.unit,
-            promise.limit,
-        ),
+    let told = promise.stories.iter().map(|story| {
+        let told = document.stories.iter().find(|told| told.story == *story);
+        told.map_or_else(|| Said::Absent(NOT_YET.into()), |told| said(promise, told))
+    });
+    let told: Vec<Said> = told.collect();
+    let values =
+        told.iter().filter_map(|said| if let Said::Value(value) = said { Some(*value) } else { None });
+    let worst = if promise.at_least { least(values) } else { most(values) };
+    let failed = told.iter().find_map(|said| if let Said::Failed(why) = said { Some(why) } else { None });
+    let absent = told.iter().find_map(|said| if let Said::Absent(why) = said { Some(why) } else { None });
+    let Promise { name, unit, limit, .. } = *promise;
+    match (failed, absent) {
+        _ if worst.is_finite() && !promise.kept_by(worst) => judged(promise, worst),
+        (Some(why), _) => Bar::failed(name, unit, limit, why),
+        (None, Some(why)) => Bar::absent(name, unit, limit, why),
+        (None, None) => judged(promise, worst),
     }
+}
+
+/// What one story says of a promise.
+enum Said {
+    Value(f64),
+    Failed(String),
+    Absent(String),
+}
+
+fn said(promise: &Promise, told: &Told) -> Said {
+    let name = told.story.name();
+    let figure = told.finding.bars.iter().find(|figure| figure.name == promise.name);
+    let value = figure.and_then(|figure| figure.value);
+    match (value, &told.finding.cut) {
+        (Some(value), _) if !promise.kept_by(value) => Said::Value(value),
+        (_, Some(why)) => Said::Absent(format!("story `{name}` was cut off: {why}")),
+        (Some(value), None) if told.finding.holds != Some(false) => Said::Value(value),
+        (Some(_), None) => Said::Failed(format!("story `{name}` does not hold: {}", told.finding.line)),
+        (None, None) => Said::Failed(format!("story `{name}` could not measure it: {}", told.finding.line)),
+    }
+}
+
+fn judged(promise: &Promise, worst: f64) -> Bar {
+    let bar = if promise.at_least { Bar::at_least } else { Bar::at_most };
+    bar(promise.name, worst, promise.unit, promise.limit)
 }
 
 fn absent(promise: &Promise, why: &str) -> Bar {
@@ -112,6 +137,10 @@ fn date(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::finding::{Figure, Finding};
+    use super::super::story::Story;
     use super::*;
 
     #[test]
@@ -125,6 +154,49 @@ mod tests {
             fs::create_dir(results.path().join(name)).unwrap();
         }
         assert_eq!(newest(results.path()).unwrap(), results.path().join("gpu-a100-2026-12-01"));
+    }
+
+    /// What `weir-bench gpu` says of a promise: its verdict and why.
+    fn verdict(name: &str, stories: Vec<Told>) -> (Option<bool>, String) {
+        let document = Document { simulated: false, machine: json!({}), commands: Vec::new(), stories };
+        let promise = PROMISES.iter().find(|promise| promise.name == name).unwrap();
+        let bar = serde_json::to_value(bar(promise, &document)).unwrap();
+        (bar["holds"].as_bool(), bar["why"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn told(story: Story, holds: bool, cut: Option<&str>, value: f64) -> Told {
+        let promise = PROMISES.iter().find(|promise| promise.stories.contains(&story)).unwrap();
+        let bars = vec![Figure::of(promise.name, value)];
+        let (line, cut) = ("its line".into(), cut.map(str::to_owned));
+        Told {
+            story,
+            took_s: 1.0,
+            finding: Finding { holds: Some(holds), line, cut, bars, ..Finding::default() },
+        }
+    }
+
+    #[test]
+    fn a_value_counts_only_of_a_story_that_came_to_its_end_and_holds() {
+        let share = |holds, cut, value| {
+            verdict("gpu.share_error_points", vec![told(Story::Share, holds, cut, value)])
+        };
+        assert_eq!(share(true, None, 1.0), (Some(true), String::new()));
+        let (holds, why) = share(false, Some("it was not done within 9 s"), 1.0);
+        assert!(holds.is_none() && why.contains("`share` was cut off: it was not done within 9 s"), "{why}");
+        let (holds, why) = share(false, None, 1.0);
+        assert!(holds == Some(false) && why.contains("does not hold: its line"), "{why}");
+        let (holds, why) = share(true, None, f64::NAN);
+        assert!(holds == Some(false) && why.contains("could not measure it"), "{why}");
+        assert_eq!(share(false, Some("late"), 7.0).0, Some(false), "what is broken already is broken");
+    }
+
+    #[test]
+    fn a_promise_of_two_stories_wants_both() {
+        let faults = |stories| verdict("gpu.neighbour_faults", stories);
+        let kill = || told(Story::Kill, true, None, 0.0);
+        assert_eq!(faults(vec![kill()]), (None, NOT_YET.into()));
+        assert_eq!(faults(vec![kill(), told(Story::Illegal, true, None, 0.0)]), (Some(true), String::new()));
+        assert_eq!(faults(vec![kill(), told(Story::Illegal, true, None, 1.0)]).0, Some(false));
     }
 
     #[test]
