@@ -1,7 +1,7 @@
 """PyTorch as users run it, told what to do by lines on stdin; answers are lines of JSON. The orders are those of the twin
 (`bench/src/check/player/mod.rs`), and so is what each answer means:
 
-    work NAME | round N | go [PAUSE_US] | look | stop | serve [OFFSETS_US] | exit by the end of stdin
+    work NAME | round N | steps N | go [PAUSE_US] | look | stop | serve [OFFSETS_US] | exit by the end of stdin
 
 `python torch_play.py NAME`; with `--cpu` a trial of all of it without a GPU.
 """
@@ -82,17 +82,33 @@ class Exchange:
         self.both()
 
     def both(self):
+        self.one()
+        self.dist.all_reduce(self.gradient)
+
+    def one(self):
         self.step()
         torch_work.wait(DEVICE)
-        self.dist.all_reduce(self.gradient)
+
+    def steps(self, count):
+        """The first process's: so many steps of both, with no exchange between them."""
+        self.dist.broadcast(self.more.fill_(-count), 0)
+        for _ in range(count):
+            self.one()
+        self.dist.broadcast(self.more, 1)  # the other one is done as well
 
     def follow(self):
         """The second one's: as many steps as the first one makes."""
         while True:
             self.dist.broadcast(self.more, 0)
-            if not self.more.item():
+            count = int(self.more.item())
+            if not count:
                 return
-            self.both()
+            if count > 0:
+                self.both()
+                continue
+            for _ in range(-count):
+                self.one()
+            self.dist.broadcast(self.more, 1)
 
     def end(self):
         self.dist.broadcast(self.more.fill_(0), 0)
@@ -115,6 +131,8 @@ class Player:
         word, _, rest = order.partition(" ")
         if word == "round":
             return self.round(int(rest)), None
+        if word == "steps":
+            return self.steps(int(rest)), None
         if word == "go":
             return self.go(next((int(part) for part in rest.split() if part.isdigit()), 0), orders)
         if word == "serve":
@@ -130,6 +148,13 @@ class Player:
             if self.waits:
                 self.wait()
         self.wait()
+        return {"s": time.perf_counter() - start}
+
+    def steps(self, count):
+        if not isinstance(self.unit, Exchange):
+            return self.round(count)
+        start = time.perf_counter()
+        self.unit.steps(count)
         return {"s": time.perf_counter() - start}
 
     def go(self, pause_us, orders):

@@ -62,6 +62,9 @@ pub enum ClientError {
         /// What it answered.
         result: CUresult,
     },
+    /// What goes between the two processes of a job.
+    #[error("the job's other process: {0}")]
+    Peer(#[from] std::io::Error),
 }
 
 pub fn check(call: &'static str, result: CUresult) -> Result<(), ClientError> {

@@ -222,6 +222,11 @@ impl Player {
         number(&self.ask(&format!("round {units}"), Duration::from_secs(10))?, "s")
     }
 
+    /// The same of what two processes do beside each other that exchange after each unit, without that.
+    pub fn steps(&mut self, units: u64) -> io::Result<f64> {
+        number(&self.ask(&format!("steps {units}"), Duration::from_secs(10))?, "s")
+    }
+
     /// Kills it, as nothing in it can prevent.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `work NAME` | `{"ready"}`: other work from now on ([`work`]) |
 //! | `round N` | `{"s"}`: N units, and waited for them |
+//! | `steps N` | `{"s"}`: the same without what two processes exchange after each |
 //! | `go [PAUSE_US] [stamps]` | `{"went"}`: units without end, each followed by a pause of the host, until the next order |
 //! | `look` | `{"at_ns", "done"}`: units done, and when the last one was; answered at any time |
 //! | `stamps` | `{"ends_ns"}`: when each unit since `go .. stamps` was done |
@@ -15,6 +16,7 @@
 //!
 //! and those of [`memory`] and [`probes`].
 
+mod exchange;
 mod facts;
 pub mod memory;
 mod pace;
@@ -22,6 +24,7 @@ mod parity;
 mod probes;
 pub mod work;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -71,6 +74,7 @@ static AT_NS: AtomicU64 = AtomicU64::new(0);
 pub fn run(work: &str) -> ExitCode {
     let played = match work {
         "pace" => pace::measure().map(say).map_err(Refused::from),
+        exchange::FOLLOWER => exchange::follow(),
         "parity" => parity::results().map(say).map_err(Refused::from),
         "facts" => facts::all().map(say).map_err(Refused::from),
         _ => play(work),
@@ -143,6 +147,7 @@ struct Player {
     rows: Vec<(CUfunction, u32, u32)>, // function, blocks, launches
     graph: Option<CUgraphExec>,
     copied: Option<([CUdeviceptr; 2], usize)>, // between these two, so many bytes
+    peer: Option<RefCell<exchange::Peer>>,
     ends_ns: Vec<u64>,
     memory: memory::Memory,
 }
@@ -169,14 +174,17 @@ impl Player {
         let memory = memory::Memory::open()?;
         let bytes = work.copied_mib.map(|mib| (mib as usize) << 20);
         let copied = bytes.map(|bytes| Ok::<_, ClientError>((memory.two(bytes)?, bytes))).transpose()?;
-        let mut player =
-            Self { driver, stream, events, work, rows, graph: None, copied, ends_ns: Vec::new(), memory };
+        let (graph, peer, ends_ns) = (None, None, Vec::new());
+        let mut player = Self { driver, stream, events, work, rows, graph, copied, peer, ends_ns, memory };
         player.launch()?; // a first time, as programs do before they capture: kernels are loaded then
         player.driver.synchronize()?;
         if player.work.is_graph {
             let graphs = Graphs::open()?;
             let captured = graphs.capture(player.stream, || player.launch())?;
             player.graph = Some(graphs.instantiate(captured)?);
+        }
+        if player.work.exchanges {
+            player.peer = Some(RefCell::new(exchange::Peer::start()?));
         }
         Ok(player)
     }
@@ -189,10 +197,24 @@ impl Player {
         if let Some((two, bytes)) = self.copied {
             return self.memory.copy_within(two, bytes, self.stream);
         }
+        match &self.peer {
+            Some(peer) => peer.borrow_mut().exchange(|| self.step()),
+            None => self.launch_parts(),
+        }
+    }
+
+    /// The kernels of a unit, one by one.
+    fn launch_parts(&self) -> Result<(), ClientError> {
         for (function, blocks, count) in &self.rows {
             (0..*count).try_for_each(|_| self.driver.launch_into(self.stream, *function, *blocks))?;
         }
         Ok(())
+    }
+
+    /// The same, and waited for.
+    fn step(&self) -> Result<(), ClientError> {
+        self.launch_parts()?;
+        self.driver.synchronize()
     }
 
     fn obey(
@@ -206,6 +228,7 @@ impl Player {
         let number = || rest.trim().parse::<u64>().map_err(|_| unknown());
         Ok(match word {
             "round" => self.round(number()?)?,
+            "steps" => self.steps(number()?)?,
             "go" => {
                 let words: Vec<&str> = rest.split_whitespace().collect();
                 let pause_us = words.iter().find_map(|word| word.parse().ok()).unwrap_or(0);
@@ -237,6 +260,13 @@ impl Player {
             }
         }
         self.driver.synchronize()?;
+        Ok(json!({"s": start.elapsed().as_secs_f64()}))
+    }
+
+    fn steps(&self, count: u64) -> Result<Value, ClientError> {
+        let Some(peer) = &self.peer else { return self.round(count) };
+        let start = Instant::now();
+        peer.borrow_mut().steps(u32::try_from(count).unwrap_or(u32::MAX), || self.step())?;
         Ok(json!({"s": start.elapsed().as_secs_f64()}))
     }
 

@@ -16,6 +16,9 @@ pub fn name(us: u32) -> String {
     format!("check_{us}us")
 }
 
+/// A training step.
+pub const STEP: &str = "train";
+
 /// The kernel that runs until a word is set.
 pub const SPIN: &str = "check_spin";
 
@@ -60,11 +63,13 @@ pub struct Work {
     pub copied_mib: Option<u32>,
     /// The program waits for each unit, as one does that looks at the result.
     pub waits: bool,
+    /// A second process steps, too, and after each step both exchange through the host.
+    pub exchanges: bool,
 }
 
 impl Work {
     fn of(parts: &[Part]) -> Self {
-        Self { parts: parts.to_vec(), is_graph: false, copied_mib: None, waits: false }
+        Self { parts: parts.to_vec(), is_graph: false, copied_mib: None, waits: false, exchanges: false }
     }
 
     /// Time of a unit alone on the GPU, in microseconds, but for what launching takes.
@@ -85,7 +90,8 @@ impl FromStr for Work {
             "graph" => graph(&[part(5, 40), part(100, 10)]),
             "matmul" => kernels(&[part(5_000, 1)]),
             "mix" => kernels(&[part(5, 400), part(100, 30), part(5_000, 1)]),
-            "train" => Self { waits: true, ..kernels(&[part(20, 50), part(100, 20)]) },
+            STEP => Self { waits: true, ..kernels(&[part(20, 50), part(100, 20)]) },
+            "exchange" => Self { exchanges: true, ..STEP.parse()? },
             "decode" => Self { waits: true, ..graph(&[part(5, 40), part(100, 38)]) },
             _ => return shape(text),
         })
@@ -115,7 +121,9 @@ mod tests {
 
     #[test]
     fn work_is_known_by_name_or_shape_and_all_of_it_has_a_row() {
-        for name in ["tiny", "graph", "matmul", "mix", "train", "decode", "1000:66", "graph:100:50"] {
+        for name in
+            ["tiny", "graph", "matmul", "mix", "train", "exchange", "decode", "1000:66", "graph:100:50"]
+        {
             let work: Work = name.parse().unwrap();
             assert!(
                 work.unit_us() > 0.0 && work.parts.iter().all(|part| TIMES_US.contains(&part.us)),
