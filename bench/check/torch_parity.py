@@ -1,11 +1,16 @@
 """Results of ordinary PyTorch programs, to be compared between a run with Weir and runs without: convolutions, attention, training with
 AdamW, CUDA graphs, `cudaMallocAsync`, expandable segments, a Triton kernel, `torch.compile`, generation. What is missing here (Triton, a
-compiler) is left out and says why. Prints {"ready"}, then {"results": {NAME: [NUMBER, ..]}, "skipped": {NAME: WHY}}.
+compiler) is left out and says why; one that fails says so, and the others go on. Prints {"ready"}, then
+{"results": {NAME: {"digest": HEX, "numbers": [NUMBER, ..]}}, "skipped": {NAME: WHY}, "failed": {NAME: WHY}}: the digest is of all bytes, the
+numbers are for results that two runs do not agree in to the bit.
 
 Deterministic settings throughout: where PyTorch has them, two runs are equal to the bit. With `--cpu` a trial without a GPU.
 """
 
+import ctypes
+import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -32,13 +37,18 @@ def seeded():
     return torch.Generator(device=DEVICE).manual_seed(0)
 
 
-def figures(*tensors):
-    """A few numbers that change when any element does: sums, sums of squares, and some elements, as they are."""
-    out = []
+def result(*tensors, numbers=()):
+    """A digest of all bytes, and a few numbers: those given, and of each tensor its sum, its sum of squares, and some elements."""
+    digest, out = hashlib.sha256(), list(numbers)
+    digest.update(json.dumps(out).encode())
     for tensor in tensors:
-        flat = tensor.detach().double().flatten()
+        here = tensor.detach().cpu().contiguous()
+        digest.update(f"{here.dtype}{tuple(here.shape)}".encode())
+        digest.update(ctypes.string_at(here.data_ptr(), here.numel() * here.element_size()))
+        flat = here.double().flatten()
         out += [flat.sum().item(), flat.square().sum().item()] + flat[:: max(1, flat.numel() // 16)].tolist()
-    return out
+    # JSON has no other way to say what is no number; two of them are alike.
+    return {"digest": digest.hexdigest(), "numbers": [number if math.isfinite(number) else str(number) for number in out]}
 
 
 def convolutions():
@@ -47,13 +57,13 @@ def convolutions():
     x = torch.randn(16, 3, 64, 64, device=DEVICE, requires_grad=True)
     y = model(x)
     y.square().mean().backward()
-    return figures(y, x.grad, *(p.grad for p in model.parameters()))
+    return result(y, x.grad, *(p.grad for p in model.parameters()))
 
 
 def attention():
     generator = seeded()
     query, key, value = (torch.randn(4, 8, 128, 64, device=DEVICE, generator=generator) for _ in range(3))
-    return figures(functional.scaled_dot_product_attention(query, key, value, is_causal=True))
+    return result(functional.scaled_dot_product_attention(query, key, value, is_causal=True))
 
 
 def training():
@@ -69,7 +79,7 @@ def training():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses + figures(*list(model.parameters())[:4])
+    return result(*model.parameters(), numbers=losses)
 
 
 def cuda_graph():
@@ -85,7 +95,7 @@ def cuda_graph():
     x.copy_(torch.arange(32 * 256, device=DEVICE).view(32, 256) / 8192)
     for _ in range(10):
         replay()
-    return figures(x)
+    return result(x)
 
 
 def generation():
@@ -97,7 +107,7 @@ def generation():
         for at in range(32):
             words = model.step(words, caches, at)[:, -1:].argmax(-1)
             said += words.flatten().tolist()
-    return said
+    return result(numbers=said)
 
 
 def triton_kernel():
@@ -122,7 +132,7 @@ def triton_kernel():
         scale_and_add[(triton.cdiv(x.numel(), 1024),)](x, y, out, x.numel(), BLOCK=1024)
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         raise Skip(f"triton cannot compile here: {error}") from error
-    return figures(out)
+    return result(out)
 
 
 def compiled():
@@ -132,7 +142,7 @@ def compiled():
     model = nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.LayerNorm(128)).to(DEVICE)
     x = torch.randn(64, 128, device=DEVICE)
     try:
-        return figures(torch.compile(model)(x))
+        return result(torch.compile(model)(x))
     except Exception as error:  # it needs a C compiler and Triton, and names what is missing in many ways
         raise Skip(f"torch.compile: {type(error).__name__}: {str(error).splitlines()[0][:200]}") from error
 
@@ -145,10 +155,17 @@ def start_backend(name):
 
 
 def end_backend(name, process):
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     if process.returncode:
         raise RuntimeError(f"with {BACKENDS[name]}: {err.strip().splitlines()[-1:]}")
-    return json.loads(out.splitlines()[-1])["results"]["training"]
+    said = json.loads(out.splitlines()[-1])
+    if "training" not in said["results"]:
+        raise RuntimeError(f"with {BACKENDS[name]}: {said['failed']}")
+    return said["results"]["training"]
 
 
 CASES = {case.__name__: case for case in (convolutions, attention, training, cuda_graph, generation, triton_kernel, compiled)}
@@ -160,18 +177,23 @@ def main():
     torch.zeros(1, device=DEVICE)
     print(json.dumps({"ready": True}), flush=True)
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
-    results, skipped = {}, {}
-    others = {} if only else {name: start_backend(name) for name in BACKENDS}  # beside all that follows
-    for name, case in CASES.items():
-        if only not in (None, name):
-            continue
+    results, skipped, failed = {}, {}, {}
+
+    def tell(name, case):
         try:
             results[name] = case()
         except Skip as why:
             skipped[name] = str(why)
+        except Exception as error:  # whatever it is, it is this case's
+            failed[name] = f"{type(error).__name__}: {error}"[:300]
+
+    others = {} if only else {name: start_backend(name) for name in BACKENDS}  # beside all that follows
+    for name, case in CASES.items():
+        if only in (None, name):
+            tell(name, case)
     for name, process in others.items():
-        results[name] = end_backend(name, process)
-    print(json.dumps({"results": results, "skipped": skipped}), flush=True)
+        tell(name, lambda name=name, process=process: end_backend(name, process))
+    print(json.dumps({"results": results, "skipped": skipped, "failed": failed}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 //! Parity: a program computes the same with Weir and without, and Weir counts the same launches wherever it stands.
 //!
 //! * PyTorch (`torch_parity.py`) runs twice bare, once with the preload and once with our library in the driver's place. What is
-//!   equal to the bit in both bare runs must be equal under Weir; what is not must be as near to the first of them as the second is.
-//! * The twin copies and fills device memory in every order and by graphs, and reads it back.
+//!   equal to the bit in both bare runs, by a digest of all bytes, must be equal under Weir; what is not must be as near to the first
+//!   of them as the second is, times [`BY_CHANCE`]. What is left out is told, with its reason.
+//! * The twin copies and fills device memory in every order, of several kinds and by graphs, and reads it back.
 //! * Launches: as many counted by the preload as by the proxy library, which sees the calls after everybody else; of the twin's also
 //!   as many as it made.
 
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use weir_nodemgr::control::schema::ClassName;
 
 use super::finding::Finding;
@@ -20,6 +21,7 @@ use super::player::work::Work;
 use super::setup::{Setup, Wanted, stats_of, tenant};
 use super::side::{Player, Side, Way, furnish, script};
 use crate::rig::{Control, Rig};
+use crate::sample::most;
 use crate::stage::THIS_PROGRAM;
 
 /// Longest that the script may take: it compiles.
@@ -40,15 +42,16 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let [preload, proxy] = places;
     let (preload, proxy) = (preload?, proxy?);
     let ways = [Way::Bare, Way::Bare, Way::Preload(&preload), Way::Proxy(&proxy)];
-    let mut differences = Vec::new();
+    let (mut differences, mut failed) = (Vec::new(), 0);
     let mut figures = json!({});
     let mut line = String::new();
     for side in setup.sides() {
         let runs = ways.iter().map(|way| results(&rig, &side, *way)).collect::<io::Result<Vec<_>>>()?;
-        let (compared, differ) = compare(&runs);
-        line += &format!("{}: {compared} results, {} differ; ", overhead::name(&side), differ.len());
-        differences.extend(differ);
-        figures[overhead::name(&side)] = json!({"runs": runs});
+        let compared = compare(&runs);
+        line += &format!("{}: {}; ", overhead::name(&side), compared.told());
+        figures[overhead::name(&side)] = json!({"runs": runs, "left_out": compared.left_out});
+        failed += compared.failed + usize::from(compared.results == 0);
+        differences.extend(compared.differ);
         setup.note(&Finding { line: line.clone(), figures: figures.clone(), ..Finding::default() })?;
     }
     let counts = launches(setup, &rig, &mut control)?;
@@ -56,11 +59,11 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     line += &counts.iter().map(Counted::told).collect::<Vec<_>>().join(", ");
     figures["launches"] = json!(counts.iter().map(Counted::figures).collect::<Vec<_>>());
     figures["differences"] = json!(differences);
-    let holds = Some(differences.is_empty() && counted);
+    let holds = Some(differences.is_empty() && failed == 0 && counted);
     Ok(Finding { holds, line: line + &setup.without_torch(), figures, ..Finding::default() })
 }
 
-/// What one run computed: `{"results": {NAME: [NUMBER, ..]}, "skipped": {NAME: WHY}}`.
+/// What one run computed: `{"results": {NAME: {"digest", "numbers"}}, "skipped": {NAME: WHY}, "failed": {NAME: WHY}}`.
 fn results(rig: &Rig, side: &Side, way: Way<'_>) -> io::Result<Value> {
     let mut command = match side {
         Side::Twin => {
@@ -80,37 +83,84 @@ fn results(rig: &Rig, side: &Side, way: Way<'_>) -> io::Result<Value> {
     player.answer(PATIENCE)
 }
 
-/// How many results there are, and which differ under Weir.
-fn compare(runs: &[Value]) -> (usize, Vec<String>) {
-    let [first, second, under_weir @ ..] = runs else { return (0, Vec::new()) };
-    let Some(all) = first["results"].as_object() else { return (0, vec!["no results".into()]) };
-    let mut differ = Vec::new();
-    for (name, bare) in all {
-        let allowed = distance(bare, &second["results"][name]);
-        let ways = ["preload", "proxy"].iter().zip(under_weir);
-        for (way, run) in ways {
-            let off = distance(bare, &run["results"][name]);
-            let near = off <= BY_CHANCE * allowed; // what cannot be compared is not
-            if !near {
-                differ.push(format!("{name} ({way}): off by {off:e}, two bare runs by {allowed:e}"));
+/// What comes out of the runs beside each other.
+#[derive(Default)]
+struct Compared {
+    results: usize,
+    differ: Vec<String>,
+    /// What is not here to be tried, or failed without Weir, and why.
+    left_out: Map<String, Value>,
+    /// Of the latter how many failed: the program is broken then, or the machine.
+    failed: usize,
+}
+
+impl Compared {
+    fn told(&self) -> String {
+        let told = format!("{} results, {} differ", self.results, self.differ.len());
+        let reason =
+            |(name, why): (&String, &Value)| format!("{name} ({})", why.as_str().unwrap_or_default());
+        let left_out: Vec<_> = self.left_out.iter().map(reason).collect();
+        let how = if self.failed > 0 { "left out or failed without Weir" } else { "left out" };
+        let left_out = left_out.join(", ");
+        if left_out.is_empty() { told } else { format!("{told}, {how}: {left_out}") }
+    }
+}
+
+fn compare(runs: &[Value]) -> Compared {
+    let mut compared = Compared::default();
+    let [first, second, under_weir @ ..] = runs else { return compared };
+    let names = |run: &Value, of: &str| run[of].as_object().cloned().unwrap_or_default();
+    for bare in [first, second] {
+        compared.left_out.extend(names(bare, "skipped"));
+        for (name, why) in names(bare, "failed") {
+            compared.failed += usize::from(compared.left_out.insert(name, why).is_none());
+        }
+    }
+    for (name, bare) in names(first, "results") {
+        if compared.left_out.contains_key(&name) {
+            continue; // the second bare run has none
+        }
+        compared.results += 1;
+        let again = &second["results"][&name];
+        for (way, run) in ["preload", "proxy"].iter().zip(under_weir) {
+            if let Some(how) = differs(&bare, again, &run["results"][&name]) {
+                let why = ["skipped", "failed"].iter().find_map(|of| run[of][&name].as_str()).unwrap_or(&how);
+                compared.differ.push(format!("{name} ({way}): {why}"));
             }
         }
     }
-    (all.len(), differ)
+    compared
 }
 
-/// The largest difference of two lists; no number if they cannot be compared.
+/// How a result differs from two bare ones. Where those are equal to the bit, in all bytes, so must it be; else it must be as near to
+/// the first one as the second is, times [`BY_CHANCE`].
+fn differs(first: &Value, second: &Value, ours: &Value) -> Option<String> {
+    let digest = |result: &Value| result["digest"].as_str().map(str::to_owned);
+    if digest(first).is_some() && digest(first) == digest(second) {
+        return (digest(ours) != digest(first)).then(|| {
+            let off = distance(first, ours);
+            format!("not equal to the bit, as two bare runs are; off by {off:e}")
+        });
+    }
+    let (allowed, off) = (distance(first, second), distance(first, ours));
+    let near = off <= BY_CHANCE * allowed; // what cannot be compared is not
+    (!near).then(|| format!("off by {off:e}, two bare runs by {allowed:e}"))
+}
+
+/// The largest difference of two results' numbers; no number if they cannot be compared, or have none.
 fn distance(one: &Value, other: &Value) -> f64 {
-    let (Some(one), Some(other)) = (one.as_array(), other.as_array()) else { return f64::NAN };
+    let (Some(one), Some(other)) = (one["numbers"].as_array(), other["numbers"].as_array()) else {
+        return f64::NAN;
+    };
     if one.len() != other.len() {
         return f64::NAN;
     }
     let apart = one.iter().zip(other).map(|(one, other)| match (one.as_f64(), other.as_f64()) {
         (Some(one), Some(other)) => (one - other).abs(),
-        _ if one == other => 0.0, // digests are text
+        _ if one == other => 0.0, // what is no number is text
         _ => f64::NAN,
     });
-    apart.fold(0.0, |most, next| if next.is_nan() || next > most { next } else { most })
+    most(apart)
 }
 
 /// Launches of the same work, as they were made and counted.
@@ -177,14 +227,40 @@ fn made(work: &str) -> u64 {
 mod tests {
     use super::*;
 
+    /// A run of two cases: bytes, and a loss with a digest of its own.
+    fn run(digest: &str, loss: f64) -> Value {
+        let loss = json!({"digest": loss.to_string(), "numbers": [1.0, loss]});
+        json!({"results": {"copy": {"digest": digest, "numbers": []}, "loss": loss}})
+    }
+
     #[test]
     fn what_two_bare_runs_agree_in_must_be_the_same_under_weir() {
-        let run = |digest: &str, loss: f64| json!({"results": {"copy": [digest], "loss": [1.0, loss]}});
-        let (bare, again) = (run("a", 2.0), run("a", 2.1));
-        let differ = |ours: Value| compare(&[bare.clone(), again.clone(), ours.clone(), ours]).1;
-        assert!(differ(run("a", 2.3)).is_empty(), "as near as two bare runs are");
+        let differ = |ours: Value| compare(&[run("a", 2.0), run("a", 2.1), ours.clone(), ours]).differ;
+        assert!(differ(run("a", 2.3)).is_empty(), "as near as two bare runs are, four times");
         assert_eq!(differ(run("b", 2.0)).len(), 2, "once for each way");
         assert_eq!(differ(run("a", 2.9)).len(), 2);
         assert_eq!(differ(json!({"results": {}})).len(), 4, "what is missing differs");
+        let alike = compare(&[run("a", 2.0), run("a", 2.0), run("a", 2.0 + 1e-12), run("a", 2.0)]).differ;
+        assert!(alike.len() == 1 && alike[0].contains("not equal to the bit"), "{alike:?}");
+        let chance = compare(&[run("a", 2.0), run("b", 2.0), run("a", 2.0), run("b", 2.0)]).differ;
+        assert_eq!(chance.len(), 2, "bytes that vary by themselves can be compared with nothing");
+    }
+
+    #[test]
+    fn what_is_left_out_says_why_and_what_fails_without_weir_fails() {
+        let mut bare = run("a", 2.0);
+        bare["skipped"] = json!({"triton_kernel": "no triton"});
+        let compared = compare(&[bare.clone(), bare.clone(), bare.clone(), bare.clone()]);
+        assert_eq!(compared.told(), "2 results, 0 differ, left out: triton_kernel (no triton)");
+        assert_eq!(compared.failed, 0);
+        let mut second = bare.clone();
+        second["failed"] = json!({"copy": "it broke"});
+        let compared = compare(&[bare.clone(), second, bare.clone(), bare.clone()]);
+        assert_eq!((compared.results, compared.failed), (1, 1));
+        let mut ours = run("a", 2.0);
+        ours["results"].as_object_mut().unwrap().remove("copy");
+        ours["failed"] = json!({"copy": "it broke under Weir"});
+        let differ = compare(&[bare.clone(), bare.clone(), ours, bare]).differ;
+        assert_eq!(differ, ["copy (preload): it broke under Weir"]);
     }
 }
