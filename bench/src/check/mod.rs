@@ -166,7 +166,8 @@ fn tell(story: Story, options: &Options, gpu: &Gpu, left: Duration) -> io::Resul
     }
     command.envs(gpu.pace.map(|pace| (kernels::PACE, pace.to_string())));
     command.stdin(Stdio::null()).stdout(io::stderr()).process_group(0);
-    let outcome = wait(command.spawn()?, story.deadline().min(left))?;
+    let deadline = story.deadline(options.common.interposer.len());
+    let outcome = wait(command.spawn()?, deadline.min(left))?;
     let found = std::fs::read(&notes).ok().and_then(|text| serde_json::from_slice::<Finding>(&text).ok());
     let finding = match (outcome, found) {
         (Ok(()), Some(finding)) => finding,

@@ -33,11 +33,6 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let scene = Scene::open(setup, &side, DECODE, &mut bare)?;
     drop(bare); // before a control daemon starts: it wants the GPU without other clients
     let mut measured = Measured { points: vec![scene.alone.clone()], ..Measured::default() };
-    for other in &setup.others {
-        let mut pair = Pair::start(&rig, &side, DECODE, (Way::Other(other), Way::Other(other)))?;
-        measured.points.push(scene.beside(&mut pair, &file_name(other))?);
-        setup.note(&measured.finding())?;
-    }
     match Daemon::start(setup) {
         Err(why) => measured.without = Some(why),
         Ok(daemon) => {
@@ -54,6 +49,12 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
                 setup.note(&measured.finding())
             })?;
         }
+    }
+    let rig = setup.rig()?; // the daemon is gone: others are measured where they would be used, without MPS
+    for other in &setup.others {
+        let mut pair = Pair::start(&rig, &side, DECODE, (Way::Other(other), Way::Other(other)))?;
+        measured.points.push(scene.beside(&mut pair, &file_name(other))?);
+        setup.note(&measured.finding())?;
     }
     Ok(measured.finding())
 }

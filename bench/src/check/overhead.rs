@@ -40,12 +40,13 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let mut control = Control::of(&rig)?;
     let place = tenant(&mut control, Wanted::share("overhead", 100))?;
     let mut cases = Vec::new();
-    for side in setup.sides() {
-        let ours = Interposer { name: "libweir.so".into(), way: Way::Preload(&place) };
-        measure(setup, &rig, &side, &ours, &mut cases)?;
-        for other in &setup.others {
-            let theirs = Interposer { name: file_name(other), way: Way::Other(other) };
-            measure(setup, &rig, &side, &theirs, &mut cases)?;
+    let ours = Interposer { name: "libweir.so".into(), way: Way::Preload(&place) };
+    let theirs =
+        setup.others.iter().map(|other| Interposer { name: file_name(other), way: Way::Other(other) });
+    // Others after all of ours: what is judged is there then, whatever becomes of them.
+    for interposer in [ours].into_iter().chain(theirs) {
+        for side in setup.sides() {
+            measure(setup, &rig, &side, &interposer, &mut cases)?;
         }
     }
     Ok(found(setup, &cases))
