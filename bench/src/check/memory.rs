@@ -1,5 +1,6 @@
-//! Memory: every kind of allocation to the limit and over, with the driver's own code; what programs are told of it; limits that
-//! change while they run; the ledger against NVML. PyTorch's own words for it by `torch_memory.py`.
+//! Memory: every kind of allocation to the limit and over, with the driver's own code; memory of another process, which its owner pays;
+//! what programs are told of it; limits that change while they run; the ledger against NVML. PyTorch's own words for it by
+//! `torch_memory.py`.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -11,8 +12,8 @@ use weir_protocol::pages::MemoryKind;
 use weir_protocol::units::Bytes;
 
 use super::finding::Finding;
-use super::player::memory::KINDS;
-use super::setup::{Setup, Wanted, stats_of, tenant};
+use super::player::kinds::KINDS;
+use super::setup::{Setup, Wanted, stats_of, tenant, wait};
 use super::side::{Player, Side, Way, furnish, number, script};
 use crate::rig::{Control, Rig};
 
@@ -25,6 +26,9 @@ const PIECE: Bytes = Bytes::mib(64);
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: f64 = 2.0;
+
+/// Two looks of the node manager's at NVML's account, of one a second.
+const LOOKS: Duration = Duration::from_millis(2_200);
 
 /// PyTorch's own limit: a context and some tensors.
 const TORCH: Bytes = Bytes::gib(3);
@@ -42,18 +46,21 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         kinds[kind] = fill(&mut player, &mut control, kind, LIMIT, &mut broken)?;
     }
     let context = held(&mut control)?.context;
-    let view = view(&mut player, &mut broken)?;
+    let view = view(setup, &mut player, &mut broken)?;
     let resized = resize(&mut player, &mut control, &mut broken)?;
-    let drift = stats_of(&mut control, "memory")?.gpus.first().and_then(|gpu| gpu.memory_drift_bytes);
+    let imported = import(&rig, &mut player, &mut control, &mut broken)?;
+    let drift = drift(setup, &mut player, &mut control, &mut broken)?;
     drop(player);
     rig.wait_for("the ledger's end", || Ok((held(&mut control)?.all == 0).then_some(())))?;
     let mut figures = json!({
-        "context_bytes": context, "kinds": kinds, "view": view, "resized": resized, "ledger_less_nvml_bytes": drift,
+        "context_bytes": context, "kinds": kinds, "view": view, "resized": resized, "imported": imported,
+        "nvml_less_ledger_bytes": drift,
     });
     let mut line = format!(
-        "{} kinds of {LIMIT} beside a context of {}; drift against NVML {drift:?} bytes",
+        "{} kinds of {LIMIT} beside a context of {}; NVML says {}",
         KINDS.len(),
-        Bytes(context)
+        Bytes(context),
+        drift.map_or("nothing of this process".into(), |bytes| format!("{bytes} bytes more than the ledger"))
     );
     if let Side::Torch(_) = setup.best_side() {
         figures["torch"] = torch(setup, &rig, &mut control, &mut broken)?;
@@ -113,7 +120,7 @@ fn fill(
 }
 
 /// What a program is told: its limit as the card, by every way.
-fn view(player: &mut Player, broken: &mut Vec<String>) -> io::Result<Value> {
+fn view(setup: &Setup, player: &mut Player, broken: &mut Vec<String>) -> io::Result<Value> {
     let said = player.ask("view", Duration::ZERO)?;
     for name in ["total", "device_total", "nvml_total"] {
         if said[name].as_u64() != Some(LIMIT.0) {
@@ -122,7 +129,17 @@ fn view(player: &mut Player, broken: &mut Vec<String>) -> io::Result<Value> {
     }
     let (free, used) = (said["free"].as_u64(), said["nvml_used"].as_u64());
     if free.zip(used).is_none_or(|(free, used)| free + used != LIMIT.0) {
-        broken.push(format!("free and used are {} by both ways", said));
+        broken.push(format!("free and used are {said} by both ways"));
+    }
+    let first = &said["nvml_first"];
+    if first["total"].as_u64() != Some(LIMIT.0) || first["used"].as_u64() != used {
+        broken.push(format!("NVML's first version says {first}, the second one {used:?} used"));
+    }
+    // Where process numbers are not the driver's (a container) the tenant finds itself in no list; others it must never find there.
+    let processes = said["processes"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_own = |row: &Value| row[0] == said["pid"] && row[1].as_u64() == used;
+    if processes.iter().any(|row| !is_own(row)) || (processes.is_empty() && setup.simulated) {
+        broken.push(format!("NVML lists {processes:?}, and {} uses {used:?}", said["pid"]));
     }
     Ok(said)
 }
@@ -144,6 +161,58 @@ fn resize(player: &mut Player, control: &mut Control, broken: &mut Vec<String>) 
         broken.push(format!("below what is held: {codes:?}, {kept}"));
     }
     Ok(json!({"codes": codes, "kept": kept, "shrunk": shrunk, "grown": grown}))
+}
+
+/// Another process of the tenant opens memory of the first one: it is shown there, and paid once.
+fn import(
+    rig: &Rig,
+    player: &mut Player,
+    control: &mut Control,
+    broken: &mut Vec<String>,
+) -> io::Result<Value> {
+    player.ask("free", Duration::ZERO)?;
+    let soon = Duration::from_secs(2);
+    player.ask(&format!("hold {}", PIECE.0 >> 20), soon)?;
+    let place = tenant(control, Wanted { memory: LIMIT, ..Wanted::class("other", ClassName::Filler, None) })?;
+    let mut other = Player::start(rig, &Side::Twin, "tiny", Way::Preload(&place))?;
+    let shared = |control: &mut Control| -> io::Result<(u64, u64)> {
+        let other = stats_of(control, "other")?;
+        let gpu = other.gpus.first().ok_or_else(|| io::Error::other("the tenant has no GPU"))?;
+        let shared = gpu.processes.iter().map(|process| process.memory_shared_bytes).sum();
+        let context = other.memory_of_kind_bytes(MemoryKind::Context.name());
+        Ok((shared, gpu.memory_held_bytes.saturating_sub(context)))
+    };
+    let before = shared(control)?;
+    let handle = player.ask("export", soon)?["handle"].clone();
+    let code = number(&other.ask(&format!("import {handle}"), soon)?, "code")?;
+    let open = shared(control)?;
+    other.ask("close", soon)?;
+    let closed = shared(control)?;
+    let (there, paid_once) = (before.0 + PIECE.0, before.1);
+    if code != 0.0 || open != (there, paid_once) || closed != before {
+        broken.push(format!(
+            "imported memory (shared, own): {before:?}, open {open:?} by code {code}, closed {closed:?}"
+        ));
+    }
+    Ok(json!({"code": code, "before": before, "open": open, "closed": closed}))
+}
+
+/// What NVML says beyond the ledger while half the limit is held; nothing where it does not tell of this process. A piece that the
+/// ledger forgot, or kept, is as much off as it is large.
+fn drift(
+    setup: &Setup,
+    player: &mut Player,
+    control: &mut Control,
+    broken: &mut Vec<String>,
+) -> io::Result<Option<i64>> {
+    player.ask(&format!("hold {}", LIMIT.0 >> 21), Duration::from_secs(2))?;
+    wait(LOOKS);
+    let drift = stats_of(control, "memory")?.gpus.first().and_then(|gpu| gpu.memory_drift_bytes);
+    let off = drift.map_or(setup.simulated, |bytes| bytes.unsigned_abs() >= PIECE.0);
+    if off {
+        broken.push(format!("NVML and the ledger are {drift:?} bytes apart"));
+    }
+    Ok(drift)
 }
 
 fn set(control: &mut Control, memory: Bytes) -> io::Result<()> {

@@ -28,6 +28,7 @@ mod share;
 mod sheet;
 mod side;
 mod silence;
+mod step;
 mod story;
 
 use std::io::{self, Write};

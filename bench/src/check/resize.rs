@@ -1,5 +1,6 @@
 //! Resize: two busy tenants' shares are exchanged again and again. From the change to the first launch under it, by the node
-//! manager's account; and by the tenants' progress how long it is until they get what they now request.
+//! manager's account; and by the tenants' progress how long it is until they get what they now request. Then the same of a memory
+//! limit ([`step`]).
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::finding::Finding;
 use super::setup::{Setup, Wanted, tenant, wait};
 use super::share;
 use super::side::{Player, Progress, Side, Way};
+use super::step;
 use crate::resize::swap_shares;
 use crate::rig::Control;
 use crate::sample::{Spread, most};
@@ -55,16 +57,20 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
             took.map_or_else(|| missing += 1, |us| took_us.push(us));
         }
     }
+    players.clear();
+    let memory = step::measure(setup, &rig, &mut control)?;
     let (first, there) = (Spread::of(&took_us), most(there_ms.iter().copied()));
     let line = format!(
         "{} changes, first launch under them after {:.0} us p50, {:.0} p99; {missing} followed by none; \
-         shares within {NEAR} points after {there:.0} ms at most",
+         shares within {NEAR} points after {there:.0} ms at most; {}",
         took_us.len(),
         first.median,
-        first.p99
+        first.p99,
+        memory.told()
     );
-    let figures = json!({"first_launch_us": first, "missing": missing, "there_ms": there_ms, "steps": steps});
-    Ok(Finding { holds: Some(missing == 0 && there.is_finite()), line, figures, ..Finding::default() })
+    let figures = json!({"first_launch_us": first, "missing": missing, "there_ms": there_ms, "steps": steps, "memory": memory.figures()});
+    let holds = Some(missing == 0 && there.is_finite() && memory.sound());
+    Ok(Finding { holds, line, figures, ..Finding::default() })
 }
 
 /// Both tenants' shares at each look after a change: milliseconds since then, and percent.

@@ -2,41 +2,33 @@
 //!
 //! | order | answer |
 //! | --- | --- |
-//! | `fill KIND MIB` | `{"pieces", "code"}`: so many pieces until refused, and how; all are given back |
+//! | `fill KIND MIB` | `{"pieces", "code"}`: so many pieces of a kind ([`super::kinds`]) until refused, and how; all are given back |
 //! | `hold MIB` | `{"code"}`: one piece, filled with a pattern |
 //! | `check` | `{"bytes", "ok"}`: whether all that is held is as it was filled |
 //! | `free` | `{"bytes"}` |
-//! | `view` | `{"free", "total", "device_total", "nvml_used", "nvml_total"}`: what a program is told |
 //! | `copy WAY MIB` | `{"gb_s"}`: `in`, `out` or `within`, the best of five |
+//!
+//! and those of [`super::budget`].
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::time::Instant;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-use nvml_wrapper::Nvml;
 use serde_json::{Value, json};
-use weir_abi::CUresult;
 use weir_abi::types::*;
 
 use crate::client::{ClientError, Driver, check};
 
-/// Kinds that [`Memory::obey`] can fill.
-pub const KINDS: [&str; 6] = ["plain", "pitched", "managed", "ordered", "virtual", "array"];
-
 /// What held memory is filled with.
 const PATTERN: u32 = 0x5745_4952;
-
-/// `CU_MEM_ATTACH_GLOBAL`.
-const ATTACH_GLOBAL: std::ffi::c_uint = 1;
-
-/// Width of pitched memory and of arrays, in bytes: a multiple of every alignment.
-const WIDTH: usize = 1 << 15;
 
 /// The driver's functions, and what is held.
 pub struct Memory {
     pub(super) library: Library,
-    held: Vec<(CUdeviceptr, usize)>,
+    pub(super) held: Vec<(CUdeviceptr, usize)>,
+    /// Other processes' memory that is open.
+    pub(super) imported: Vec<CUdeviceptr>,
 }
 
 /// Calls a function of the driver, looked up anew each time; the answer as it is.
@@ -50,20 +42,12 @@ macro_rules! ask {
 }
 pub(super) use ask;
 
-/// A piece of device memory, by how it came.
-enum Piece {
-    Pointer(CUdeviceptr),
-    Ordered(CUdeviceptr),
-    Handle(CUmemGenericAllocationHandle),
-    Array(CUarray),
-}
-
 impl Memory {
     /// Opens the driver, which is open already.
     pub fn open() -> Result<Self, ClientError> {
         // SAFETY: its constructors have run.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL)? };
-        Ok(Self { library, held: Vec::new() })
+        Ok(Self { library, held: Vec::new(), imported: Vec::new() })
     }
 
     /// Does what it is told, if it knows what that is.
@@ -75,9 +59,8 @@ impl Memory {
             "hold" => self.hold(mib(first))?,
             "check" => self.check(driver)?,
             "free" => self.free()?,
-            "view" => self.view()?,
             "copy" => json!({"gb_s": self.copy(driver, first, mib(second))?}),
-            _ => return Ok(None),
+            _ => return self.told(word, rest),
         }))
     }
 
@@ -108,67 +91,6 @@ impl Memory {
         check("cuDeviceGetAttribute", answer).map(|()| value)
     }
 
-    fn fill(&self, kind: &str, bytes: usize) -> Result<Value, ClientError> {
-        let mut pieces = Vec::new();
-        let code = loop {
-            let (piece, result) = self.take(kind, bytes)?;
-            match result {
-                CUDA_SUCCESS => pieces.push(piece),
-                refusal => break refusal.0,
-            }
-        };
-        let count = pieces.len();
-        pieces.into_iter().try_for_each(|piece| self.give_back(&piece))?;
-        check("cuCtxSynchronize", ask!(self, cuCtxSynchronize())?)?;
-        Ok(json!({"pieces": count, "code": code}))
-    }
-
-    fn take(&self, kind: &str, bytes: usize) -> Result<(Piece, CUresult), ClientError> {
-        let (mut pointer, mut pitch, height) = (0, 0, bytes / WIDTH);
-        let place = &raw mut pointer;
-        Ok(match kind {
-            "pitched" => {
-                let answer = ask!(self, cuMemAllocPitch_v2(place, &raw mut pitch, WIDTH, height, 16))?;
-                (Piece::Pointer(pointer), answer)
-            }
-            "managed" => {
-                let answer = ask!(self, cuMemAllocManaged(place, bytes, ATTACH_GLOBAL))?;
-                (Piece::Pointer(pointer), answer)
-            }
-            "ordered" => {
-                let answer = ask!(self, cuMemAllocAsync(place, bytes, null_mut()))?;
-                (Piece::Ordered(pointer), answer)
-            }
-            "virtual" => {
-                let (mut handle, on_device) = (0, on_device());
-                let answer = ask!(self, cuMemCreate(&raw mut handle, bytes, &raw const on_device, 0))?;
-                (Piece::Handle(handle), answer)
-            }
-            "array" => {
-                let (format, num_channels) = (CU_AD_FORMAT_UNSIGNED_INT32, 4); // 16 bytes each
-                let wanted = CUDA_ARRAY_DESCRIPTOR { width: WIDTH / 16, height, format, num_channels };
-                let mut array = null_mut();
-                let answer = ask!(self, cuArrayCreate_v2(&raw mut array, &raw const wanted))?;
-                (Piece::Array(array), answer)
-            }
-            _ => {
-                let answer = ask!(self, cuMemAlloc_v2(place, bytes))?;
-                (Piece::Pointer(pointer), answer)
-            }
-        })
-    }
-
-    fn give_back(&self, piece: &Piece) -> Result<(), ClientError> {
-        match *piece {
-            Piece::Pointer(pointer) => check("cuMemFree_v2", ask!(self, cuMemFree_v2(pointer))?),
-            Piece::Ordered(pointer) => {
-                check("cuMemFreeAsync", ask!(self, cuMemFreeAsync(pointer, null_mut()))?)
-            }
-            Piece::Handle(handle) => check("cuMemRelease", ask!(self, cuMemRelease(handle))?),
-            Piece::Array(array) => check("cuArrayDestroy", ask!(self, cuArrayDestroy(array))?),
-        }
-    }
-
     fn hold(&mut self, bytes: usize) -> Result<Value, ClientError> {
         let mut pointer = 0;
         let result = ask!(self, cuMemAlloc_v2(&raw mut pointer, bytes))?;
@@ -196,22 +118,10 @@ impl Memory {
     fn free(&mut self) -> Result<Value, ClientError> {
         let mut sum = 0;
         for (pointer, bytes) in std::mem::take(&mut self.held) {
-            self.give_back(&Piece::Pointer(pointer))?;
+            check("cuMemFree_v2", ask!(self, cuMemFree_v2(pointer))?)?;
             sum += bytes;
         }
         Ok(json!({"bytes": sum}))
-    }
-
-    fn view(&self) -> Result<Value, ClientError> {
-        let (mut free, mut total, mut device_total) = (0, 0, 0);
-        check("cuMemGetInfo_v2", ask!(self, cuMemGetInfo_v2(&raw mut free, &raw mut total))?)?;
-        check("cuDeviceTotalMem_v2", ask!(self, cuDeviceTotalMem_v2(&raw mut device_total, 0))?)?;
-        let nvml = Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init();
-        let memory = nvml.as_ref().ok().and_then(|nvml| nvml.device_by_index(0).ok()?.memory_info().ok());
-        let (used, all) = memory.map_or((None, None), |memory| (Some(memory.used), Some(memory.total)));
-        Ok(json!({
-            "free": free, "total": total, "device_total": device_total, "nvml_used": used, "nvml_total": all,
-        }))
     }
 
     /// Bytes by the time of the best of five copies; a gigabyte is 10^9 of them.
@@ -233,7 +143,9 @@ impl Memory {
             best_s = best_s.min(start.elapsed().as_secs_f64());
         }
         check("cuMemFreeHost", ask!(self, cuMemFreeHost(host))?)?;
-        [device, other].into_iter().try_for_each(|pointer| self.give_back(&Piece::Pointer(pointer)))?;
+        for pointer in [device, other] {
+            check("cuMemFree_v2", ask!(self, cuMemFree_v2(pointer))?)?;
+        }
         Ok(bytes as f64 / best_s / 1e9)
     }
 }

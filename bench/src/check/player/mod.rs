@@ -16,9 +16,11 @@
 //!
 //! and those of [`memory`] and [`probes`].
 
+mod budget;
 mod exchange;
 mod facts;
-pub mod memory;
+pub mod kinds;
+mod memory;
 mod pace;
 mod parity;
 mod probes;
