@@ -118,6 +118,25 @@ fn without_results_of_a_gpu_each_figure_says_so() {
 }
 
 #[test]
+fn the_short_form_of_measuring_the_card_takes_less_than_a_minute_and_says_what_was_predicted() {
+    let (dist, directory) = (Dist::find(), tempfile::tempdir().expect("a directory"));
+    let file = directory.path().join("card.toml");
+    let mut doctor = Command::new(dist.weir());
+    doctor.args(["doctor", "--measure", "--short", "--json", "--calibration"]).arg(&file);
+    let output = doctor.env("WEIR_DIST", dist.root()).stdin(Stdio::null()).output().expect("weir runs");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{told}");
+    assert!(said["took_s"].as_f64().is_some_and(|took| took > 0.0 && took < 60.0), "{said}");
+    let rows = said["rows"].as_array().expect("rows");
+    let has_source = |row: &Value| row["predicted"].is_null() == row["source"].is_null();
+    assert!(rows.iter().all(has_source), "{said}");
+    let predicted = rows.iter().filter(|row| !row["predicted"].is_null()).count();
+    assert!(predicted >= 25, "{predicted} of {} rows have a prediction: {said}", rows.len());
+    assert!(std::fs::read_to_string(file).expect("a calibration file").contains("slice_us"));
+}
+
+#[test]
 fn what_pytorch_is_to_run_is_python() {
     // There is no PyTorch here: only that the scripts can be read is known until there is a GPU.
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/check");

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use weir_simgpu_link::config::Config;
@@ -55,7 +56,7 @@ pub struct Options {
     /// Print one JSON document instead of lines
     #[arg(long)]
     json: bool,
-    /// Less of everything
+    /// The short form, less of everything: within a minute on any card
     #[arg(long)]
     quick: bool,
     /// Measure the simulated GPU even where there is a real one
@@ -69,6 +70,7 @@ pub struct Options {
 /// Measures, prints, and writes the file.
 #[allow(clippy::print_stdout, reason = "the measurements are the result")]
 pub fn run(options: &Options) -> io::Result<ExitCode> {
+    let began = Instant::now();
     let simulated = options.simulated || !has_real_gpu();
     if !simulated && std::env::var_os(kernels::PACE).is_none() {
         return paced(options);
@@ -86,12 +88,15 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let card = calibration::card(simulated)?;
     fs::write(&options.out, file(&rows, &card)?)?;
     if options.json {
-        println!("{:#}", json!({"simulated": simulated, "card": card, "rows": rows, "file": options.out}));
+        let (file, took_s) = (&options.out, began.elapsed().as_secs_f64());
+        let said =
+            json!({"simulated": simulated, "card": card, "rows": rows, "file": file, "took_s": took_s});
+        println!("{said:#}");
     } else {
         let on = if simulated { "SIMULATED GPU: these are a model's figures" } else { "real GPU" };
         println!("{on}: {card}");
         rows.iter().for_each(|row| println!("{}", row.told()));
-        println!("written: {}", options.out.display());
+        println!("written: {}, after {:.0} s", options.out.display(), began.elapsed().as_secs_f64());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -118,6 +123,7 @@ mod tests {
             what: "what".into(),
             unit: "us".into(),
             predicted: None,
+            source: None,
             measured,
         };
         let rows = [row("slice_us", 1_912.4), row("memory", f64::from(1 << 30)), row("switch_us", -3.0)];

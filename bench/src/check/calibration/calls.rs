@@ -9,6 +9,15 @@ use super::super::setup::Setup;
 use super::super::side::{Player, Side, Way, number};
 use super::Found;
 
+/// What is known of drivers at large, in nanoseconds: a launch call takes two to three microseconds (section 3 of the collection of what
+/// real GPUs do, `gpu-truths.md`), recording an event about one (its rule 5).
+const LAUNCH: (f64, &str) = (2_500.0, "gpu-truths 3");
+const RECORD: (f64, &str) = (1_000.0, "gpu-truths 1.5");
+
+/// A kernel that may start early and is never told to takes what it takes: without a trigger nothing of it overlaps (the CUDA
+/// programming guide on programmatic dependent launch).
+const DEPENDENT: (f64, &str) = (5.0, "the CUDA programming guide");
+
 /// Units between two events, where what one of them takes is told.
 const UNITS: u32 = 200;
 
@@ -22,8 +31,8 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
     let (row, events, words) = (ask(&units("row"))?, ask(&units("beside"))?, ask(&units("written"))?);
     let unit_us = |said: &Value| Ok::<_, io::Error>(1e3 * number(said, "gpu_ms")? / f64::from(UNITS));
     let kernel_us = unit_us(&row)?;
-    found.add("launch_cpu_ns", "a launch call", "ns", None, number(&said, "launch_ns")?);
-    found.add("", "an event's record call", "ns", None, number(&said, "record_ns")?);
+    found.add_predicted("launch_cpu_ns", "a launch call", "ns", Some(LAUNCH), number(&said, "launch_ns")?);
+    found.add_predicted("", "an event's record call", "ns", Some(RECORD), number(&said, "record_ns")?);
     found.add("", "an event's query", "ns", None, number(&events, "query_ns")?);
     found.add("", "a call for a word that the GPU writes", "ns", None, number(&words, "call_ns")?);
     // On the simulated GPU neither takes any of its time.
@@ -42,7 +51,8 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
     // Last: a driver or a GPU that does not know the attribute refuses, and the player ends with that.
     if let Ok(dependent) = ask(&units("dependent")) {
         let each_us = unit_us(&dependent)?;
-        found.add("", "a kernel of 5 us whose start may overlap the last one's end", "us", None, each_us);
+        let what = "a kernel of 5 us whose start may overlap the last one's end";
+        found.add_predicted("", what, "us", Some(DEPENDENT), each_us);
     }
     Ok(())
 }

@@ -28,11 +28,17 @@ pub struct Row {
     pub what: String,
     /// Its unit.
     pub unit: String,
-    /// What the simulated GPU takes it for.
+    /// What it was taken for before it was measured.
     pub predicted: Option<f64>,
+    /// Where that stands; nothing where nobody has a prediction.
+    #[serde(default)]
+    pub source: Option<String>,
     /// What it is.
     pub measured: f64,
 }
+
+/// Where most predictions stand.
+const MODEL: &str = "the simulated GPU's model and defaults";
 
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
@@ -62,10 +68,25 @@ struct Found {
 }
 
 impl Found {
+    /// What the simulated GPU's model or defaults have a prediction for, or nobody has.
     fn add(&mut self, key: &str, what: &str, unit: &str, predicted: impl Into<Option<f64>>, measured: f64) {
+        let predicted = predicted.into().map(|predicted| (predicted, MODEL));
+        self.add_predicted(key, what, unit, predicted, measured);
+    }
+
+    /// What is predicted elsewhere.
+    fn add_predicted(
+        &mut self,
+        key: &str,
+        what: &str,
+        unit: &str,
+        predicted: Option<(f64, &str)>,
+        measured: f64,
+    ) {
         let key = (!key.is_empty()).then(|| key.to_owned());
-        let (what, unit, predicted) = (what.to_owned(), unit.to_owned(), predicted.into());
-        self.rows.push(Row { key, what, unit, predicted, measured });
+        let (what, unit) = (what.to_owned(), unit.to_owned());
+        let (predicted, source) = predicted.map(|(predicted, source)| (predicted, source.to_owned())).unzip();
+        self.rows.push(Row { key, what, unit, predicted, source, measured });
     }
 
     fn finding(&self, setup: &Setup) -> Finding {
@@ -88,9 +109,11 @@ impl Found {
 impl Row {
     /// A line for people.
     pub fn told(&self) -> String {
-        let predicted =
-            self.predicted.map_or_else(String::new, |predicted| format!(" (predicted {predicted:.4})"));
-        format!("{} {:.4} {}{predicted}", self.what, self.measured, self.unit)
+        let by = self.source.as_deref().filter(|source| *source != MODEL);
+        let by = by.map_or_else(String::new, |source| format!(" by {source}"));
+        let predicted = self.predicted.map(|predicted| format!("predicted {predicted:.4}{by}"));
+        let predicted = predicted.unwrap_or_else(|| "nobody predicts it".into());
+        format!("{} {:.4} {} ({predicted})", self.what, self.measured, self.unit)
     }
 }
 

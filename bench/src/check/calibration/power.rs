@@ -16,6 +16,9 @@ use crate::rig::Control;
 const WORK: &str = "mix";
 const PAUSE_US: u32 = 10_000;
 
+/// How it is called when nobody works.
+const AT_REST: &str = "at rest";
+
 /// Memory, a context, and power and clock with nothing, half and all of the GPU's time in use.
 pub fn measure(setup: &Setup, found: &mut Found) -> io::Result<()> {
     let rig = setup.rig()?;
@@ -48,10 +51,13 @@ pub fn measure(setup: &Setup, found: &mut Found) -> io::Result<()> {
         }
     }
     for (what, gpu) in
-        [("at rest", &at_rest), ("with half of the time in use", &at_half), ("at work", &at_work)]
+        [(AT_REST, &at_rest), ("with half of the time in use", &at_half), ("at work", &at_work)]
     {
         if let Some(mhz) = gpu.power.sm_clock_mhz {
-            found.add("", &format!("SM clock {what}"), "MHz", None, f64::from(mhz));
+            // At rest a card lowers its clock as it likes; with work it runs as fast as it may unless its power limit holds it back.
+            let most = gpu.power.sm_clock_most_mhz.filter(|_| what != AT_REST);
+            let predicted = most.map(|most| (f64::from(most), "NVML's highest clock"));
+            found.add_predicted("", &format!("SM clock {what}"), "MHz", predicted, f64::from(mhz));
         }
     }
     found.card = json!({
