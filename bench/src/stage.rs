@@ -13,6 +13,26 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
+/// The commit that this was built from: as it was written down when the GPU check was packed, else as the workspace has it now. `with
+/// changes` behind it says that the source was not as it is in there.
+pub fn commit() -> String {
+    let packed = dist().ok().and_then(|dist| std::fs::read_to_string(dist.join("commit")).ok());
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(workspace()).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let here = || {
+        let commit = git(&["rev-parse", "HEAD"])?;
+        let changes = if git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty() {
+            ""
+        } else {
+            " with changes"
+        };
+        Some(commit + changes)
+    };
+    packed.map(|commit| commit.trim().to_owned()).or_else(here).unwrap_or_else(|| "unknown".into())
+}
+
 /// `$WEIR_DIST` as it is; or where this program lies, if it was laid out with the others; or `dist/`, built now.
 pub fn dist() -> io::Result<&'static Path> {
     static DIST: OnceLock<PathBuf> = OnceLock::new();

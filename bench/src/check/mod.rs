@@ -44,7 +44,7 @@ use self::setup::{Setup, find_torch};
 use self::story::Story;
 use crate::demo::has_real_gpu;
 use crate::kernels;
-use crate::stage::THIS_PROGRAM;
+use crate::stage::{self, THIS_PROGRAM};
 pub use measure::{Options as MeasureOptions, run as measure};
 pub use player::run as play;
 pub use read::{Options as ReadOptions, run as read};
@@ -253,5 +253,6 @@ fn machine(simulated: bool) -> Value {
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
         "kernel": read("/proc/sys/kernel/osrelease").trim(),
         "build": env!("CARGO_PKG_VERSION"),
+        "commit": stage::commit(),
     })
 }
