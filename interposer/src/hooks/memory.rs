@@ -274,16 +274,19 @@ mod tests {
     }
 
     #[test]
-    fn a_mipmapped_array_is_the_sum_of_its_levels() {
+    fn a_mipmapped_array_is_the_sum_of_its_levels_in_the_drivers_steps() {
         let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
-            width: 8,
-            height: 4,
+            width: 64,
+            height: 32,
             depth: 0,
             format: CU_AD_FORMAT_FLOAT,
             num_channels: 1,
             flags: 0,
         };
-        assert_eq!(Ask::array_3d(&raw const descriptor, 3).bytes, Bytes(4 * (32 + 8 + 2)));
+        let sum: u64 = 4 * (64 * 32 + 32 * 16 + 16 * 8);
+        assert_eq!(Ask::array_3d(&raw const descriptor, 3).bytes, Bytes(sum.next_multiple_of(GRANULE)));
+        let tiny = CUDA_ARRAY3D_DESCRIPTOR { width: 1, height: 1, ..descriptor };
+        assert_eq!(Ask::array_3d(&raw const tiny, 1).bytes, Bytes(512));
         for flags in [CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING] {
             let mapped = CUDA_ARRAY3D_DESCRIPTOR { flags, ..descriptor };
             assert_eq!(Ask::array_3d(&raw const mapped, 3).bytes, Bytes(0), "its memory is cuMemCreate's");
