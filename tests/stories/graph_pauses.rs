@@ -14,6 +14,24 @@ fn interrupted(story: &mut Story<'_>, us: u64) -> u64 {
     story.instantiate(graph)
 }
 
+/// Changes `exec` before each launch, until its price has followed and then for a while: one launch takes `us`, and that is charged.
+fn costs_when_changed(story: &mut Story<'_>, change: &str, exec: u64, us: u64) {
+    let stream = story.stream;
+    let mut window = |launches: u64| {
+        let before = story.spent();
+        for _ in 0..launches {
+            story.client.does(change);
+            story.client.does(&format!("launch {exec} {stream} 1"));
+            story.client.does("wait");
+        }
+        story.spent().since(before)
+    };
+    window(150); // a price follows within some twenty measurements
+    let spent = window(100);
+    assert!(spent.used_ns.abs_diff(us * 100_000) <= us * 1_000, "{change}: {spent:?}");
+    assert!(spent.error_percent().abs() <= CLOSE, "{change}: {spent:?}, {} %", spent.error_percent());
+}
+
 #[test]
 fn while_a_host_function_runs_that_is_a_node_nothing_is_charged() {
     let gpu = SimGpu::new(COSTS);
@@ -94,21 +112,9 @@ fn a_graph_with_a_host_function_that_is_updated_before_each_launch_is_charged_wh
         story.client.does(&format!("add {graph} {host} {last}"));
         graph
     });
-    let (exec, stream) = (story.instantiate(graphs[0]), story.stream);
-    for (round, us) in [450, 600].into_iter().enumerate() {
-        let window = |story: &mut Story<'_>, launches: u64| {
-            let before = story.spent();
-            for _ in 0..launches {
-                story.client.does(&format!("update {exec} {}", graphs[0]));
-                story.client.does(&format!("launch {exec} {stream} 1"));
-                story.client.does("wait");
-            }
-            story.spent().since(before)
-        };
-        window(&mut story, 150); // a price follows within some twenty measurements
-        let spent = window(&mut story, 100);
-        assert!(spent.used_ns.abs_diff(us * 100_000) <= us * 1_000, "{round}: {spent:?}");
-        assert!(spent.error_percent().abs() <= CLOSE, "{round}: {spent:?}, {} %", spent.error_percent());
+    let exec = story.instantiate(graphs[0]);
+    for us in [450, 600] {
+        costs_when_changed(&mut story, &format!("update {exec} {}", graphs[0]), exec, us);
         graphs.reverse();
     }
 }
@@ -148,21 +154,9 @@ fn a_graph_with_a_host_function_that_is_changed_before_each_launch_is_charged_wh
     let (graph, kernels) = story.chain(&[US_200, US_200]);
     let host = story.client.does(&format!("add_slow_host {graph} {} 1_000", kernels[1]));
     let last = story.client.does(&format!("add {graph} {host} {US_50}"));
-    let (exec, stream) = (story.instantiate(graph), story.stream);
+    let exec = story.instantiate(graph);
     for (kernel, us) in [(US_50, 450), (US_200, 600)] {
-        let window = |story: &mut Story<'_>, launches: u64| {
-            let before = story.spent();
-            for _ in 0..launches {
-                story.client.does(&format!("set_kernel {exec} {last} {kernel}"));
-                story.client.does(&format!("launch {exec} {stream} 1"));
-                story.client.does("wait");
-            }
-            story.spent().since(before)
-        };
-        window(&mut story, 150); // a price follows within some twenty measurements
-        let spent = window(&mut story, 100);
-        assert!(spent.used_ns.abs_diff(us * 100_000) <= us * 1_000, "{us} us: {spent:?}");
-        assert!(spent.error_percent().abs() <= CLOSE, "{us} us: {spent:?}, {} %", spent.error_percent());
+        costs_when_changed(&mut story, &format!("set_kernel {exec} {last} {kernel}"), exec, us);
     }
 }
 

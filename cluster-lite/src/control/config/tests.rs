@@ -36,63 +36,65 @@ fn a_short_file_is_enough() {
     assert_eq!(config.fleet.nodes[0].ports, [20_000, 20_999]);
 }
 
+/// What is replaced in a good file by what, the line that is named, and parts of the message and of the help.
+const MISTAKES: &[(&str, &str, usize, &str, &str)] = &[
+    ("request = \"30%\"", "reqest = \"30%\"", 11, "unknown key `reqest`", "request"),
+    ("request = \"30%\"", "request = \"130%\"", 11, "130%", "%"),
+    ("memory = \"2GiB\"", "memory = \"20GiB\"", 12, "no node can hold", "16 GiB"),
+    ("memory = \"2GiB\"", "memory = \"40Q\"", 12, "40Q", "GiB"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nfloor = 5", 8, "exclude each other", "floor"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nlimit = \"20%\"", 13, "below request", "limit"),
+    ("\"{port}\"", "\"80\"", 10, "never told its port", "{port}"),
+    ("name = \"web\"", "name = \"Web\"", 9, "cannot be", "small letters"),
+    ("name = \"web\"", "name = \"metrics\"", 9, "by the gateway itself", "another name"),
+    ("name = \"lab\"", "name = \"lab\"\nplace = \"fdg\"", 2, "no policy `fdg`", "fgd"),
+    (
+        "name = \"lab\"",
+        "name = \"lab\"\nplace = \"fgd+bestfit\"",
+        2,
+        "`bestfit` the GPU with the least",
+        "pwr",
+    ),
+    ("name = \"lab\"", "name = \"lab\"\nceiling = 0.5", 2, "0.5 on slowdowns", "1.5"),
+    ("name = \"lab\"", "name = \"lab\"\nceiling = nan", 2, "on slowdowns", "1.5"),
+    ("name = \"lab\"", "name = \"lab\"\nscale = \"wier\"", 2, "`wier`", "weir"),
+    ("dir = \"/run/weir\"", "", 4, "nothing says where", "dir"),
+    ("dir = \"/run/weir\"", "web = \"http://x\"", 5, "no token", "token_file"),
+    ("gpus = 1", "ports = \"9-1\"", 6, "range of ports", "20000-20999"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nslo = \"p95 200ms\"", 13, "no SLO", "p95 < 200ms"),
+    (
+        "memory = \"2GiB\"",
+        "memory = \"2GiB\"\nclass = \"primary\"\nwhen_idle = \"park\"",
+        14,
+        "never parked",
+        "latency",
+    ),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"llama\"", 13, "has no memory", "13GiB"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"=1GiB\"", 13, "no name", "13GiB"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"b=15GiB\"", 12, "no node can hold", "16 GiB"),
+    (
+        "memory = \"2GiB\"",
+        "memory = \"2GiB\"\nbackbone = \"b=1GiB\"\nwhen_idle = \"park\"",
+        13,
+        "go to the host",
+        "leave the backbone out",
+    ),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_header = \"a b\"", 13, "`a b` is no name", "X-GPU-Ms"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_us_per_byte = 0", 13, "work_us_per_byte", "0.001"),
+    (
+        "memory = \"2GiB\"",
+        "memory = \"2GiB\"\nwork_header = \"x\"\nwork_us_per_byte = 2.0",
+        14,
+        "exclude each other",
+        "leave one",
+    ),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\nready = \"runs\"", 13, "no floor", "floor"),
+    ("memory = \"2GiB\"", "memory = \"2GiB\"\ncold_start_s = -1.0", 13, "-1", "seconds"),
+];
+
 #[test]
 fn each_mistake_has_its_line() {
-    let cases = [
-        ("request = \"30%\"", "reqest = \"30%\"", 11, "unknown key `reqest`", "request"),
-        ("request = \"30%\"", "request = \"130%\"", 11, "130%", "%"),
-        ("memory = \"2GiB\"", "memory = \"20GiB\"", 12, "no node can hold", "16 GiB"),
-        ("memory = \"2GiB\"", "memory = \"40Q\"", 12, "40Q", "GiB"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nfloor = 5", 8, "exclude each other", "floor"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nlimit = \"20%\"", 13, "below request", "limit"),
-        ("\"{port}\"", "\"80\"", 10, "never told its port", "{port}"),
-        ("name = \"web\"", "name = \"Web\"", 9, "cannot be", "small letters"),
-        ("name = \"web\"", "name = \"metrics\"", 9, "by the gateway itself", "another name"),
-        ("name = \"lab\"", "name = \"lab\"\nplace = \"fdg\"", 2, "no policy `fdg`", "fgd"),
-        (
-            "name = \"lab\"",
-            "name = \"lab\"\nplace = \"fgd+bestfit\"",
-            2,
-            "`bestfit` the GPU with the least",
-            "pwr",
-        ),
-        ("name = \"lab\"", "name = \"lab\"\nceiling = 0.5", 2, "0.5 on slowdowns", "1.5"),
-        ("name = \"lab\"", "name = \"lab\"\nceiling = nan", 2, "on slowdowns", "1.5"),
-        ("name = \"lab\"", "name = \"lab\"\nscale = \"wier\"", 2, "`wier`", "weir"),
-        ("dir = \"/run/weir\"", "", 4, "nothing says where", "dir"),
-        ("dir = \"/run/weir\"", "web = \"http://x\"", 5, "no token", "token_file"),
-        ("gpus = 1", "ports = \"9-1\"", 6, "range of ports", "20000-20999"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nslo = \"p95 200ms\"", 13, "no SLO", "p95 < 200ms"),
-        (
-            "memory = \"2GiB\"",
-            "memory = \"2GiB\"\nclass = \"primary\"\nwhen_idle = \"park\"",
-            14,
-            "never parked",
-            "latency",
-        ),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"llama\"", 13, "has no memory", "13GiB"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"=1GiB\"", 13, "no name", "13GiB"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nbackbone = \"b=15GiB\"", 12, "no node can hold", "16 GiB"),
-        (
-            "memory = \"2GiB\"",
-            "memory = \"2GiB\"\nbackbone = \"b=1GiB\"\nwhen_idle = \"park\"",
-            13,
-            "go to the host",
-            "leave the backbone out",
-        ),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_header = \"a b\"", 13, "`a b` is no name", "X-GPU-Ms"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nwork_us_per_byte = 0", 13, "work_us_per_byte", "0.001"),
-        (
-            "memory = \"2GiB\"",
-            "memory = \"2GiB\"\nwork_header = \"x\"\nwork_us_per_byte = 2.0",
-            14,
-            "exclude each other",
-            "leave one",
-        ),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\nready = \"runs\"", 13, "no floor", "floor"),
-        ("memory = \"2GiB\"", "memory = \"2GiB\"\ncold_start_s = -1.0", 13, "-1", "seconds"),
-    ];
-    for (old, new, line, message, help) in cases {
+    for (old, new, line, message, help) in MISTAKES {
         let fault = parse(&GOOD.replace(old, new)).expect_err(new);
         assert_eq!(fault.at.as_deref(), Some(format!("c.toml:{line}").as_str()), "{new}: {fault}");
         assert!(fault.message.contains(message) && fault.help.contains(help), "{new}: {fault}");
