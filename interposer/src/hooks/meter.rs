@@ -110,7 +110,10 @@ impl<'a> Hands<'a> {
         }
         let short = cap <= SHORT;
         let apart = || if self.gpu().is_divided() { Nanos(0) } else { APART };
-        let due = if short { STRETCH } else { Due { work: part, time: apart(), spare: 0 } };
+        // A burst begins with little queued: a mark that waits for more than that is put when the one before it was reached, and
+        // nobody knows whether the stream idled in between.
+        let work = part.min(Nanos(flight.queued_ns(self.here.key()) / 2)).max(STRETCH.work);
+        let due = if short { STRETCH } else { Due { work, time: apart(), spare: 0 } };
         self.put(due)
             || (CAPTURES.load(Ordering::Relaxed) == 0
                 && flight.word(self.here.key(), part.max(WORD), self)

@@ -20,6 +20,7 @@ pub(super) struct Clock {
     anchor: Option<(u64, f64)>, // an event that was reached, and when
     ahead: Option<f64>,         // the processor's clock less the GPU's, ns: at least, as far as is known
     most: Option<(f64, f64)>,   // the same, at most, and when that was seen
+    prompt: bool,               // an event was among them that nothing held up: `ahead` is close
 }
 
 impl Clock {
@@ -40,9 +41,10 @@ impl Clock {
         time
     }
 
-    /// An event is reached after its record began, and before that is seen.
-    pub fn compare(&mut self, time: Option<f64>, recorded_from: Nanos, now: Nanos) {
+    /// An event is reached after its record began, and before that is seen. On an `idle` stream that is right away.
+    pub fn compare(&mut self, time: Option<f64>, (recorded_from, idle): (Nanos, bool), now: Nanos) {
         let Some(time) = time else { return };
+        self.prompt |= idle;
         let (least, most) = (recorded_from.0 as f64 - time, now.0 as f64 - time);
         self.ahead = Some(self.ahead.unwrap_or(least).min(most).max(least));
         let before = self.most.map_or(most, |(before, at)| before + DRIFT * (time - at).abs());
@@ -50,10 +52,11 @@ impl Clock {
     }
 
     /// When an event was reached, on the processor's clock, if the two are known to be close; else when at the latest. Before
-    /// the first event of a stream that idled the clocks seem apart by as much more as the stream is behind.
+    /// the first event that nothing held up the clocks seem apart by as much more as its stream was behind.
     pub fn reached_by(&self, time: f64) -> Nanos {
         let most = self.most.map_or(f64::INFINITY, |(most, _)| most);
-        moment(time + if most - self.ahead() < CLOSE_NS { self.ahead() } else { most })
+        let close = self.prompt || most - self.ahead() < CLOSE_NS;
+        moment(time + if close { self.ahead() } else { most })
     }
 
     /// The processor's clock less the GPU's, in nanoseconds.

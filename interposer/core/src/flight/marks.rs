@@ -39,6 +39,7 @@ struct Mark {
     value: Value,
     launched: u64,
     recorded_from: Nanos,
+    prompt: bool, // nothing held it up
     stretch: Option<Stretch>,
     beside: Neighbours, // when it was last seen not to be reached
 }
@@ -249,7 +250,17 @@ impl Marks {
             before_burst: same_burst.map_or(value.work, |chain| chain.before_burst),
             reached: before.map_or(value.work, |chain| chain.reached),
         });
-        self.under_way.push_back(Mark { event, book, value, launched, recorded_from, stretch, beside });
+        let prompt = begins && beside.quiet.is_some();
+        self.under_way.push_back(Mark {
+            event,
+            book,
+            value,
+            launched,
+            recorded_from,
+            prompt,
+            stretch,
+            beside,
+        });
     }
 
     /// The launches since the last mark of a stream, which was `never_idle` until the next one, and that one was put.
@@ -358,9 +369,9 @@ impl Marks {
 
     /// A mark was reached.
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
-        let Mark { event, book, value, launched, recorded_from, mut stretch, beside } = mark;
+        let Mark { event, book, value, launched, recorded_from, prompt, mut stretch, beside } = mark;
         let time = self.clock.time_of(event, &mut self.spare, driver);
-        self.clock.compare(time, recorded_from, driver.now());
+        self.clock.compare(time, (recorded_from, prompt), driver.now());
         self.beside = beside;
         let mut bill = None;
         let span = self.chains[book].and_then(|chain| chain.reached_at).zip(time);

@@ -189,7 +189,13 @@ impl Flight {
 
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
-        self.find(stream).is_some_and(|index| self.books[index].done() < self.books[index].given())
+        self.queued_ns(stream) > 0
+    }
+
+    /// Work on `stream` that is not known to be done, in nanoseconds.
+    pub fn queued_ns(&self, stream: u64) -> u64 {
+        self.find(stream)
+            .map_or(0, |index| self.books[index].given().saturating_sub(self.books[index].done()))
     }
 
     /// Whether the context has had more than one stream.
