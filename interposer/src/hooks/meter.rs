@@ -110,9 +110,7 @@ impl<'a> Hands<'a> {
         }
         let short = cap <= SHORT;
         let apart = || if self.gpu().is_divided() { Nanos(0) } else { APART };
-        // A burst begins with little queued: a mark that waits for more than that is put when the one before it was reached, and
-        // nobody knows whether the stream idled in between.
-        let work = part.min(Nanos(flight.queued_ns(self.here.key()) / 2)).max(STRETCH.work);
+        let work = if self.gpu().is_divided() { part } else { part.min(backlog(self.current, self.here)) };
         let due = if short { STRETCH } else { Due { work, time: apart(), spare: 0 } };
         self.put(due)
             || (CAPTURES.load(Ordering::Relaxed) == 0
@@ -196,6 +194,12 @@ impl<'a> Hands<'a> {
     pub fn gpu(&self) -> &'static Gpu {
         self.current.gpu
     }
+}
+
+/// So much work may be handed out on `stream` without a mark. A burst begins with little queued: a mark that waits for more than
+/// that is put when the one before it was reached, and nobody knows whether the stream idled in between.
+pub fn backlog(current: &Current, stream: Stream) -> Nanos {
+    REMAINDER.work.max(Nanos(current.context.flight.queued_ns(stream.key()) / 2))
 }
 
 /// Whether this launch, onto an `idle` stream or not, shall be measured by itself: little is known of it, or nothing but bounds for a

@@ -106,10 +106,13 @@ pub(super) struct Spent {
 }
 
 impl Stretch {
-    /// Its first mark was reached by then, on the processor's clock. If the second was put after that, the stream may have
-    /// idled, whatever the driver said when it was put: it was late to see the first one reached.
-    pub fn began(&mut self, reached: Nanos) {
-        self.never_idle &= reached >= self.put_by;
+    /// Its first mark was reached between two moments of the processor's clock. If the second was put after the later one, the stream
+    /// may have idled, whatever the driver said when it was put: it was late to see the first one reached. But not before the earlier one.
+    pub fn began(&mut self, (earliest, latest): (Nanos, Nanos)) {
+        self.never_idle &= latest >= self.put_by;
+        if !self.began_idle() {
+            self.open = self.open.min(self.put_by.since(earliest).0 as f64);
+        }
     }
 
     /// When it had ended, on the GPU's clock, which the processor's is `ahead` of: its second mark may have been put long after, and in
@@ -158,9 +161,8 @@ impl Stretch {
         })
     }
 
-    /// It is part of a burst that ran from some moment on: it did not begin before that. What was put before then, or before its first
-    /// mark was reached, at some moment of the processor's clock, left no pause.
-    pub fn lies_in(&mut self, ran: Ran, (from, to): (f64, f64), reached: Nanos) {
+    /// It is part of a burst that ran from some moment on: it did not begin before that, and what was put before then left no pause.
+    pub fn lies_in(&mut self, ran: Ran, (from, to): (f64, f64)) {
         if self.by_itself || to <= ran.began {
             return;
         }
@@ -170,8 +172,6 @@ impl Stretch {
             let put = from + self.late.1 + self.open;
             self.late = (ran.began - from, ran.began - from);
             self.open = (put - ran.began).max(0.0);
-        } else if !self.began_idle() {
-            self.open = self.open.min(self.put_by.since(reached).0 as f64);
         }
     }
 

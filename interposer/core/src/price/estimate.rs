@@ -417,7 +417,7 @@ impl Estimate {
     }
 
     /// Whether its launches vary so much by themselves, as far as was measured, that many together take something else than their price.
-    pub(super) fn varies(&self) -> bool {
+    pub fn varies(&self) -> bool {
         self.measured.load(Ordering::Relaxed) > LEARNT && self.spread() > VARIES * VARIES
     }
 
