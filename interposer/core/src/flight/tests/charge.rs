@@ -114,6 +114,42 @@ fn a_driver_that_tells_late_what_was_reached_makes_no_kernel_dearer() {
 }
 
 #[test]
+fn a_driver_that_tells_late_from_the_first_mark_on_does_not_make_a_new_kernel_dear() {
+    let mut process = process();
+    let kernel = guess(5_000);
+    process.gpu.tells_late = 300_000;
+    for held_up in [20_000, 0, 0, 0, 0, 0, 0] {
+        process.mark(STREAM);
+        process.gpu.now += held_up; // the host, with an idle stream
+        process.launch(STREAM, kernel, 5_000);
+        process.mark(STREAM);
+        process.gpu.now += 1_000_000;
+        process.drain();
+    }
+    assert!((kernel.mean() / 5_000.0 - 1.0).abs() < 0.2, "{}", kernel.mean());
+}
+
+#[test]
+fn a_stream_did_not_idle_before_its_last_mark_was_reached() {
+    let mut process = process();
+    let (ahead, kernel) = (guess(900_000), guess(200_000));
+    for (estimate, took) in [(ahead, 900_000), (kernel, 200_000)].repeat(10) {
+        process.mark(STREAM);
+        process.launch(STREAM, estimate, took);
+        process.mark(STREAM);
+        process.drain();
+    }
+    process.charged = 0;
+    process.launch(STREAM, ahead, 900_000);
+    process.mark(STREAM);
+    process.gpu.now += 1_000_000; // it idles for a tenth of that
+    (0..10).for_each(|_| process.launch(STREAM, kernel, 300_000)); // this once they take longer than their price
+    process.mark(STREAM);
+    process.drain();
+    assert!((process.charged - 3_900_000).abs() < 10_000, "{}", process.charged);
+}
+
+#[test]
 fn a_stream_that_never_idles_is_measured_however_far_it_is_behind() {
     let mut process = process();
     let (kernel, mut took) = (guess(5_000), 0);
