@@ -99,18 +99,25 @@ impl<'a> Hands<'a> {
         seen
     }
 
-    /// The same for the stream of this call.
+    /// So much work may go onto the stream without a mark. A burst begins with little queued: a mark that waits for more than that
+    /// may be put only after the one before it was reached, and nobody knows whether the stream idled in between.
+    pub fn piece(&self) -> Nanos {
+        self.thread.book_run();
+        REMAINDER.work.max(Nanos(self.current.context.flight.queued_ns(self.here.key()) / 2))
+    }
+
+    /// As [`Self::keep_up`], for the stream of this call.
     fn keep_up_here(&mut self, cap: Nanos) -> bool {
         if cap == Nanos(0) {
             return self.put(STRETCH);
         }
         let (flight, part) = (&self.current.context.flight, Nanos(cap.0 / 8));
+        let work = if self.gpu().is_divided() { part } else { part.min(self.piece()) };
         if !flight.has_words() {
-            return self.put(Due { work: part, ..REMAINDER });
+            return self.put(Due { work, ..REMAINDER });
         }
         let short = cap <= SHORT;
         let apart = || if self.gpu().is_divided() { Nanos(0) } else { APART };
-        let work = if self.gpu().is_divided() { part } else { part.min(backlog(self.current, self.here)) };
         let due = if short { STRETCH } else { Due { work, time: apart(), spare: 0 } };
         self.put(due)
             || (CAPTURES.load(Ordering::Relaxed) == 0
@@ -194,12 +201,6 @@ impl<'a> Hands<'a> {
     pub fn gpu(&self) -> &'static Gpu {
         self.current.gpu
     }
-}
-
-/// So much work may be handed out on `stream` without a mark. A burst begins with little queued: a mark that waits for more than
-/// that is put when the one before it was reached, and nobody knows whether the stream idled in between.
-pub fn backlog(current: &Current, stream: Stream) -> Nanos {
-    REMAINDER.work.max(Nanos(current.context.flight.queued_ns(stream.key()) / 2))
 }
 
 /// Whether this launch, onto an `idle` stream or not, shall be measured by itself: little is known of it, or nothing but bounds for a

@@ -11,6 +11,10 @@ const ANCHOR_NS: f64 = 200e6;
 /// Between what the clocks are apart at least and at most there may be so much, for what lies between not to matter, ns.
 const CLOSE_NS: f64 = 50_000.0;
 
+/// Where an event was seen that, as far as is known, nothing held up: some drivers tell so late what was reached, ns. Whatever is
+/// further apart was held up all the same, by a host function or by work that nobody has told of.
+const TELLS_LATE_NS: f64 = 2e6;
+
 /// Clocks drift apart by no more than this part of the time.
 const DRIFT: f64 = 1e-5;
 
@@ -18,9 +22,9 @@ const DRIFT: f64 = 1e-5;
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     anchor: Option<(u64, f64)>, // an event that was reached, and when
-    ahead: Option<f64>,         // the processor's clock less the GPU's, ns: at least, as far as is known
-    most: Option<(f64, f64)>,   // the same, at most, and when that was seen
-    prompt: bool,               // an event was among them that nothing held up: `ahead` is close
+    ahead: Option<(f64, f64)>, // the processor's clock less the GPU's, ns: at least, as far as is known, and when that was seen
+    most: Option<(f64, f64)>,  // the same, at most, and when that was seen
+    prompt: bool,              // an event was among them that nothing held up, as far as is known
 }
 
 impl Clock {
@@ -41,12 +45,14 @@ impl Clock {
         time
     }
 
-    /// An event is reached after its record began, and before that is seen. On an `idle` stream that is right away.
-    pub fn compare(&mut self, time: Option<f64>, (recorded_from, idle): (Nanos, bool), now: Nanos) {
+    /// An event is reached after its record began, and before that is seen; right away if it is `prompt`, since nothing holds it up.
+    pub fn compare(&mut self, time: Option<f64>, (recorded_from, prompt): (Nanos, bool), now: Nanos) {
         let Some(time) = time else { return };
-        self.prompt |= idle;
+        self.prompt |= prompt;
         let (least, most) = (recorded_from.0 as f64 - time, now.0 as f64 - time);
-        self.ahead = Some(self.ahead.unwrap_or(least).min(most).max(least));
+        let (before, at) = self.ahead.unwrap_or((least, time));
+        let ahead = before.min(most).max(least);
+        self.ahead = Some((ahead, if ahead > least && ahead < most { at } else { time }));
         let before = self.most.map_or(most, |(before, at)| before + DRIFT * (time - at).abs());
         self.most = Some((most.min(before), time));
     }
@@ -55,13 +61,19 @@ impl Clock {
     /// the first event that nothing held up the clocks seem apart by as much more as its stream was behind.
     pub fn reached_by(&self, time: f64) -> Nanos {
         let most = self.most.map_or(f64::INFINITY, |(most, _)| most);
-        let close = self.prompt || most - self.ahead() < CLOSE_NS;
+        let close = most - self.ahead() < if self.prompt { TELLS_LATE_NS } else { CLOSE_NS };
         moment(time + if close { self.ahead() } else { most })
+    }
+
+    /// The same at the earliest.
+    pub fn reached_from(&self, time: f64) -> Nanos {
+        let (ahead, at) = self.ahead.unwrap_or((f64::NEG_INFINITY, time));
+        moment(time + ahead - DRIFT * (time - at).abs())
     }
 
     /// The processor's clock less the GPU's, in nanoseconds.
     pub fn ahead(&self) -> f64 {
-        self.ahead.unwrap_or(0.0)
+        self.ahead.map_or(0.0, |(ahead, _)| ahead)
     }
 
     /// A moment of the GPU's clock on the processor's.

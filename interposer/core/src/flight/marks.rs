@@ -385,7 +385,7 @@ impl Marks {
             if let (Some(stretch), Some(from), Some(to)) = (&mut stretch, before, time) {
                 let to = stretch.ended_by((from, to), self.clock.ahead());
                 let now = driver.neighbours();
-                stretch.began((self.clock.here(from), self.clock.reached_by(from)));
+                stretch.began((self.clock.reached_from(from), self.clock.reached_by(from)));
                 let company = match now.were_quiet_since(&since) {
                     // The first launch after a neighbour's work waited until the GPU had switched.
                     true if switched && stretch.began_idle() => Company::Before,

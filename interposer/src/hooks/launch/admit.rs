@@ -14,7 +14,7 @@ use weir_protocol::pages::{Grant, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::super::excuse;
-use super::super::meter::{BRACKET, Hands, STRETCH, backlog, unseen, wants_bracket, wants_first_apart};
+use super::super::meter::{BRACKET, Hands, STRETCH, unseen, wants_bracket, wants_first_apart};
 use super::{Work, take_back};
 use crate::driver::Stream;
 use crate::guard::{caught, refused};
@@ -256,7 +256,7 @@ fn draw(
         Hands::new(thread, current, stream).look(); // it may be done by now, and then nobody needs to sleep
     }
     // A price that is still a guess buys one launch at a time.
-    let ceiling = if estimate.is_learnt() { slice(current, stream, &grant, estimate) } else { price };
+    let ceiling = if estimate.is_learnt() { slice(thread, current, stream, &grant, estimate) } else { price };
     gpu.room_for(estimate);
     let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
     let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
@@ -265,13 +265,13 @@ fn draw(
     Some(generation)
 }
 
-/// Most tokens that a thread may draw at once for launches like this one. Of those that vary the mean does not say what they took:
+/// Most tokens that the thread may draw at once for launches like this one. Of those that vary the mean does not say what they took:
 /// where nobody waits for the end of a slice, marks do.
-fn slice(current: &Current, stream: Stream, grant: &Grant, estimate: &Estimate) -> i64 {
+fn slice(thread: &Thread, current: &Current, stream: Stream, grant: &Grant, estimate: &Estimate) -> i64 {
     let alone = !Launching::has_neighbours(&current.gpu);
     let ceiling = Gate::slice_ceiling(grant, current.gpu.threads(), estimate.price(), alone);
-    let backlog = || backlog(current, stream).0.try_into().unwrap_or(i64::MAX);
-    if alone && estimate.varies() { ceiling.min(backlog()) } else { ceiling }
+    let piece = || Hands::new(thread, current, stream).piece().0.try_into().unwrap_or(i64::MAX);
+    if alone && estimate.varies() { ceiling.min(piece()) } else { ceiling }
 }
 
 impl Admission {
