@@ -74,12 +74,11 @@ impl Podman {
         command
     }
 
-    /// A program in a container with this device, and with the simulated GPU's driver and directory, as another device
+    /// A program in a container with these flags, and with the simulated GPU's driver and directory, as a device of its own
     /// would give it.
-    pub fn program(&self, gpu: &SimGpu, device: &str, share: &Path, arguments: &[&str]) -> Program {
+    pub fn program(&self, gpu: &SimGpu, mut flags: Vec<String>, share: &Path, arguments: &[&str]) -> Program {
         let same = |path: &Path, how: &str| format!("--volume={0}:{0}:{how}", path.display());
-        let mut flags = vec![format!("--device={device}"), same(share, "ro")];
-        flags.extend([same(&gpu.dist().simgpu(), "ro"), same(gpu.dir(), "rw")]);
+        flags.extend([same(share, "ro"), same(&gpu.dist().simgpu(), "ro"), same(gpu.dir(), "rw")]);
         flags.extend(gpu.environment().map(|(name, value)| format!("--env={name}={}", value.display())));
         let command = self.command(&flags);
         Program::bare(gpu, command.get_program()).args(command.get_args()).args(arguments)

@@ -1,5 +1,5 @@
 //! What waits for nothing, since it could wait for itself: launches by host functions, and launches while a stream waits for a
-//! word. They leave a debt and are counted; nothing goes by the rule of liveness.
+//! word. They leave a debt and are counted; nothing goes by the rule of liveness. And what waits beside a capture leaves it alone.
 
 use std::time::Duration;
 
@@ -67,6 +67,23 @@ fn a_captured_host_function_is_the_programs_own_and_runs_with_each_launch() {
     let mut client = Memory::start(Program::under_weir(&gpu, Some(&node), TENTH, GRAPHS));
     let answer = client.tell("captured_host_function 3");
     assert_eq!((answer.result.as_str(), answer.values), ("CUDA_SUCCESS", vec![3, 1]));
+}
+
+/// Rule 7 of the facts about GPUs: a query of ours would end the capture with an error.
+#[test]
+fn a_thread_that_waits_at_the_gate_does_not_disturb_what_another_one_captures() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, PRICES);
+    let mut client = Memory::start(Program::under_weir(&gpu, Some(&node), TENTH, GRAPHS));
+    let (stream, other) = (in_debt(&mut client), client.does("stream"));
+    let before = counted(&node);
+    let answer = client.tell(&format!("capture_beside {stream} {other} {US_5000} 20"));
+    assert_eq!((answer.result.as_str(), answer.values), ("CUDA_SUCCESS", vec![1]));
+    let after = counted(&node);
+    assert!(after.throttled > before.throttled, "launches waited meanwhile");
+    assert!(after.charged_ns >= before.charged_ns + 99_000_000, "and were charged: {}", after.charged_ns);
+    client.does("wait");
+    assert_eq!(node.tenant(TENTH.name).expect("it runs").state, "enforced");
 }
 
 #[test]

@@ -105,10 +105,9 @@ fn an_allocator_inside_of_the_program_that_looks_functions_up_while_it_starts_do
 #[test]
 fn a_program_with_jemalloc_linked_into_it_runs_as_without_us() {
     let (gpu, workshop) = (gpu(), Workshop::default());
-    let Some(library) = jemalloc() else {
-        return eprintln!("SKIPPED: there is no libjemalloc.a; install Debian package `libjemalloc-dev`");
-    };
-    let program = workshop.linked_life("plain", &["-Wl,-u,malloc", &library, "-lm"]);
+    let Some(library) = debian("libjemalloc.a", "libjemalloc-dev") else { return };
+    let library = library.to_str().expect("a plain path");
+    let program = workshop.linked_life("plain", &["-Wl,-u,malloc", library, "-lm"]);
     let with_stats = |program: Program| program.env("MALLOC_CONF", "stats_print:true").run().well();
     let bare = with_stats(Program::bare(&gpu, &program));
     assert_eq!(bare.stdout, ANSWER);
@@ -117,6 +116,25 @@ fn a_program_with_jemalloc_linked_into_it_runs_as_without_us() {
     assert_eq!(ended.stdout, ANSWER);
     assert!(ended.stderr.contains("jemalloc statistics"), "{}", ended.stderr);
     assert_all_is_counted(&ended);
+}
+
+#[test]
+fn debians_jemalloc_and_faketime_work_before_and_behind_us() {
+    let (gpu, workshop) = (gpu(), Workshop::default());
+    let program = workshop.life("plain");
+    for (file, package) in
+        [("libjemalloc.so.2", "libjemalloc2"), ("faketime/libfaketime.so.1", "libfaketime")]
+    {
+        let Some(library) = debian(file, package) else { continue };
+        for before in [true, false] {
+            let both = under_both(&gpu, &program, &library, before);
+            let ended = both.env("FAKETIME", "+2d").env("MALLOC_CONF", "stats_print:true").run().well();
+            assert_eq!(ended.stdout, ANSWER, "{file}, before: {before}");
+            assert_all_is_counted(&ended);
+            let talks = ended.stderr.contains("jemalloc statistics");
+            assert_eq!(talks, package == "libjemalloc2", "it is its allocator: {}", ended.stderr);
+        }
+    }
 }
 
 /// The program `plain` with an address sanitizer, linked as the flags say; none where the compiler lacks `library`.
@@ -161,9 +179,13 @@ fn a_program_whose_address_sanitizer_is_a_library_runs_where_that_comes_first_as
     }
 }
 
-/// Where `scripts/setup` has unpacked it, or Debian's package has it.
-fn jemalloc() -> Option<String> {
+/// A library of a Debian package: where `scripts/setup` has unpacked it, or where the package has it.
+fn debian(file: &str, package: &str) -> Option<PathBuf> {
     let unpacked = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/debian");
-    let place = |root| format!("{root}/usr/lib/{}-linux-gnu/libjemalloc.a", std::env::consts::ARCH);
-    [unpacked, ""].map(place).into_iter().find(|path| Path::new(path).exists())
+    let place = |root| PathBuf::from(format!("{root}/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH));
+    let found = [unpacked, ""].map(place).into_iter().find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("SKIPPED: there is no {file}; install Debian package `{package}`");
+    }
+    found
 }

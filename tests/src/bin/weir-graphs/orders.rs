@@ -25,6 +25,7 @@ pub fn obey(client: &mut Client, command: &str, numbers: &[u64]) -> Option<Done>
             (call!(client, cuLaunchHostFunc(handle(n(0)), func, user_data)), Vec::new())
         }
         "captured_host_function" => captured(client, n(0)),
+        "capture_beside" => capture_beside(client, [n(0), n(1)], n(2), n(3)),
         "pairs" => {
             let pair =
                 |_| first_error([client.kernel(handle(n(0)), n(1)), closely(client, n(0), n(2))].into_iter());
@@ -139,6 +140,26 @@ fn called_back(client: &Client, kind: Kind, stream: u64, kernel: u64, count: u64
 unsafe extern "C" fn add_one(count: *mut c_void) {
     // SAFETY: a counter that outlives the stream in which the function is.
     unsafe { &*count.cast::<AtomicU32>() }.fetch_add(1, Ordering::Release);
+}
+
+/// A capture, by the strictest mode, of one kernel, in the middle of which another thread launches so many on another stream: how
+/// many nodes the graph has.
+fn capture_beside(client: &Client, [captured, other]: [u64; 2], kernel: u64, count: u64) -> Done {
+    let (mut graph, mut nodes) = (null_mut(), 0);
+    let begun = call!(client, cuStreamBeginCapture_v2(handle(captured), CU_STREAM_CAPTURE_MODE_GLOBAL));
+    let launch = || {
+        let current = call!(client, cuCtxSetCurrent(client.context));
+        first_error(std::iter::once(current).chain((0..count).map(|_| client.kernel(handle(other), kernel))))
+    };
+    let launched = std::thread::scope(|scope| scope.spawn(launch).join().unwrap_or(CUDA_ERROR_UNKNOWN));
+    let results = [
+        begun,
+        launched,
+        client.kernel(handle(captured), kernel),
+        call!(client, cuStreamEndCapture(handle(captured), &raw mut graph)),
+        call!(client, cuGraphGetNodes(graph, null_mut(), &raw mut nodes)),
+    ];
+    (first_error(results.into_iter()), vec![nodes as u64])
 }
 
 /// A captured host function, launched so often: how often it ran, and whether its node shows the program's function and
