@@ -396,7 +396,12 @@ impl Estimate {
         }
     }
 
-    /// The same, if it is a graph's.
+    /// Whether it is a graph's.
+    pub fn is_graph(&self) -> bool {
+        self.made_of().is_some()
+    }
+
+    /// The kernels of the graph that this is, if it is one.
     pub(super) fn made_of(&self) -> Option<&Lock<Kernels>> {
         // SAFETY: null, or leaked by `kernels`.
         unsafe { self.made_of.load(Ordering::Acquire).as_ref() }
@@ -417,7 +422,7 @@ impl Estimate {
     }
 
     /// Whether its launches vary so much by themselves, as far as was measured, that many together take something else than their price.
-    pub fn varies(&self) -> bool {
+    pub(super) fn varies(&self) -> bool {
         self.measured.load(Ordering::Relaxed) > LEARNT && self.spread() > VARIES * VARIES
     }
 

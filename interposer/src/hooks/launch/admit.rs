@@ -265,13 +265,13 @@ fn draw(
     Some(generation)
 }
 
-/// Most tokens that the thread may draw at once for launches like this one. Of those that vary the mean does not say what they took:
-/// where nobody waits for the end of a slice, marks do.
+/// Most tokens that the thread may draw at once for launches like this one. Programs change graphs, so of those the mean may not say what
+/// a few took: where nobody waits for the end of a slice, marks do.
 fn slice(thread: &Thread, current: &Current, stream: Stream, grant: &Grant, estimate: &Estimate) -> i64 {
     let alone = !Launching::has_neighbours(&current.gpu);
     let ceiling = Gate::slice_ceiling(grant, current.gpu.threads(), estimate.price(), alone);
     let piece = || Hands::new(thread, current, stream).piece().0.try_into().unwrap_or(i64::MAX);
-    if alone && estimate.varies() { ceiling.min(piece()) } else { ceiling }
+    if alone && estimate.is_graph() { ceiling.min(piece()) } else { ceiling }
 }
 
 impl Admission {
