@@ -219,8 +219,7 @@ impl Marks {
             return; // its context is gone, and the event with it
         }
         let before = self.chains[book].filter(|chain| chain.stream == stream);
-        let never_idle = self.under_way.iter().rfind(|mark| mark.book == book).map(|mark| mark.event);
-        let never_idle = never_idle.is_some_and(|last| !driver.reached(last));
+        let never_idle = self.is_at_work(book, driver);
         let stretch = before
             .filter(|chain| value.total() > chain.value.total())
             .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by, ended), driver));
@@ -251,16 +250,14 @@ impl Marks {
             reached: before.map_or(value.work, |chain| chain.reached),
         });
         let prompt = begins && beside.quiet.is_some();
-        self.under_way.push_back(Mark {
-            event,
-            book,
-            value,
-            launched,
-            recorded_from,
-            prompt,
-            stretch,
-            beside,
-        });
+        let mark = Mark { event, book, value, launched, recorded_from, prompt, stretch, beside };
+        self.under_way.push_back(mark);
+    }
+
+    /// Whether a book's last mark has not been reached, by the driver's word.
+    fn is_at_work(&self, book: usize, driver: &mut impl Driver) -> bool {
+        let last = self.under_way.iter().rfind(|mark| mark.book == book);
+        last.is_some_and(|mark| !driver.reached(mark.event))
     }
 
     /// The launches since the last mark of a stream, which was `never_idle` until the next one, and that one was put.

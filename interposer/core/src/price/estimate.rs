@@ -396,13 +396,8 @@ impl Estimate {
         }
     }
 
-    /// Whether it is a graph's.
-    pub fn is_graph(&self) -> bool {
-        self.made_of().is_some()
-    }
-
     /// The kernels of the graph that this is, if it is one.
-    pub(super) fn made_of(&self) -> Option<&Lock<Kernels>> {
+    pub fn made_of(&self) -> Option<&Lock<Kernels>> {
         // SAFETY: null, or leaked by `kernels`.
         unsafe { self.made_of.load(Ordering::Acquire).as_ref() }
     }

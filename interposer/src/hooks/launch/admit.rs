@@ -271,7 +271,7 @@ fn slice(thread: &Thread, current: &Current, stream: Stream, grant: &Grant, esti
     let alone = !Launching::has_neighbours(&current.gpu);
     let ceiling = Gate::slice_ceiling(grant, current.gpu.threads(), estimate.price(), alone);
     let piece = || Hands::new(thread, current, stream).piece().0.try_into().unwrap_or(i64::MAX);
-    if alone && estimate.is_graph() { ceiling.min(piece()) } else { ceiling }
+    if alone && estimate.made_of().is_some() { ceiling.min(piece()) } else { ceiling }
 }
 
 impl Admission {
