@@ -202,10 +202,11 @@ impl Meter {
         }
     }
 
-    /// What launches take beside others for which so much is charged, as far as that is known from those that left no doubt.
+    /// What launches take beside others for which so much is charged, as far as that is known from those that left no doubt. That is
+    /// no less than alone: where it was, they were charged by prices that were too high, and those are learnt anew.
     pub fn stretched(&self, charged: f64) -> Option<f64> {
         let (took, of) = self.stretching;
-        (of > 0.0).then(|| charged * took / of)
+        (of > 0.0).then(|| charged * (took / of).max(1.0))
     }
 
     /// What streams take together for which so much is charged, as far as that is known.
@@ -350,6 +351,9 @@ mod tests {
         assert_eq!(meter.stretched(100.0), None, "nothing is known yet");
         meter.note_stretched(1e6, 1.5e6, 0.0);
         assert_eq!(meter.stretched(100.0), Some(150.0));
+        let mut dear = Meter::default();
+        dear.note_stretched(1.5e6, 1e6, 0.0);
+        assert_eq!(dear.stretched(100.0), Some(100.0), "nothing is faster beside others");
     }
 
     #[test]
