@@ -100,6 +100,35 @@ fn kernels_named_as_collectives_are_communication() {
 }
 
 #[test]
+fn graphs_and_copies_between_them_sum_to_the_wall_time_as_kernels_do() {
+    let gpu = SimGpu::new(MACHINE);
+    let first = ["--first", "graph:a", "--first", "wait"].repeat(4);
+    let steps = ["graph:a", "graph:a", "to:2MiB", "wait", "pause:3"];
+    let run = run(&gpu, Budget::default(), &[&first[..], &["--rounds", "100"], &steps[..]].concat());
+    assert_part(&run, "compute", run.true_use_ns);
+    assert_part(&run, "copies", run.engines_ns[0]);
+}
+
+/// Kernels of all SMs take twice as long beside others of all SMs: half of that is the neighbour's.
+#[test]
+fn where_kernels_run_at_once_the_time_by_which_others_slow_them_is_the_neighbours() {
+    let gpu = SimGpu::new(&format!("mode = \"mps\"\n{MACHINE}"));
+    let node = Node::start(&gpu, "policy = \"static\"\n[[price]]\nname = \"*\"\ntime_us = 400\n");
+    let budget = |name| Budget { name, request: "50%", limit: "100%", memory: "2GiB" };
+    let start = |name| {
+        let program = Program::under_weir(&gpu, Some(&node), budget(name), COPIES);
+        program.args(["--seconds", "2", "launch:a"]).start()
+    };
+    let both = ["one", "other"].map(start).map(|running| Run::of(&gpu, running.finish()));
+    for run in &both {
+        let off = run.stalls() / run.done.wall_ns as f64 - 1.0;
+        assert!(off.abs() < 0.02, "{off}: {}", run.summary);
+        let compute = run.stall("compute") / run.true_use_ns;
+        assert!((compute - 1.0).abs() < 0.1, "{compute}: {}", run.summary["stalls_ns"]);
+    }
+}
+
+#[test]
 fn beside_another_tenant_the_time_of_its_slices_is_the_neighbours() {
     let gpu = SimGpu::new(MACHINE);
     let node = Node::start(&gpu, "policy = \"static\"\n[[price]]\nname = \"*\"\ntime_us = 400\n");

@@ -20,7 +20,7 @@ const PUBLISHED: [(usize, [u32; 4]); 6] = [
     (1_600, [1_112, 997, 780, 776]),
     (3_200, [1_879, 1_718, 1_354, 1_322]),
 ];
-/// Enough that the mean peak of 100 instances is known to half a GPU; none of them chose the weights of `together`.
+/// Enough that the mean peak of 100 instances is known to half a GPU; none of them chose the weights of `weir`.
 const SEEDS: std::ops::Range<u64> = 11..31;
 
 /// One size, mean over the seeds.

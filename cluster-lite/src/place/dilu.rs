@@ -57,7 +57,7 @@ pub(super) fn left(seen: &Seen<'_>, slice: &Slice) -> f64 {
 }
 
 /// Part of a GPU's memory that its own leaves free. The backbone is left out: to load it once more fills a GPU, and is no better fit.
-fn memory_left(seen: &Seen<'_>, slice: &Slice) -> f64 {
+pub(super) fn memory_left(seen: &Seen<'_>, slice: &Slice) -> f64 {
     let all = seen.class().map_or(0, |class| class.memory.0);
     let free = all.saturating_sub(gpu(seen, slice).memory.0).saturating_sub(slice.memory.0);
     if all == 0 { 0.0 } else { free as f64 / all as f64 }

@@ -40,7 +40,49 @@ pub struct Candidate {
     pub rating: f64,
 }
 
+/// Why one who came went where he went, or nowhere.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// There.
+    Placed(Explanation),
+    /// Nowhere.
+    Refused {
+        /// The policy.
+        policy: String,
+        /// What it lacked.
+        reason: String,
+    },
+}
+
+/// Who hears why, of each decision, if anybody does.
+pub type Hearer<'a> = Option<&'a mut dyn FnMut(Why)>;
+
+/// Candidates that a hearer is told of.
+const HEARD: usize = 3;
+
 impl Placer {
+    /// As [`Placer::decide`], in the hearing of somebody.
+    ///
+    /// # Errors
+    /// When no node has room, now or ever.
+    pub fn decide_heard(
+        &mut self,
+        cluster: &Cluster,
+        demand: &Demand,
+        random: &mut impl Rng,
+        hearer: &mut Hearer<'_>,
+    ) -> Result<Spot, Refusal> {
+        let Some(hear) = hearer else { return self.decide(cluster, demand, random) };
+        let decided = self.explain(cluster, demand, random, HEARD);
+        let policy = self.policy().name.clone();
+        hear(match &decided {
+            Ok((_, explanation)) => Why::Placed(explanation.clone()),
+            Err(refusal) => Why::Refused { policy, reason: refusal.to_string() },
+        });
+        decided.map(|(spot, _)| spot)
+    }
+
     /// As [`Placer::decide`], with the reasons, and at most `most` candidates of them.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! interference  what tenants on one GPU cost each other     paldia  how many requests run together, on which class
 //! fit         the fewest GPUs for a handful of services
 //! shortage    how often a latency tenant gets less than it wants
-//! random, dotprod, clustering, packing, bestfit, fgd, pwr, dilu, together, undisturbed, sum, weir: the scores
+//! random, dotprod, clustering, packing, bestfit, fgd, pwr, dilu, undisturbed, sum, weir: the scores
 //! ```
 //!
 //! A score sees one node state and one demand, and nothing else. Nodes in equal states are therefore rated once, and a rating
@@ -36,13 +36,12 @@ pub mod shortage;
 mod sum;
 #[cfg(test)]
 mod tests;
-mod together;
 mod undisturbed;
 mod weir;
 mod workload;
 
 pub use self::candidates::{Offer, best};
-pub use self::explain::{Candidate, Explanation};
+pub use self::explain::{Candidate, Explanation, Hearer, Why};
 pub use self::fragments::{Fragments, Free};
 pub use self::index::FINEST;
 pub use self::placer::{Placer, Refusal};

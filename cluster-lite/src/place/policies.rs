@@ -10,7 +10,6 @@ use super::pwr::Pwr;
 use super::random::Random;
 use super::score::Score;
 use super::sum::{Sum, Weighted};
-use super::together::{self, Together};
 use super::undisturbed::Undisturbed;
 use super::weir::Weir;
 use super::workload::Workload;
@@ -75,7 +74,7 @@ pub struct Row {
 pub const POLICIES: &[Row] = &[
     Row {
         name: "weir",
-        about: "least fragmentation against all that is expected, and power",
+        about: "least cost in all: fragments, power, GPUs woken, tenants short or slowed, backbones, memory",
         ties: Ties::Drawn,
         unit: Unit::Useful,
         limits: UNBOUND,
@@ -144,14 +143,6 @@ pub const POLICIES: &[Row] = &[
         unit: Unit::Tiers,
         limits: dilu::LIMITS,
         score: |_| Box::new(Dilu),
-    },
-    Row {
-        name: "together",
-        about: "fewest GPUs, counting latency tenants that would be short",
-        ties: Ties::First,
-        unit: Unit::Gpus,
-        limits: together::LIMITS,
-        score: |_| Box::new(Together),
     },
     Row {
         name: "interference",

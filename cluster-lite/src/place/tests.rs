@@ -183,7 +183,7 @@ fn policies_that_contradict_each_other_are_not_added() {
     };
     let cases = [
         ("fgd+bestfit*2", ["`fgd` takes the GPU that it rates", "`bestfit` the GPU with the least", "`pwr`"]),
-        ("pwr+fgd+together", ["`fgd` counts points", "`together` GPUs", "`pwr`"]),
+        ("pwr+fgd+interference", ["`fgd` counts points", "`interference` GPUs", "`pwr`"]),
         ("dilu*0.5+pwr", ["`dilu` counts tiers", "`pwr` points", "use `dilu` alone"]),
         ("packing+random", ["`packing` counts points", "`random` nothing", "`bestfit`"]),
     ];

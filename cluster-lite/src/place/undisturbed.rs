@@ -82,6 +82,24 @@ pub struct Undisturbed {
     profiled: HashMap<Name, (ServiceId, f64)>,
     by_share: Vec<ServiceId>,
     ceiling: f64,
+    judges: Judges,
+}
+
+/// Who must not be slowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judges {
+    /// Everybody of whom more than a share is known.
+    All,
+    /// Those who have a profile: what a limit says of the others is no measurement.
+    Profiled,
+}
+
+/// A tenant of a GPU.
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    service: ServiceId,
+    worst: f64,
+    judged: bool,
 }
 
 impl Undisturbed {
@@ -98,37 +116,55 @@ impl Undisturbed {
         let profiled = profiles
             .map(|(name, solo)| (name.clone(), (know(format!("profile {name}"), solo.uses), solo.worst)));
         let profiled = profiled.collect();
-        Self { table: predictor.table(), profiled, by_share, ceiling: workload.neighbours.ceiling }
+        let ceiling = workload.neighbours.ceiling;
+        Self { table: predictor.table(), profiled, by_share, ceiling, judges: Judges::All }
+    }
+
+    /// The same, where nobody counts as slowed whose profile is not known.
+    pub(super) fn of_profiled(workload: &Workload) -> Self {
+        Self { judges: Judges::Profiled, ..Self::new(workload) }
+    }
+
+    /// Whether it judges nobody.
+    fn is_blind(&self) -> bool {
+        self.judges == Judges::Profiled && self.profiled.is_empty()
     }
 
     fn by_share(&self, permille: u32) -> ServiceId {
         self.by_share[(permille.div_ceil(STEP) as usize).min(STEPS - 1)]
     }
 
-    fn tenant(&self, profile: Option<&Name>, request: SmShare, limit: SmShare) -> (ServiceId, f64) {
+    fn tenant(&self, profile: Option<&Name>, request: SmShare, limit: SmShare) -> Tenant {
         let known = profile.and_then(|profile| self.profiled.get(profile)).copied();
+        let judged = known.is_some() || self.judges == Judges::All;
         let shares = || (self.by_share(limit.as_permille().into()), Solo::of_shares(request, limit).worst);
-        known.unwrap_or_else(shares)
+        let (service, worst) = known.unwrap_or_else(shares);
+        Tenant { service, worst, judged }
     }
 
-    /// Slowdowns of the named tenants of a GPU, and of `own` beside them.
-    fn slowdowns(&self, gpu: &GpuState, own: Option<(ServiceId, f64)>) -> Vec<f64> {
+    /// Slowdowns of those tenants of a GPU who are judged, and of `own` beside them.
+    fn slowdowns(&self, gpu: &GpuState, own: Option<Tenant>) -> Vec<f64> {
+        if self.is_blind() {
+            return Vec::new();
+        }
         let named = gpu.residents.iter();
         let named = named.map(|one| self.tenant(one.profile.as_ref(), one.request, one.limit));
-        let judged: Vec<_> = named.chain(own).collect();
+        let tenants: Vec<_> = named.chain(own).collect();
         let known: u32 = gpu.residents.iter().map(|one| u32::from(one.request.as_permille())).sum();
         let others = gpu.requests.saturating_sub(known);
         let others = (others > 0).then(|| self.by_share(others));
-        let all: Vec<_> = judged.iter().map(|(id, _)| *id).chain(others).collect();
-        let slowdowns = self.table.slowdowns(&all).into_iter();
-        slowdowns.zip(&judged).map(|(slowdown, (_, worst))| slowdown.min(*worst)).collect()
+        let all: Vec<_> = tenants.iter().map(|tenant| tenant.service).chain(others).collect();
+        let slowdowns = self.table.slowdowns(&all).into_iter().zip(&tenants);
+        let judged = slowdowns.filter(|(_, tenant)| tenant.judged);
+        judged.map(|(slowdown, tenant)| slowdown.min(tenant.worst)).collect()
     }
 
-    fn own(&self, seen: &Seen<'_>, slice: &Slice) -> (ServiceId, f64) {
+    fn own(&self, seen: &Seen<'_>, slice: &Slice) -> Tenant {
         self.tenant(seen.demand.profile.as_ref(), slice.request, slice.limit)
     }
 
-    fn rise(&self, seen: &Seen<'_>, slice: &Slice) -> f64 {
+    /// By how much more all who are judged on a GPU would be slowed.
+    pub(super) fn rise(&self, seen: &Seen<'_>, slice: &Slice) -> f64 {
         let excess = |slowdowns: Vec<f64>| slowdowns.iter().map(|slowdown| slowdown - 1.0).sum::<f64>();
         let here = gpu(seen, slice);
         excess(self.slowdowns(here, Some(self.own(seen, slice)))) - excess(self.slowdowns(here, None))
@@ -146,7 +182,7 @@ impl Score for Undisturbed {
     }
 
     fn condition(&self) -> Option<String> {
-        Some(format!("on which nobody is slowed more than {} times", self.ceiling))
+        (!self.is_blind()).then(|| format!("on which nobody is slowed more than {} times", self.ceiling))
     }
 
     fn parts(&self, seen: &Seen<'_>, slices: &[Slice]) -> Vec<Part> {

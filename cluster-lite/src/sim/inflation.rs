@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cluster::{Cluster, NodeState, Spot};
 use crate::fault::Fault;
-use crate::place::{Fragments, Free, Placer, Policy, Refusal, Ties, Workload, pwr};
+use crate::place::{Fragments, Free, Hearer, Placer, Policy, Refusal, Ties, Workload, pwr};
 use crate::trace::openb::{Openb, Pod};
 
 /// Part of the expected demands against which fragmentation is measured, as in the published tables.
@@ -81,6 +81,14 @@ struct Books {
 /// # Errors
 /// When the policy is unknown, or the trace makes no cluster.
 pub fn run(trace: &Openb, run: &Run) -> Result<Vec<Point>, Fault> {
+    run_heard(trace, run, None)
+}
+
+/// The same in the hearing of somebody, who is told why each pod went where it went.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_heard(trace: &Openb, run: &Run, mut hearer: Hearer<'_>) -> Result<Vec<Point>, Fault> {
     let mut random = ChaCha12Rng::seed_from_u64(run.seed);
     let workload =
         Workload::of(trace.pods.iter().map(|pod| &pod.demand)).on(&trace.cluster(0..trace.nodes.len())?);
@@ -100,7 +108,7 @@ pub fn run(trace: &Openb, run: &Run) -> Result<Vec<Point>, Fault> {
     let (mut arrived, mut dropped) = (0u64, 0u32);
     for (number, pod) in pods.into_iter().enumerate() {
         arrived += u64::from(pod.demand.total_request());
-        match placer.decide(&cluster, &pod.demand, &mut random) {
+        match placer.decide_heard(&cluster, &pod.demand, &mut random, &mut hearer) {
             Ok(spot) => books.place(&mut cluster, &format!("{number}"), pod, &spot)?,
             Err(Refusal::Full | Refusal::Barred(_) | Refusal::Never(_)) => dropped += 1,
         }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::printer;
-use super::{FIRST_SEED, cannot_write};
+use super::{FIRST_SEED, cannot_write, explain};
 use crate::fault::{Fault, USAGE};
 use crate::place::{POLICIES, Policy, Ties, Workload};
 use crate::sim::in_parallel;
@@ -39,6 +39,9 @@ pub struct Options {
     /// Write all points into this CSV file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write why each demand of the first seed went where it went, or nowhere, into this file: one JSON document a line
+    #[arg(long, value_name = "FILE")]
+    explain: Option<PathBuf>,
     /// Draw the curves into this directory
     #[cfg(feature = "plot")]
     #[arg(long, value_name = "DIR")]
@@ -80,6 +83,9 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     if let Some(path) = &options.csv {
         write_csv(path, &curves).map_err(|error| cannot_write(path, &error))?;
     }
+    explain(options.explain.as_deref(), &options.policy, |policy, hearer| {
+        inflation::run_heard(&trace, &run_of(options, policy, FIRST_SEED), hearer).map(drop)
+    })?;
     #[cfg(feature = "plot")]
     if let Some(dir) = &options.plot {
         crate::sim::plot::placement(dir, &curves).map_err(|error| cannot_write(dir, &*error))?;
@@ -112,16 +118,18 @@ fn files(trace: &[PathBuf]) -> Result<(PathBuf, PathBuf), Fault> {
     }
 }
 
-fn curves(trace: &Openb, options: &Options) -> Result<Vec<Curve>, Fault> {
+fn run_of(options: &Options, policy: &str, seed: u64) -> Run {
     let ties = options.ties.map(|rule| match rule {
         Rule::Drawn => Ties::Drawn,
         Rule::First => Ties::First,
     });
-    let run_of =
-        |policy: &String, seed| Run { policy: policy.clone(), ties, load_percent: options.load, seed };
+    Run { policy: policy.to_owned(), ties, load_percent: options.load, seed }
+}
+
+fn curves(trace: &Openb, options: &Options) -> Result<Vec<Curve>, Fault> {
     let seeds = || FIRST_SEED..FIRST_SEED + options.seeds;
-    let runs: Vec<Run> =
-        options.policy.iter().flat_map(|policy| seeds().map(move |seed| run_of(policy, seed))).collect();
+    let of_policy = |policy: &String| seeds().map(|seed| run_of(options, policy, seed)).collect::<Vec<_>>();
+    let runs: Vec<Run> = options.policy.iter().flat_map(of_policy).collect();
     let outcomes = in_parallel(&runs, |run| inflation::run(trace, run));
     let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
     let seeds = usize::try_from(options.seeds).unwrap_or(usize::MAX);

@@ -77,7 +77,10 @@ fn said(reasons: &Explanation) -> String {
         (true, 0) => String::new(),
         (true, full) => format!(", {full} without room"),
     };
-    format!("`{}` rates it {:.3}{against}", reasons.policy, reasons.rating)
+    let parts = reasons.parts.iter().filter(|part| part.rating * part.weight != 0.0);
+    let parts: Vec<_> = parts.map(|part| format!("{} {:.3}", part.name, part.rating * part.weight)).collect();
+    let made_of = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    format!("`{}` rates it {:.3}{made_of}{against}", reasons.policy, reasons.rating)
 }
 
 fn demand(service: &Service) -> Demand {

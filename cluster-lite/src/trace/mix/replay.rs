@@ -5,7 +5,7 @@ use rand::Rng;
 use super::{GPU_MEMORY, Instance, Mix, NODE_GPUS, Work};
 use crate::cluster::{Bounds, Cluster, Demand, DeviceClass, GpuState, Kind, MilliCpu, NodeSpec};
 use crate::fault::Fault;
-use crate::place::{CEILING, Neighbours, Placer, Policy, Workload, shortage};
+use crate::place::{CEILING, Hearer, Neighbours, Placer, Policy, Workload, shortage};
 
 /// A way to share GPUs: what is reserved, and by which score it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Sharing {
     ReserveRequest,
     /// Requests to 100 %, limits to 150 % (Dilu).
     Dilu,
-    /// Requests to 100 %, limits to 160 %, by predicted shortage.
+    /// Requests to 100 %, by all that a place costs: the default placement policy.
     Weir,
 }
 
@@ -71,7 +71,7 @@ impl From<Sharing> for Way {
             Sharing::ReserveLimit => way("dilu", Reserves::Limit, Some(1_000)),
             Sharing::ReserveRequest => way("dilu", Reserves::Request, Some(Bounds::NONE.limits)),
             Sharing::Dilu => way("dilu", Reserves::Request, None),
-            Sharing::Weir => way("together", Reserves::Request, None),
+            Sharing::Weir => way("weir", Reserves::Request, None),
         }
     }
 }
@@ -158,14 +158,19 @@ pub struct Outcome {
 /// # Errors
 /// An instance that no node can hold.
 pub fn replay(mix: &Mix, sharing: Sharing, random: &mut impl Rng) -> Result<Outcome, Fault> {
-    replay_as(mix, &sharing.into(), random)
+    replay_as(mix, &sharing.into(), random, None)
 }
 
-/// The same under any way.
+/// The same under any way, in the hearing of somebody, who is told why each instance went where it went.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn replay_as(mix: &Mix, way: &Way, random: &mut impl Rng) -> Result<Outcome, Fault> {
+pub fn replay_as(
+    mix: &Mix,
+    way: &Way,
+    random: &mut impl Rng,
+    mut hearer: Hearer<'_>,
+) -> Result<Outcome, Fault> {
     let demands: Vec<_> = mix.instances.iter().map(|instance| way.demand(instance)).collect();
     let neighbours = Neighbours { ceiling: way.ceiling, ..Neighbours::default() };
     let policy = Policy::parse(&way.policy, &Workload { neighbours, ..Workload::of(&demands) })?;
@@ -180,7 +185,8 @@ pub fn replay_as(mix: &Mix, way: &Way, random: &mut impl Rng) -> Result<Outcome,
                 Fault::new(format!("instance {name}: {error}"), "give it less than a node has")
             };
             let demand = &demands[event.instance];
-            let spot = placer.decide(&cluster, demand, random).map_err(|error| refused(&error))?;
+            let spot = placer.decide_heard(&cluster, demand, random, &mut hearer);
+            let spot = spot.map_err(|error| refused(&error))?;
             cluster.place(&name, demand, &spot).map_err(|error| refused(&error))?;
         } else {
             cluster.remove(&name);
@@ -236,10 +242,11 @@ fn short(mix: &Mix, cluster: &Cluster) -> (f64, f64) {
 fn at_peak(mix: &Mix, cluster: &Cluster, before: Outcome) -> Outcome {
     let mut requested = (0.0, 0.0);
     let mut cut = 0;
-    for (name, placement) in cluster.tenants() {
-        let Some(instance) = name.parse::<usize>().ok().and_then(|at| mix.instances.get(at)) else {
-            continue;
-        };
+    let placed = cluster.tenants().filter_map(|(name, placement)| Some((name.parse().ok()?, placement)));
+    let mut placed: Vec<(usize, _)> = placed.collect();
+    placed.sort_by_key(|(at, _)| *at); // sums of floats: they have to come in the same order each time
+    for (at, placement) in placed {
+        let Some(instance) = mix.instances.get(at) else { continue };
         let gpus = instance.gpus as f64;
         requested.0 += gpus * f64::from(instance.request.as_permille()) / 1_000.0;
         requested.1 += gpus * instance.memory.0 as f64 / GPU_MEMORY.0 as f64;

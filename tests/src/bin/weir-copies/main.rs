@@ -1,7 +1,7 @@
 //! A client that copies, sets, launches, waits and pauses as its arguments say, in rounds: for stories that say what each of
 //! these must count for.
 //!
-//! Steps: `launch:NAME`, `spin` (a kernel that runs until the first word of the buffer is set), `to:SIZE`, `from:SIZE`,
+//! Steps: `launch:NAME`, `graph:NAME` (a graph of [`NODES`] such kernels, captured when the steps are read), `spin` (a kernel that runs until the first word of the buffer is set), `to:SIZE`, `from:SIZE`,
 //! `within:SIZE`, `fill:SIZE` (asynchronous, in the first stream; with `@2` behind it in the second), `now-to:SIZE`,
 //! `now-from:SIZE`, `now-fill:SIZE` (calls without a stream), `set` (the first word, by an asynchronous copy in the second
 //! stream), `wait` (for everything), `pause:MS`.
@@ -22,6 +22,9 @@ use weir_tests::driver;
 
 /// Bytes of the buffers: no step copies more.
 const BUFFER: usize = 64 << 20;
+
+/// Kernels of a graph, one behind the other.
+const NODES: usize = 5;
 
 /// Bytes of the host's pages.
 const PAGE: usize = 4096;
@@ -45,6 +48,7 @@ struct Cli {
 /// One step.
 enum Step {
     Launch(CUfunction),
+    Graph(CUgraphExec),
     Spin(CUfunction),
     To(usize, CUstream),
     From(usize, CUstream),
@@ -113,6 +117,16 @@ impl Client {
         function
     }
 
+    /// Launches of it, captured.
+    fn graph(&self, function: CUfunction) -> CUgraphExec {
+        let (mut graph, mut exec) = (null_mut(), null_mut());
+        call!(self, cuStreamBeginCapture_v2(self.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+        (0..NODES).for_each(|_| self.launch(function, null_mut()));
+        call!(self, cuStreamEndCapture(self.streams[0], &raw mut graph));
+        call!(self, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
+        exec
+    }
+
     fn parse(&self, text: &str) -> Step {
         let (text, stream) = match text.strip_suffix("@2") {
             Some(text) => (text, self.streams[1]),
@@ -122,6 +136,7 @@ impl Client {
         let size = || usize::try_from(value.parse::<Bytes>().expect("a size").0).expect("a size").min(BUFFER);
         match word {
             "launch" => Step::Launch(self.function(value)),
+            "graph" => Step::Graph(self.graph(self.function(value))),
             "spin" => Step::Spin(self.function("spin")),
             "to" => Step::To(size(), stream),
             "from" => Step::From(size(), stream),
@@ -145,6 +160,7 @@ impl Client {
     fn step(&self, step: &Step) {
         match *step {
             Step::Launch(function) => self.launch(function, null_mut()),
+            Step::Graph(exec) => call!(self, cuGraphLaunch(exec, self.streams[0])),
             Step::Spin(function) => {
                 let mut word = self.other;
                 self.launch(function, [(&raw mut word).cast()].as_mut_ptr());
@@ -172,8 +188,11 @@ impl Client {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let all = || cli.first.iter().chain(&cli.steps);
-    let mut kernels: Vec<String> =
-        all().filter_map(|step| step.strip_prefix("launch:")).map(str::to_owned).collect();
+    let mut kernels: Vec<String> = all()
+        .filter_map(|step| step.split_once(':'))
+        .filter(|(word, _)| matches!(*word, "launch" | "graph"))
+        .map(|(_, name)| name.to_owned())
+        .collect();
     kernels.sort_unstable();
     kernels.dedup();
     kernels.push("spin".into());

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::control::model::{Budget, InstanceId};
 use crate::control::policies::tests::{profile, service};
@@ -113,41 +115,63 @@ fn a_gpu_that_holds_the_backbone_is_preferred_and_it_is_counted_once() {
     assert_eq!(holder.memory, Bytes::gib(17));
     let plain = Budget { memory: holder.memory, ..holder };
     let rooms = [room("a", &[("plain", plain)]), room("b", &[("old", holder)])];
-    assert_eq!(taken("together", &services, &rooms).unwrap(), "b");
+    assert_eq!(taken("weir", &services, &rooms).unwrap(), "b");
     let without = [asking("new", budget(30, 30)), services[1].clone(), services[2].clone()];
-    assert_eq!(taken("together", &without, &rooms).unwrap(), "a", "the first of equals");
+    let drawn = (0..20).map(|seed| {
+        let mut placing = ByPolicy::new("weir", &without, seed).unwrap();
+        placing.place(&without[0], &rooms).unwrap().0.node
+    });
+    assert_eq!(drawn.collect::<BTreeSet<_>>(), BTreeSet::from(["a".into(), "b".into()]), "equals");
     let small = |memory| Budget { memory: Bytes::gib(memory), ..budget(30, 30) };
     let light =
         [Service { budget: small(1), ..services[0].clone() }, services[1].clone(), services[2].clone()];
     let full = [room("a", &[("plain", small(26))]), room("b", &[("old", small(17))])];
-    assert_eq!(
-        taken("together", &light, &full).unwrap(),
-        "b",
-        "a second copy fills a GPU, and is no better fit"
-    );
+    assert_eq!(taken("weir", &light, &full).unwrap(), "b", "a second copy fills a GPU, and is no better fit");
     // 40 GiB hold 13 + 4 for the first and 4 for each further one, and 13 + 3 x 4 + 13 + 4 are more.
     let others = Budget { request: SmShare::percent(5), limit: SmShare::percent(5), memory: Bytes::gib(4) };
     let crowd = [("old", Budget { memory: Bytes::gib(17), ..others }), ("old", others), ("old", others)];
     let crowded = cluster_of(&[room("b", &crowd)], &services).unwrap();
     let memory = crowded.nodes().map(|node| crowded.state(node).gpus[0].memory).next();
     assert_eq!(memory, Some(Bytes::gib(25)));
-    assert_eq!(taken("together", &services, &[room("b", &crowd)]).unwrap(), "b");
+    assert_eq!(taken("weir", &services, &[room("b", &crowd)]).unwrap(), "b");
     let strange = [("plain", Budget { memory: Bytes::gib(25), ..others })];
-    assert!(taken("together", &services, &[room("b", &strange)]).is_err(), "17 GiB more would be needed");
+    assert!(taken("weir", &services, &[room("b", &strange)]).is_err(), "17 GiB more would be needed");
 }
 
 #[test]
-fn together_knows_the_bursts_and_the_kind_of_who_is_there() {
+fn the_default_knows_the_bursts_and_the_kind_of_who_is_there() {
     use profile::Kind::{Inference, Training};
     let new = asking("new", budget(30, 70));
     let rooms = [room("a", &[("one", budget(30, 80))]), room("b", &[("two", budget(30, 80))])];
     for (one, two, better) in [(Inference, Training, "b"), (Training, Inference, "a")] {
         let services = [new.clone(), of_kind("one", one), of_kind("two", two)];
-        assert_eq!(taken("together", &services, &rooms).unwrap(), better, "training can wait");
+        assert_eq!(taken("weir", &services, &rooms).unwrap(), better, "training can wait");
     }
     let services = [new, of_kind("one", Inference), of_kind("two", Inference)];
     for (one, two, better) in [(80, 30, "b"), (30, 80, "a")] {
         let rooms = [room("a", &[("one", budget(30, one))]), room("b", &[("two", budget(30, two))])];
-        assert_eq!(taken("together", &services, &rooms).unwrap(), better, "it never bursts");
+        assert_eq!(taken("weir", &services, &rooms).unwrap(), better, "it never bursts");
     }
+}
+
+#[test]
+fn the_default_keeps_the_ceiling_of_who_has_a_profile_and_refuses_nobody_for_limits() {
+    let busy = profile::Stalls { compute: 0.9, host: 0.1, ..profile::Stalls::default() };
+    let measured = profile();
+    let throughput =
+        profile::Throughput { at_request: measured.throughput.alone / 9.0, ..measured.throughput.clone() };
+    let known = |name: &str| Service {
+        profile: Some(profile::Profile { stalls: busy, throughput: throughput.clone(), ..measured.clone() }),
+        ..asking(name, budget(10, 100))
+    };
+    let (crowd, rooms) =
+        ([("old", budget(10, 100)); 2], |crowd: &[(&str, Budget)]| [room("a", crowd), room("b", &[])]);
+    let profiled = [known("new"), known("old")];
+    assert_eq!(taken("weir", &profiled, &rooms(&crowd)).unwrap(), "b", "three would be slowed 2.7 times");
+    let told = taken("weir", &profiled, &[room("a", &crowd)]).unwrap_err();
+    assert!(told.contains("slowed more than 1.5 times"), "{told}");
+    // Of whom no profile is known nobody says that he is slowed, and limits are no promises.
+    let plain = [asking("new", budget(10, 100)), service("old")];
+    assert_eq!(taken("weir", &plain, &rooms(&crowd)).unwrap(), "b", "limits would sum to 300 %");
+    assert_eq!(taken("weir", &plain, &[room("a", &crowd)]).unwrap(), "a");
 }
