@@ -9,8 +9,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use weir_cluster::control;
+use weir_cluster::control::config::Config;
+use weir_cluster::control::measure::Watch;
+use weir_protocol::units::Nanos;
 use weir_tests::cluster::{Askers, Cluster, KERNELS, PRICED, free_port, node_here, node_row};
+use weir_tests::looping::Looping;
 use weir_tests::node::Node;
+use weir_tests::program::{Budget, Program};
 use weir_tests::simgpu::SimGpu;
 use weir_tests::wait;
 
@@ -249,4 +255,55 @@ fn an_answer_comes_as_it_is_produced_and_a_body_that_comes_slowly_takes_nobodys_
     }
     cluster.get("/web/go").unwrap();
     hear(&mut stream, "last");
+}
+
+/// What a profile says of a program that launches all the time.
+const ALWAYS_AT_WORK: &str = "version = 1\nname = \"NAME\"\nkind = \"training\"\nrequest = \"50%\"\nlimit = \"100%\"\nmemory = \"1GiB\"\n\
+     [throughput]\nunit = \"steps/s\"\nalone = 10.0\nat_request = 5.0\ngpu_ms = 100.0\n\
+     [copies]\nhost_to_device_gb_s = 0.0\ndevice_to_host_gb_s = 0.0\n\
+     [stalls]\ncompute = 1.0\ncommunication = 0.0\ncopies = 0.0\nneighbour = 0.0\ngate = 0.0\nhost = 0.0\nbubble = 0.0\n\
+     [measured]\ndevice = \"d\"\nsimulated = true\ndate = \"2026-11-27\"\ncommand = [\"c\"]\n\
+     [[measured.probe]]\nshare = \"50%\"\nthroughput = 5.0\ndeviation = 0.1\n\
+     [[measured.probe]]\nshare = \"100%\"\nthroughput = 10.0\ndeviation = 0.1\n";
+
+/// Two instances that never lack work have half of a GPU each: by what their node says of their time each is twice as slow beside the other.
+#[test]
+fn how_much_slower_instances_are_beside_each_other_follows_from_what_their_node_says() {
+    let gpu = SimGpu::new(KERNELS);
+    let node = Node::start(&gpu, PRICED);
+    let folder = tempfile::tempdir().expect("a directory");
+    let service = |name: &str| {
+        let file = format!("{name}.toml");
+        std::fs::write(folder.path().join(&file), ALWAYS_AT_WORK.replace("NAME", name)).expect("a file");
+        format!(
+            "[[service]]\nname = {name:?}\ncommand = [\"c\"]\nready = \"runs\"\nfloor = 1\nprofile = {file:?}\n"
+        )
+    };
+    let services = [service("one"), service("other")].concat();
+    let text =
+        format!("name = \"c\"\ndir = \"x\"\n[[node]]\nname = \"n\"\ndir = {:?}\n{services}", node.dir());
+    let config = Config::parse(&text, &folder.path().join("cluster.toml")).expect("a configuration");
+    let (fleet, reach) = (&config.fleet, &config.reach[0]);
+    let api = control::node::api(reach).expect("its socket");
+    let mut watch = Watch::default();
+    let mut look = |second| {
+        let report = control::node::report(&api, fleet, "n", Nanos::from_secs(second)).expect("an answer");
+        watch.look(&report, fleet)
+    };
+    let budget = |name| Budget { name, request: "50%", limit: "100%", memory: "1GiB" };
+    let start = |name| Looping::start(Program::under_weir(&gpu, Some(&node), budget(name), crate::LOOP));
+    let both = ["c.one.1", "c.other.2"].map(start);
+    let work = |name| node.tenant(name).expect("it is there").gpus[0].total.charged_ns;
+    let until = |ms: u64| {
+        wait::until("work of both", || {
+            ["c.one.1", "c.other.2"].iter().all(|name| work(name) > ms * 1_000_000).then_some(())
+        });
+    };
+    until(300); // their prices are known
+    assert_eq!(look(1), [], "a window begins");
+    until(1_300);
+    let measured = look(20);
+    assert_eq!(measured.len(), 2, "{measured:?}");
+    assert!(measured.iter().all(|one| (one.slowdown - 2.0).abs() < 0.2), "{measured:?}");
+    both.into_iter().for_each(|looping| drop(looping.finish().well()));
 }

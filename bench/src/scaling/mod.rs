@@ -43,7 +43,8 @@ pub fn run(options: &QuickOptions) -> io::Result<ExitCode> {
     let policies: Vec<&Row> = SCALERS.iter().collect();
     let began = Instant::now();
     let seeds = options.of(10, 1) as u64;
-    let compared: Vec<_> = cases.iter().map(|case| compare_case(case, &policies, seeds)).collect();
+    let compared = cases.iter().map(|case| compare_case(case, &policies, seeds));
+    let compared = compared.collect::<io::Result<Vec<_>>>()?;
     let took_s = began.elapsed().as_secs_f64();
     judge(&mut report, &compared, &absent);
     let per_policy: f64 = compared.iter().flat_map(|case| &case.policies).map(|policy| policy.arrived).sum();
@@ -56,22 +57,23 @@ pub fn run(options: &QuickOptions) -> io::Result<ExitCode> {
     Ok(report.finish(options.common.json))
 }
 
-fn compare_case(case: &Case, policies: &[&Row], seeds: u64) -> Compared {
-    let outcomes = compare(policies, seeds, |seed| case.scenario(seed));
+fn compare_case(case: &Case, policies: &[&Row], seeds: u64) -> io::Result<Compared> {
+    let outcomes = compare(policies, seeds, |seed| case.scenario(seed))
+        .map_err(|fault| io::Error::other(fault.to_string()))?;
     let summaries: Vec<_> = outcomes.iter().map(|outcomes| Summary::of(outcomes)).collect();
     let dominated_by = summaries
         .iter()
         .filter(|other| named(&summaries, OURS).is_some_and(|ours| other.dominates(ours)))
         .map(|other| other.policy)
         .collect();
-    Compared {
+    Ok(Compared {
         case: case.name,
         recorded: case.is_recorded(),
         heavy_tailed: case.heavy_tailed,
         gpus: case.gpus,
         dominated_by,
         policies: summaries,
-    }
+    })
 }
 
 fn named<'a>(summaries: &'a [Summary], policy: &str) -> Option<&'a Summary> {

@@ -2,6 +2,7 @@
 
 use weir_protocol::units::{Nanos, SmShare};
 
+use super::measure::Measured;
 use super::model::{Place, Service, WhenIdle};
 use super::room::Room;
 
@@ -12,6 +13,9 @@ pub trait Placing {
     /// # Errors
     /// Why there is none.
     fn place(&mut self, service: &Service, rooms: &[Room]) -> Result<(Place, String), String>;
+
+    /// Hears how much slower one was beside others. Most do not care.
+    fn learn(&mut self, _measured: &Measured) {}
 }
 
 /// What a service's requests look like at the moment.

@@ -7,6 +7,7 @@
 //!   room       what is free on each GPU, by what is reserved
 //!   policies   the placement and scaling libraries behind those traits
 //!   work       what a request is predicted to take
+//!   measure    how much slower instances run beside each other, by what nodes say of their time
 //!   decide     where an instance goes and how many there are: small traits, and the plainest of each
 //!   machine    the state machine: reports, answers and traffic in; writes, orders and routes out
 //!   store      what outlives a SIGKILL: one file
@@ -28,6 +29,7 @@ pub mod decide;
 pub mod gateway;
 pub mod instance;
 mod machine;
+pub mod measure;
 pub mod model;
 pub mod node;
 pub mod order;

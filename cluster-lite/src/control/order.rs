@@ -66,6 +66,17 @@ pub struct Answer {
     pub outcome: Outcome,
 }
 
+/// Where a tenant's time has gone since it began, of all its processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Work of it ran: kernels, collectives, copies.
+    pub at_work: Nanos,
+    /// Nothing of it ran or waited: its host's time.
+    pub by_itself: Nanos,
+    /// It waited at our gate, or for a neighbour on the GPU.
+    pub waited: Nanos,
+}
+
 /// One of our tenants, as its node manager sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -77,6 +88,8 @@ pub struct Seen {
     pub runs: bool,
     /// Whether its memory is on the host.
     pub parked: bool,
+    /// Where its time has gone.
+    pub spent: Spent,
 }
 
 /// One GPU, as its node manager sees it.

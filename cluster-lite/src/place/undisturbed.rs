@@ -67,11 +67,13 @@ pub struct Neighbours {
     pub ceiling: f64,
     /// By the name of their profile.
     pub profiles: BTreeMap<Name, Solo>,
+    /// How many times slower one was beside others, all by the names of their profiles.
+    pub measured: BTreeMap<(Name, Vec<Name>), f64>,
 }
 
 impl Default for Neighbours {
     fn default() -> Self {
-        Self { ceiling: CEILING, profiles: BTreeMap::new() }
+        Self { ceiling: CEILING, profiles: BTreeMap::new(), measured: BTreeMap::new() }
     }
 }
 
@@ -115,7 +117,8 @@ impl Undisturbed {
         let profiles = workload.neighbours.profiles.iter();
         let profiled = profiles
             .map(|(name, solo)| (name.clone(), (know(format!("profile {name}"), solo.uses), solo.worst)));
-        let profiled = profiled.collect();
+        let profiled: HashMap<_, _> = profiled.collect();
+        learn(&mut predictor, &profiled, &workload.neighbours);
         let ceiling = workload.neighbours.ceiling;
         Self { table: predictor.table(), profiled, by_share, ceiling, judges: Judges::All }
     }
@@ -171,6 +174,19 @@ impl Undisturbed {
     }
 }
 
+/// What was measured corrects what is predicted: first pairs, as what a set is expected to cost follows from its pairs.
+fn learn(predictor: &mut Predictor, profiled: &HashMap<Name, (ServiceId, f64)>, neighbours: &Neighbours) {
+    let id = |name: &Name| profiled.get(name).map(|(id, _)| *id);
+    let known = neighbours.measured.iter().filter_map(|((victim, beside), slowdown)| {
+        Some((id(victim)?, beside.iter().map(id).collect::<Option<Vec<_>>>()?, *slowdown))
+    });
+    let (pairs, sets): (Vec<_>, Vec<_>) = known.partition(|(_, beside, _)| beside.len() == 1);
+    for (victim, beside, slowdown) in pairs.iter().chain(&sets) {
+        // What cannot be, or finds no more room, leaves the prediction as it was.
+        let _ = predictor.observe(*victim, beside, *slowdown);
+    }
+}
+
 impl Score for Undisturbed {
     fn rate(&self, seen: &Seen<'_>, slices: &[Slice]) -> f64 {
         self.parts(seen, slices).iter().map(|part| part.weight * part.rating).sum()
@@ -223,7 +239,10 @@ mod tests {
         }
         let solo = |busy| Solo { uses: Uses::new(busy, 0.0, 0.0), worst: f64::INFINITY };
         let profiles = profiles.iter().map(|(name, busy)| ((*name).into(), solo(*busy))).collect();
-        let workload = Workload { neighbours: Neighbours { ceiling, profiles }, ..Workload::default() };
+        let workload = Workload {
+            neighbours: Neighbours { ceiling, profiles, ..Neighbours::default() },
+            ..Workload::default()
+        };
         let mut placer = Placer::new(Policy::parse("interference", &workload).unwrap());
         let mut random = crate::place::tests::random();
         let spot = placer.decide(&cluster, asks, &mut random).map_err(|refusal| refusal.to_string())?;

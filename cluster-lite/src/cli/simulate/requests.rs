@@ -14,6 +14,7 @@ use super::cannot_write;
 use crate::cli::printer;
 use crate::fault::{Fault, USAGE};
 use crate::nearest::nearest;
+use crate::place::POLICIES;
 use crate::scale::{Row, SCALERS, scaler};
 use crate::sim::requests::{Hosted, MODELS, Model, Outcome, Scenario, Summary, compare, model};
 use crate::trace::requests::{Arrivals, Recorded, Shape, Size, Sizes, Trace, draw, drawn_from_rates, read};
@@ -33,6 +34,9 @@ pub struct Options {
     /// GPUs, all alike (1 to 100,000)
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     gpus: u32,
+    /// Placement policy by which instances find their GPUs, or a sum of several
+    #[arg(long, default_value = POLICIES[0].name)]
+    place: String,
     /// Fewest instances of a service
     #[arg(long, default_value_t = 0)]
     floor: u32,
@@ -96,7 +100,7 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     }
     let policies = policies(&options.policy)?;
     let services = options.traces.iter().map(|name| service(name, options)).collect::<Result<Vec<_>, _>>()?;
-    let outcomes = compare(&policies, options.seeds, |seed| scenario(&services, options, seed));
+    let outcomes = compare(&policies, options.seeds, |seed| scenario(&services, options, seed))?;
     let summaries: Vec<_> = outcomes.iter().map(|outcomes| Summary::of(outcomes)).collect();
     if let Some(path) = &options.csv {
         write_csv(path, &outcomes).map_err(|error| cannot_write(path, &error))?;
@@ -198,7 +202,11 @@ fn scenario(services: &[(Source, &'static Model)], options: &Options, seed: u64)
     };
     let hosted = services.iter().map(&mut hosted).collect();
     let scenario = Scenario::new(hosted, usize::try_from(options.gpus).unwrap_or(usize::MAX));
-    Scenario { unpark: scenario.unpark.filter(|_| !options.no_park), ..scenario }
+    Scenario {
+        unpark: scenario.unpark.filter(|_| !options.no_park),
+        place: options.place.clone(),
+        ..scenario
+    }
 }
 
 fn table(summaries: &[Summary], gpu_hour: f64) -> String {

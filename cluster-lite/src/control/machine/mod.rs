@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::units::Nanos;
 
 use super::decide::{Placing, Scaling};
+use super::measure::{Measured, Watch};
 use super::model::{Decision, DecisionId, Fleet, Instance, InstanceId, State};
 use super::order::{Answer, Order, Outcome, Report, What};
 use super::room::Room;
@@ -125,6 +126,8 @@ pub struct Controller {
     standing: BTreeMap<String, Standing>,
     table: Table,
     writes: Vec<Write>,
+    watch: Watch,
+    measured: Vec<Measured>,
     /// Tenants with our names that nobody here knows, and when they were last told to end.
     strays: BTreeMap<String, Nanos>,
 }
@@ -146,6 +149,8 @@ impl Controller {
             standing: BTreeMap::new(),
             table: Table::default(),
             writes: Vec::new(),
+            watch: Watch::default(),
+            measured: Vec::new(),
             strays: BTreeMap::new(),
         }
     }
@@ -179,6 +184,7 @@ impl Controller {
         if heard.report.is_some() && report.asked_at <= heard.at {
             return;
         }
+        self.measured.extend(self.watch.look(&report, &self.fleet));
         *heard = Heard { at: report.asked_at, report: Some(report) };
     }
 
@@ -248,6 +254,7 @@ impl Controller {
 
     /// Everything that follows from what is known now.
     pub fn turn(&mut self, now: Nanos, placing: &mut dyn Placing, scaling: &mut dyn Scaling) -> Turn {
+        self.measured.drain(..).for_each(|measured| placing.learn(&measured));
         self.follow(now);
         self.hand_on(now);
         self.scale(now, placing, scaling);

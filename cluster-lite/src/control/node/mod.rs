@@ -10,7 +10,8 @@ mod command;
 use std::collections::BTreeMap;
 
 use weir_nodemgr::control::schema::{Request, Response, SetBudget};
-use weir_nodemgr::control::{AskStats, Stats, TenantStats};
+use weir_nodemgr::control::{AskStats, Stats, TenantGpuStats, TenantStats};
+use weir_protocol::pages::Stall;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 pub use api::{Api, api};
@@ -18,7 +19,7 @@ pub use api::{Api, api};
 use super::config::Reach;
 use super::instance::ENDED;
 use super::model::{Budget, Fleet, InstanceId, Service};
-use super::order::{GpuSeen, Order, Outcome, Report, Seen, What};
+use super::order::{GpuSeen, Order, Outcome, Report, Seen, Spent, What};
 use crate::fault::Fault;
 use command::{Command, Ran};
 
@@ -67,6 +68,17 @@ fn seen(tenant: &TenantStats) -> Seen {
         gpu: tenant.gpus.first().map_or(0, |gpu| gpu.index),
         runs: tenant.processes_ever > 0,
         parked: tenant.state == "parked",
+        spent: tenant.gpus.first().map(spent).unwrap_or_default(),
+    }
+}
+
+fn spent(gpu: &TenantGpuStats) -> Spent {
+    let sum =
+        |parts: &[Stall]| Nanos(parts.iter().filter_map(|part| gpu.total.stalls_ns.get(part.name())).sum());
+    Spent {
+        at_work: sum(&[Stall::Compute, Stall::Communication, Stall::Copies]),
+        by_itself: sum(&[Stall::Host]),
+        waited: sum(&[Stall::Gate, Stall::Neighbour]),
     }
 }
 

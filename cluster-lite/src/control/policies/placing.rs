@@ -11,14 +11,18 @@ use weir_nodemgr::calibration::Draw;
 use weir_protocol::units::{Bytes, SmShare};
 
 use crate::cluster::{
-    Backbone, Bounds, Cluster, ClusterError, Demand, DeviceClass, Kind, MilliCpu, NodeSpec, Slice, Spot,
+    Backbone, Bounds, Cluster, ClusterError, Demand, DeviceClass, Kind, MilliCpu, Name, NodeSpec, Slice, Spot,
 };
 use crate::control::decide::Placing;
+use crate::control::measure::Measured;
 use crate::control::model::{Place, Service};
 use crate::control::room::Room;
 use crate::fault::Fault;
 use crate::place::{Explanation, Neighbours, Placer, Policy, Refusal, Solo, Workload};
 use crate::profile;
+
+/// What a measured slowdown counts against those before it.
+const NEW: f64 = 0.25;
 
 /// Nodes that a decision names.
 const SHOWN: usize = 3;
@@ -65,6 +69,13 @@ impl Placing for ByPolicy {
         let (spot, reasons) = decided.map_err(|refusal: Refusal| refusal.to_string())?;
         let gpu = spot.slices.first().map_or(0, |slice| usize::from(slice.gpu));
         Ok((Place { node: cluster.name(spot.node).to_owned(), gpu }, said(&reasons)))
+    }
+
+    fn learn(&mut self, measured: &Measured) {
+        let name = |service: &String| Name::from(service.as_str());
+        let of = (name(&measured.victim), measured.beside.iter().map(name).collect());
+        let known = self.neighbours.measured.entry(of).or_insert(measured.slowdown);
+        *known += NEW * (measured.slowdown - *known);
     }
 }
 

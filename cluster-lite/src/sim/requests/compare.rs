@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Outcome, Quantiles, Scenario, ServiceOutcome, run};
+use crate::fault::Fault;
 use crate::scale::Row;
 
 /// One policy: means over the seeds, all services together.
@@ -91,15 +92,22 @@ impl Summary {
 }
 
 /// Runs each policy with each of `seeds` seeds; `draw` gives the scenario of a seed, so that drawn traces differ, too.
-pub fn compare(policies: &[&Row], seeds: u64, mut draw: impl FnMut(u64) -> Scenario) -> Vec<Vec<Outcome>> {
+///
+/// # Errors
+/// A scenario names a placement policy that there is not.
+pub fn compare(
+    policies: &[&Row],
+    seeds: u64,
+    mut draw: impl FnMut(u64) -> Scenario,
+) -> Result<Vec<Vec<Outcome>>, Fault> {
     let mut all = vec![Vec::new(); policies.len()];
     for seed in 1..=seeds {
         let scenario = draw(seed);
         for (outcomes, policy) in all.iter_mut().zip(policies) {
-            outcomes.push(run(&scenario, policy, seed));
+            outcomes.push(run(&scenario, policy, seed)?);
         }
     }
-    all
+    Ok(all)
 }
 
 fn mean_of(counts: &[u32]) -> f64 {

@@ -12,6 +12,7 @@ use super::instance::{Instance, State};
 use super::outcome::{Outcome, Quantiles, ServiceOutcome};
 use super::pool::Pool;
 use super::{Hosted, Scenario, float, nanos};
+use crate::fault::Fault;
 use crate::scale::{Row, Scaler, Service, Then};
 
 /// How long it goes on after the last request.
@@ -67,7 +68,7 @@ pub(super) struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(scenario: &'a Scenario, policy: &Row, seed: u64) -> Self {
+    pub(super) fn new(scenario: &'a Scenario, policy: &Row, seed: u64) -> Result<Self, Fault> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let services: Vec<_> = scenario
             .services
@@ -75,12 +76,14 @@ impl<'a> Engine<'a> {
             .map(|hosted| Running::new(scenario, hosted, policy, &mut random))
             .collect();
         let last = scenario.services.iter().map(|hosted| hosted.trace.length()).max().unwrap_or_default();
+        let deployed = services.iter().map(|running| (running.known.request, running.hosted.model.memory));
+        let pool = Pool::new(scenario.gpus, scenario.gpu_memory, deployed, &scenario.place, seed)?;
         let mut engine = Self {
             scenario,
             now: Nanos(0),
             services,
             instances: Vec::new(),
-            pool: Pool::new(scenario.gpus, scenario.gpu_memory),
+            pool,
             random,
             policy: policy.name,
             seed,
@@ -90,7 +93,7 @@ impl<'a> Engine<'a> {
         };
         engine.plan(Nanos(0), Event::Second);
         (0..engine.services.len()).for_each(|service| engine.plan_arrival(service));
-        engine
+        Ok(engine)
     }
 
     pub(super) fn run(mut self) -> Outcome {
@@ -200,7 +203,7 @@ impl<'a> Engine<'a> {
             return;
         }
         let running = &mut self.services[instance.service];
-        self.pool.give(instance.gpu, instance.share, running.hosted.model.memory);
+        self.pool.give(index);
         let state = if then == Then::Park { State::Parked } else { State::Gone };
         instance.change(&running.known, self.now, SmShare::ZERO, state);
         if state == State::Gone {

@@ -33,6 +33,8 @@ use weir_protocol::units::{Bytes, Nanos};
 pub use self::compare::{Summary, compare};
 pub use self::model::{MODELS, Model, model};
 pub use self::outcome::{Outcome, Quantiles, ServiceOutcome};
+use crate::fault::Fault;
+use crate::place::POLICIES;
 use crate::scale::{Row, Rules};
 use crate::trace::requests::Trace;
 
@@ -92,6 +94,8 @@ pub struct Scenario {
     /// By how much predicted work misses the true one: sigma of its logarithm. A language model's answer is not known
     /// when it is asked for.
     pub prediction_sigma: f64,
+    /// The placement policy by which instances find their GPUs.
+    pub place: String,
     /// Requests that may wait for a service; more are refused.
     pub queue: usize,
     /// What the policies go by.
@@ -108,6 +112,7 @@ impl Scenario {
             cold_start: ColdStart::default(),
             unpark: Some(Nanos::from_secs(2)),
             prediction_sigma: 0.3,
+            place: POLICIES[0].name.into(),
             queue: 100_000,
             rules: Rules::default(),
         }
@@ -115,8 +120,11 @@ impl Scenario {
 }
 
 /// Simulates a scenario under a policy; the same seed gives the same outcome.
-pub fn run(scenario: &Scenario, policy: &Row, seed: u64) -> Outcome {
-    engine::Engine::new(scenario, policy, seed).run()
+///
+/// # Errors
+/// There is no such placement policy.
+pub fn run(scenario: &Scenario, policy: &Row, seed: u64) -> Result<Outcome, Fault> {
+    Ok(engine::Engine::new(scenario, policy, seed)?.run())
 }
 
 #[allow(clippy::cast_precision_loss, reason = "simulated times are far below 2^53 ns")]

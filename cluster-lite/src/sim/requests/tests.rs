@@ -40,7 +40,7 @@ proptest! {
         let mut scenario = Scenario { queue, ..Scenario::new(services, gpus) };
         scenario.unpark = scenario.unpark.filter(|_| parks);
         for row in SCALERS {
-            let outcome = run(&scenario, row, seed);
+            let outcome = run(&scenario, row, seed).unwrap();
             for (service, hosted) in outcome.services.iter().zip(&scenario.services) {
                 prop_assert_eq!(service.arrived, hosted.trace.requests.len() as u64);
                 prop_assert_eq!(service.arrived, service.served + service.waiting + service.refused);
@@ -60,8 +60,9 @@ fn the_same_seed_gives_the_same_outcome_and_another_seed_other_starts() {
         drawn(Arrivals::Shaped { shape: Shape::Periodic, seconds: 0, scale: 10.0 }, Sizes::Pareto(1.5), 3);
     let scenario = Scenario::new(vec![hosted("roberta-large", trace, 0, 8)], 4);
     let row = scaler("weir").unwrap();
-    assert_eq!(run(&scenario, row, 1), run(&scenario, row, 1));
-    assert_ne!(run(&scenario, row, 1), run(&scenario, row, 2));
+    let run = |seed| super::run(&scenario, row, seed).unwrap();
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn one_server_waits_as_long_as_queueing_theory_says() {
     let moved = |request: Request| Request { at: Nanos(request.at.0 + 200_000_000_000), ..request };
     trace.requests = trace.requests.into_iter().map(moved).collect();
     let scenario = Scenario::new(vec![hosted("diffusion", trace, 1, 1)], 1);
-    let service = run(&scenario, scaler("horizontal").unwrap(), 1).services.remove(0);
+    let service = run(&scenario, scaler("horizontal").unwrap(), 1).unwrap().services.remove(0);
     // P(no wait) = 1 - load, so that the 30th percentile is the service time; the median of the sojourn by Erlang's
     // formula for M/D/1: P(wait <= t) = (1 - load) e^(load t / took) for t < took.
     let median_wait = took * (0.5f64 / 0.3).ln() / 0.7;
@@ -88,7 +89,7 @@ fn one_server_waits_as_long_as_queueing_theory_says() {
 fn a_request_to_a_service_at_zero_waits_for_one_cold_start() {
     let scenario =
         Scenario { prediction_sigma: 0.0, ..Scenario::new(vec![hosted("bert-base", at(&[5_000]), 0, 4)], 1) };
-    let service = run(&scenario, scaler("weir").unwrap(), 1).services.remove(0);
+    let service = run(&scenario, scaler("weir").unwrap(), 1).unwrap().services.remove(0);
     assert_eq!((service.served, service.violations, service.cold_starts), (1, 1, 1));
     assert!(service.latency.p50_ms > 5_000.0);
 }
@@ -97,10 +98,10 @@ fn a_request_to_a_service_at_zero_waits_for_one_cold_start() {
 fn a_parked_instance_answers_in_seconds_where_a_cold_one_takes_tens() {
     let trace = at(&[0, 200_000]);
     let scenario = Scenario::new(vec![hosted("bert-base", trace, 0, 4)], 1);
-    let service = run(&scenario, scaler("weir").unwrap(), 1).services.remove(0);
+    let service = run(&scenario, scaler("weir").unwrap(), 1).unwrap().services.remove(0);
     assert_eq!((service.cold_starts, service.unparks), (1, 1));
     let cold = Scenario { unpark: None, ..scenario };
-    let service = run(&cold, scaler("weir").unwrap(), 1).services.remove(0);
+    let service = run(&cold, scaler("weir").unwrap(), 1).unwrap().services.remove(0);
     assert_eq!((service.cold_starts, service.unparks), (2, 0));
 }
 
@@ -108,7 +109,7 @@ fn a_parked_instance_answers_in_seconds_where_a_cold_one_takes_tens() {
 fn a_full_gpu_is_never_sold_twice_and_starts_again_where_there_is_room() {
     let rush = drawn(Arrivals::Gamma { seconds: 300, rate: 400.0, cv: 1.0 }, Sizes::Equal, 1);
     let scenario = Scenario::new(vec![hosted("roberta-large", rush, 0, 50)], 2);
-    let service = run(&scenario, scaler("horizontal").unwrap(), 1).services.remove(0);
+    let service = run(&scenario, scaler("horizontal").unwrap(), 1).unwrap().services.remove(0);
     assert!(service.unplaced > 0, "two GPUs do not hold what is asked of them");
     assert!(service.gpu_seconds <= 2.0 * 420.0);
 }

@@ -72,7 +72,7 @@ impl Engine<'_> {
     fn resize(&mut self, service: usize, share: SmShare) {
         for index in self.newest(service, |state| matches!(state, State::Ready | State::Starting(_))) {
             let instance = &mut self.instances[index];
-            let given = self.pool.resize(instance.gpu, instance.share, share);
+            let given = self.pool.resize((index, service), instance.gpu, share);
             instance.change(&self.services[service].known, self.now, given, instance.state);
             self.replan(index);
         }
@@ -96,7 +96,7 @@ impl Engine<'_> {
                 self.start(service);
                 continue;
             }
-            match self.pool.take(instance.gpu, running.share, running.hosted.model.memory) {
+            match self.pool.take((index, service), instance.gpu, running.share) {
                 Some(share) => {
                     running.outcome.unparks += 1;
                     instance.change(&running.known, self.now, share, State::Ready);
@@ -113,13 +113,13 @@ impl Engine<'_> {
     fn start(&mut self, service: usize) {
         let after = self.scenario.cold_start.draw(&mut self.random);
         let running = &mut self.services[service];
-        let placed = self.pool.place(running.share, running.known.shares[0], running.hosted.model.memory);
+        let index = self.instances.len();
+        let placed = self.pool.place((index, service), running.share, running.known.shares[0]);
         let Some((gpu, share)) = placed else {
             running.outcome.unplaced += 1;
             return;
         };
         running.outcome.cold_starts += 1;
-        let index = self.instances.len();
         running.instances.push(index);
         self.instances.push(Instance::starting(service, gpu, share, self.now, Nanos(0)));
         self.plan_start(index, after);

@@ -12,7 +12,7 @@ use crate::control::decide::{BestFit, ByQueue, Load, Scaling, Wish};
 use crate::control::gateway::{Book, Refusal, Sent, Ticket, Turned};
 use crate::control::machine::{Controller, Kept, Write};
 use crate::control::model::{Budget, Fleet, Instance, InstanceId, Service, State};
-use crate::control::order::{Answer, GpuSeen, Order, Outcome, Report, Seen, What};
+use crate::control::order::{Answer, GpuSeen, Order, Outcome, Report, Seen, Spent, What};
 
 /// One step of the world.
 const STEP: Nanos = Nanos::from_millis(100);
@@ -397,7 +397,13 @@ impl World {
     }
 
     fn report(&self, name: &str) -> Report {
-        let seen = |r: &Running| Seen { budget: r.budget, gpu: r.gpu, runs: true, parked: r.parked };
+        let seen = |r: &Running| Seen {
+            budget: r.budget,
+            gpu: r.gpu,
+            runs: true,
+            parked: r.parked,
+            spent: Spent::default(),
+        };
         let gpu = GpuSeen {
             name: "simulated".into(),
             memory: MEMORY,

@@ -175,3 +175,36 @@ fn the_default_keeps_the_ceiling_of_who_has_a_profile_and_refuses_nobody_for_lim
     assert_eq!(taken("weir", &plain, &rooms(&crowd)).unwrap(), "b", "limits would sum to 300 %");
     assert_eq!(taken("weir", &plain, &[room("a", &crowd)]).unwrap(), "a");
 }
+
+#[test]
+fn what_was_measured_beside_each_other_corrects_what_profiles_predict() {
+    let stalls = |compute| profile::Stalls { compute, host: 1.0 - compute, ..profile::Stalls::default() };
+    let of = |name: &str, compute| {
+        let measured = profile();
+        let throughput = profile::Throughput {
+            at_request: measured.throughput.alone / 9.0,
+            ..measured.throughput.clone()
+        };
+        let profile = profile::Profile { stalls: stalls(compute), throughput, ..measured };
+        Service { profile: Some(profile), ..asking(name, budget(10, 30)) }
+    };
+    let services = [of("new", 0.5), of("quiet", 0.2), of("loud", 0.4)];
+    let rooms = [room("a", &[("quiet", budget(10, 30))]), room("b", &[("loud", budget(10, 30))])];
+    for policy in ["interference", "weir"] {
+        assert_eq!(taken(policy, &services, &rooms).unwrap(), "a", "by their profiles");
+        let mut placing = ByPolicy::new(policy, &services, 1).unwrap();
+        let measured = |victim: &str, beside: &str, slowdown| Measured {
+            victim: victim.into(),
+            beside: vec![beside.into()],
+            slowdown,
+        };
+        placing.learn(&measured("new", "quiet", 1.3));
+        placing.learn(&measured("new", "loud", 1.01));
+        let place = |placing: &mut ByPolicy, rooms: &[Room]| placing.place(&services[0], rooms);
+        assert_eq!(place(&mut placing, &rooms).unwrap().0.node, "b", "{policy}");
+        (0..20).for_each(|_| placing.learn(&measured("new", "loud", 1.8)));
+        assert_eq!(place(&mut placing, &rooms).unwrap().0.node, "a", "{policy}: it was not always so");
+        let told = place(&mut placing, &rooms[1..]).unwrap_err();
+        assert!(told.contains("slowed more than 1.5 times"), "{policy}: {told}");
+    }
+}
