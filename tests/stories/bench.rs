@@ -170,3 +170,40 @@ fn another_interposer_given_by_its_path_is_measured_beside_ours_in_the_same_run(
         assert!((added - number(&figures["other_added_ns"])).abs() < 1e-6, "{figures}");
     }
 }
+
+#[test]
+fn the_profilers_searches_keep_their_bars() {
+    let document = document(&["profile"], &["profile.probes", "profile.loss_percent"]);
+    assert!(
+        list(&document["bars"]).iter().all(|bar| bar["holds"] == true),
+        "no time is measured: {document}"
+    );
+}
+
+/// With few seeds means scatter: what is held is what no seed of the short form breaks. Recorded clusters and tables are there only where
+/// `../shared/data` is.
+#[test]
+fn placement_saves_gpus_and_wrongs_nobody_for_it() {
+    let (document, said) = printed(&["placement", "--quick"]);
+    assert_eq!(document["simulated"], true, "{said}");
+    assert!(bar(&document, "placement.dilu_saves_against_exclusive_percent") >= 28.0, "{document}");
+    assert!(bar(&document, "placement.dilu_saves_against_limit_percent") >= 22.0, "{document}");
+    assert!(bar(&document, "placement.weir_saves_against_dilu_percent") > -2.0, "{document}");
+    assert!(bar(&document, "placement.weir_violations_over_dilu_points") <= 0.0, "{document}");
+    assert!(bar(&document, "placement.memory_mib") <= 1_024.0, "memory is no matter of time: {document}");
+}
+
+#[test]
+fn scaling_policies_are_compared_on_every_case_and_lose_no_request() {
+    let (document, said) = printed(&["scaling", "--quick"]);
+    assert_eq!(document["simulated"], true, "{said}");
+    let cases = list(&document["figures"]["cases"]);
+    assert!(cases.len() >= 9, "the drawn ones: {document}");
+    for case in cases {
+        let policies = list(&case["policies"]);
+        assert_eq!(policies.len(), 5, "{case}");
+        let arrived: BTreeSet<_> = policies.iter().map(|policy| policy["arrived"].to_string()).collect();
+        assert_eq!(arrived.len(), 1, "all of them got the same: {case}");
+        assert!(policies.iter().all(|policy| number(&policy["gpu_seconds"]) > 0.0), "{case}");
+    }
+}
