@@ -74,13 +74,22 @@ impl Cluster {
     /// # Panics
     /// If it does not start.
     pub fn start(weir: &Path, nodes: &[String], request: &str, more: &str) -> Self {
+        let asks =
+            format!("request = \"{request}\"\nlimit = \"60%\"\nmemory = \"2GiB\"\nconcurrency = 2\n{more}");
+        Self::scaled_by("horizontal", weir, nodes, &asks)
+    }
+
+    /// The same, scaled by some policy; `service` are all lines of the service but its name, its command and how it is ready.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn scaled_by(scale: &str, weir: &Path, nodes: &[String], service: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_port();
         let text = format!(
-            "name = \"t\"\ndir = \"state\"\nlisten = \"127.0.0.1:{port}\"\nweir = {weir:?}\nscale = \"horizontal\"\n\
+            "name = \"t\"\ndir = \"state\"\nlisten = \"127.0.0.1:{port}\"\nweir = {weir:?}\nscale = {scale:?}\n\
              stale_after_s = 3\n[rules]\nhistory_s = 4\nout_s = 2\nin_s = 3\nidle_s = 4\n{}\
-             [[service]]\nname = \"web\"\ncommand = [{:?}, {:?}, \"{{port}}\"]\nrequest = \"{request}\"\nlimit = \"60%\"\n\
-             memory = \"2GiB\"\nconcurrency = 2\nready = \"/healthz\"\n{more}",
+             [[service]]\nname = \"web\"\ncommand = [{:?}, {:?}, \"{{port}}\"]\nready = \"/healthz\"\n{service}",
             nodes.concat(),
             python(),
             client("numba_serve.py")

@@ -257,6 +257,38 @@ fn an_answer_comes_as_it_is_produced_and_a_body_that_comes_slowly_takes_nobodys_
     hear(&mut stream, "last");
 }
 
+/// What a profile says of a server that has 6.25 ms of a GPU for each request.
+const SERVER: &str = "version = 1\nname = \"web\"\nkind = \"inference\"\nrequest = \"30%\"\nlimit = \"60%\"\nmemory = \"2GiB\"\n\
+     [throughput]\nunit = \"requests/s\"\nalone = 66.7\nat_request = 40.6\ngpu_ms = 6.25\n\
+     [inference]\nbatch = 2\nslo = \"p95 < 200ms\"\nlatency_ms = 49.0\nlatency_alone_ms = 30.0\n\
+     [copies]\nhost_to_device_gb_s = 0.0\ndevice_to_host_gb_s = 0.0\n\
+     [stalls]\ncompute = 0.42\ncommunication = 0.0\ncopies = 0.0\nneighbour = 0.0\ngate = 0.0\nhost = 0.58\nbubble = 0.58\n\
+     [measured]\ndevice = \"d\"\nsimulated = true\ndate = \"2026-11-27\"\ncommand = [\"c\"]\n\
+     [[measured.probe]]\nshare = \"30%\"\nbatch = 2\nthroughput = 40.6\ndeviation = 0.1\nlatency_ms = 49.0\n\
+     [[measured.probe]]\nshare = \"100%\"\nbatch = 2\nthroughput = 66.7\ndeviation = 0.1\nlatency_ms = 30.0\n";
+
+/// Two wait behind two that are answered: by their number that is 13 ms of a GPU, for which nobody starts anything. What they say of
+/// themselves is two minutes.
+#[test]
+fn requests_that_say_how_much_they_want_of_a_gpu_get_another_instance_where_their_number_would_not() {
+    let gpu = SimGpu::new(KERNELS);
+    let node = Node::start(&gpu, PRICED);
+    let folder = tempfile::tempdir().expect("a directory");
+    let profile = folder.path().join("web.toml");
+    std::fs::write(&profile, SERVER).expect("a file");
+    let service = format!("profile = {profile:?}\nfloor = 1\nceiling = 2\nwork_header = \"X-GPU-Ms\"\n");
+    let rows = [node_here(0, &gpu, &node)];
+    let cluster = Cluster::scaled_by("weir", &gpu.dist().weir(), &rows, &service);
+    cluster.wait_for("ready", 1);
+    let head = "GET /web/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-GPU-Ms: 60000\r\n\r\n";
+    let mut streams = [(); 4].map(|()| say(&cluster, head));
+    cluster.wait_for("ready", 2);
+    for stream in &mut streams {
+        assert!(hear(stream, "first").starts_with("HTTP/1.1 200"), "all of them are being answered");
+    }
+    assert_eq!(tenants(&node), 2, "{}", cluster.log());
+}
+
 /// What a profile says of a program that launches all the time.
 const ALWAYS_AT_WORK: &str = "version = 1\nname = \"NAME\"\nkind = \"training\"\nrequest = \"50%\"\nlimit = \"100%\"\nmemory = \"1GiB\"\n\
      [throughput]\nunit = \"steps/s\"\nalone = 10.0\nat_request = 5.0\ngpu_ms = 100.0\n\
