@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_cluster::control;
 use weir_cluster::control::config::Config;
@@ -318,23 +318,22 @@ fn how_much_slower_instances_are_beside_each_other_follows_from_what_their_node_
     let (fleet, reach) = (&config.fleet, &config.reach[0]);
     let api = control::node::api(reach).expect("its socket");
     let mut watch = Watch::default();
-    let mut look = |second| {
-        let report = control::node::report(&api, fleet, "n", Nanos::from_secs(second)).expect("an answer");
-        watch.look(&report, fleet)
+    let began = Instant::now();
+    let mut look = || {
+        let asked_at = Nanos(u64::try_from(began.elapsed().as_nanos()).expect("seconds"));
+        let report = control::node::report(&api, fleet, "n", asked_at).expect("an answer");
+        watch.look(&report, fleet, |_| true)
     };
     let budget = |name| Budget { name, request: "50%", limit: "100%", memory: "1GiB" };
     let start = |name| Looping::start(Program::under_weir(&gpu, Some(&node), budget(name), crate::LOOP));
     let both = ["c.one.1", "c.other.2"].map(start);
     let work = |name| node.tenant(name).expect("it is there").gpus[0].total.charged_ns;
-    let until = |ms: u64| {
-        wait::until("work of both", || {
-            ["c.one.1", "c.other.2"].iter().all(|name| work(name) > ms * 1_000_000).then_some(())
-        });
-    };
-    until(300); // their prices are known
-    assert_eq!(look(1), [], "a window begins");
-    until(1_300);
-    let measured = look(20);
+    wait::until("prices that are known", || {
+        ["c.one.1", "c.other.2"].iter().all(|name| work(name) > 300_000_000).then_some(())
+    });
+    assert_eq!(look(), [], "a window begins");
+    let measured =
+        wait::until("a window that is over", || Some(look()).filter(|measured| !measured.is_empty()));
     assert_eq!(measured.len(), 2, "{measured:?}");
     assert!(measured.iter().all(|one| (one.slowdown - 2.0).abs() < 0.2), "{measured:?}");
     both.into_iter().for_each(|looping| drop(looping.finish().well()));

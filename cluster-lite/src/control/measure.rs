@@ -1,25 +1,31 @@
 //! How much slower instances run beside each other than alone, by what their nodes say of their time: that corrects what placement
 //! predicts from solo profiles (SMore, TPDS 36(5), 2025: predictions that are refined while services run).
 //!
-//! A window is [`WINDOW`] of a GPU that had the same instances with the same budgets throughout, and nobody else. In it
+//! A window is [`WINDOW`] of a GPU that had the same instances with the same budgets, all of them ready, and nobody else. In it
 //!
 //! ```text
 //! slowdown = all of an instance's time / (all of it - what it waited at our gate or for a neighbour)
 //! ```
 //!
-//! It says nothing where somebody there has no profile, or does much less than his profile says he can: beside idle services
-//! everybody is fast. Nor does it of an instance that its own limit holds: it would have waited alone.
+//! over the same of its profile. It says nothing where somebody there has no profile, or does much less than his profile says he can:
+//! beside idle services everybody is fast. Nor where somebody is held by his own limit: he would have waited alone, and burdens the
+//! others less than with another one. So it is services that have all they can do of which something is learnt.
 
 use std::collections::BTreeMap;
 
+use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Nanos, SmShare};
 
 use super::model::{Fleet, Place};
 use super::order::{Report, Seen, Spent};
 use crate::profile::Stalls;
 
-/// How long a window is at least.
+/// How long a window is at least, ...
 const WINDOW: Nanos = Nanos::from_secs(10);
+/// ... and at most: what a silence hides nobody knows.
+const LONGEST: Nanos = Nanos::from_secs(20);
+/// This part of a window, or more, is in what a tenant says of its time: it is told up to its last call of the driver.
+const TOLD: f64 = 0.9;
 /// Who is at work for this part of what his profile says, or more, has work enough.
 const BUSY: f64 = 0.8;
 /// Who is at work for this part of his limit, or more, may be held by it.
@@ -48,31 +54,33 @@ struct Window {
 }
 
 impl Watch {
-    /// What a node's report says of its GPUs, beside those before it.
-    pub fn look(&mut self, report: &Report, fleet: &Fleet) -> Vec<Measured> {
+    /// What a node's report says of its GPUs, beside those before it; `is_ready` says of which tenants something can be learnt.
+    pub fn look(&mut self, report: &Report, fleet: &Fleet, is_ready: impl Fn(&str) -> bool) -> Vec<Measured> {
         let gpus = report.gpus.iter().enumerate();
         let each = gpus.flat_map(|(gpu, seen)| {
             let place = Place { node: report.node.clone(), gpu };
             let alone = seen.foreign_request.as_permille() == 0 && seen.foreign_memory.0 == 0;
-            let here = report.tenants.iter().filter(|(_, tenant)| tenant.gpu == gpu && !tenant.parked);
+            // Fillers have what the others leave.
+            let fills = |name: &str| {
+                let service = fleet.parse_tenant(name).and_then(|(service, _)| fleet.service(service));
+                service.is_some_and(|service| service.class == ClassName::Filler)
+            };
+            let here = report.tenants.iter();
+            let here = here.filter(|(name, tenant)| tenant.gpu == gpu && !tenant.parked && !fills(name));
             let tenants: BTreeMap<_, _> = here.map(|(name, tenant)| (name.clone(), *tenant)).collect();
-            if !alone || tenants.len() < 2 {
+            if !alone || tenants.len() < 2 || !tenants.keys().all(|name| is_ready(name)) {
                 self.0.remove(&place);
                 return Vec::new();
             }
             let now = Window { since: report.asked_at, tenants };
-            match self.0.get(&place).filter(|window| window.has_the_same(&now)) {
-                Some(window) if now.since.since(window.since) < WINDOW => Vec::new(),
-                Some(window) => {
-                    let measured = window.until(&now, fleet).unwrap_or_default();
-                    self.0.insert(place, now);
-                    measured
-                }
-                None => {
-                    self.0.insert(place, now);
-                    Vec::new()
-                }
+            let before = self.0.get(&place).filter(|window| window.has_the_same(&now));
+            let lasted = before.map_or(Nanos(0), |window| now.since.since(window.since));
+            if before.is_some() && lasted < WINDOW {
+                return Vec::new();
             }
+            let measured = before.filter(|_| lasted <= LONGEST).and_then(|window| window.until(&now, fleet));
+            self.0.insert(place, now);
+            measured.unwrap_or_default()
         });
         each.collect()
     }
@@ -86,33 +94,38 @@ impl Window {
         self.tenants.len() == now.tenants.len() && self.tenants.iter().zip(&now.tenants).all(alike)
     }
 
-    /// What it came to; nothing if somebody had too little to do, or nobody knows how much he can do.
+    /// What it came to; nothing if somebody had too little to do, was held by his limit, or nobody knows how much he can do.
     fn until(&self, now: &Self, fleet: &Fleet) -> Option<Vec<Measured>> {
+        let wall = now.since.since(self.since).0 as f64;
         let mut all = Vec::with_capacity(now.tenants.len());
         for (name, seen) in &now.tenants {
             let (service, _) = fleet.parse_tenant(name)?;
             let profile = fleet.service(service)?.profile.as_ref()?;
             let spent = seen.spent.since(&self.tenants.get(name)?.spent)?;
-            (spent.busy() >= BUSY * busy(&profile.stalls)).then_some(())?;
-            all.push((service, seen, spent));
+            let held = HELD * f64::from(seen.budget.limit.as_permille()) / 1_000.0;
+            let is_held = seen.budget.limit < SmShare::FULL && spent.at_work.0 as f64 >= held * wall;
+            let is_busy = spent.all() >= TOLD * wall && spent.busy() >= BUSY * busy(&profile.stalls);
+            (is_busy && !is_held).then_some(())?;
+            all.push((service, spent.slowdown() / slowdown_alone(&profile.stalls)));
         }
-        let measured = all.iter().enumerate().filter(|(_, (_, seen, spent))| {
-            let held = f64::from(seen.budget.limit.as_permille()) / 1_000.0 * HELD;
-            seen.budget.limit == SmShare::FULL || spent.part(spent.at_work) < held
-        });
-        let measured = measured.map(|(at, (victim, _, spent))| {
+        let measured = all.iter().enumerate().map(|(at, (victim, slowdown))| {
             let others = all.iter().enumerate().filter(|(other, _)| *other != at);
-            let mut beside: Vec<_> = others.map(|(_, (service, ..))| (*service).to_owned()).collect();
+            let mut beside: Vec<_> = others.map(|(_, (service, _))| (*service).to_owned()).collect();
             beside.sort_unstable();
-            Measured { victim: (*victim).to_owned(), beside, slowdown: spent.slowdown() }
+            Measured { victim: (*victim).to_owned(), beside, slowdown: *slowdown }
         });
         Some(measured.collect())
     }
 }
 
-/// Part of its time alone in which a tenant is at work.
+/// Part of its time alone, but for waits, in which a tenant is at work.
 fn busy(alone: &Stalls) -> f64 {
-    alone.compute + alone.communication + alone.copies
+    (alone.compute + alone.communication + alone.copies) * slowdown_alone(alone)
+}
+
+/// What it waits when nobody is there is no neighbour's doing.
+fn slowdown_alone(alone: &Stalls) -> f64 {
+    1.0 / (1.0 - alone.gate - alone.neighbour).max(0.01)
 }
 
 impl Spent {
@@ -127,10 +140,6 @@ impl Spent {
 
     fn all(&self) -> f64 {
         (self.at_work.0 + self.by_itself.0 + self.waited.0) as f64
-    }
-
-    fn part(&self, of: Nanos) -> f64 {
-        of.0 as f64 / self.all()
     }
 
     /// Part of what would be its time alone in which it was at work.

@@ -17,7 +17,7 @@ use super::dilu::{gpu, left};
 use super::interference::{Predictor, Service, ServiceId, Table, Uses};
 use super::score::{Part, Score, Seen};
 use super::workload::Workload;
-use crate::cluster::{GpuState, Name, Slice};
+use crate::cluster::{GpuState, Kind, Name, Slice};
 use crate::profile::Profile;
 
 /// The ceiling unless another is given: nobody runs 1.5 times slower than alone.
@@ -92,7 +92,7 @@ pub struct Undisturbed {
 enum Judges {
     /// Everybody of whom more than a share is known.
     All,
-    /// Those who have a profile: what a limit says of the others is no measurement.
+    /// Those who have a profile. Of the others the request says how busy they are: a limit is no promise.
     Profiled,
 }
 
@@ -140,7 +140,8 @@ impl Undisturbed {
     fn tenant(&self, profile: Option<&Name>, request: SmShare, limit: SmShare) -> Tenant {
         let known = profile.and_then(|profile| self.profiled.get(profile)).copied();
         let judged = known.is_some() || self.judges == Judges::All;
-        let shares = || (self.by_share(limit.as_permille().into()), Solo::of_shares(request, limit).worst);
+        let likely = if self.judges == Judges::All { limit } else { request };
+        let shares = || (self.by_share(likely.as_permille().into()), Solo::of_shares(request, limit).worst);
         let (service, worst) = known.unwrap_or_else(shares);
         Tenant { service, worst, judged }
     }
@@ -150,7 +151,8 @@ impl Undisturbed {
         if self.is_blind() {
             return Vec::new();
         }
-        let named = gpu.residents.iter();
+        // Fillers have what the others leave: they slow nobody, and nobody slows them.
+        let named = gpu.residents.iter().filter(|one| one.kind != Kind::Filler);
         let named = named.map(|one| self.tenant(one.profile.as_ref(), one.request, one.limit));
         let tenants: Vec<_> = named.chain(own).collect();
         let known: u32 = gpu.residents.iter().map(|one| u32::from(one.request.as_permille())).sum();
@@ -162,15 +164,17 @@ impl Undisturbed {
         judged.map(|(slowdown, tenant)| slowdown.min(tenant.worst)).collect()
     }
 
-    fn own(&self, seen: &Seen<'_>, slice: &Slice) -> Tenant {
-        self.tenant(seen.demand.profile.as_ref(), slice.request, slice.limit)
+    /// Who would come; nobody that matters, if he is a filler.
+    fn own(&self, seen: &Seen<'_>, slice: &Slice) -> Option<Tenant> {
+        let own = || self.tenant(seen.demand.profile.as_ref(), slice.request, slice.limit);
+        (seen.demand.kind != Kind::Filler).then(own)
     }
 
     /// By how much more all who are judged on a GPU would be slowed.
     pub(super) fn rise(&self, seen: &Seen<'_>, slice: &Slice) -> f64 {
         let excess = |slowdowns: Vec<f64>| slowdowns.iter().map(|slowdown| slowdown - 1.0).sum::<f64>();
         let here = gpu(seen, slice);
-        excess(self.slowdowns(here, Some(self.own(seen, slice)))) - excess(self.slowdowns(here, None))
+        excess(self.slowdowns(here, self.own(seen, slice))) - excess(self.slowdowns(here, None))
     }
 }
 
@@ -181,8 +185,10 @@ fn learn(predictor: &mut Predictor, profiled: &HashMap<Name, (ServiceId, f64)>, 
         Some((id(victim)?, beside.iter().map(id).collect::<Option<Vec<_>>>()?, *slowdown))
     });
     let (pairs, sets): (Vec<_>, Vec<_>) = known.partition(|(_, beside, _)| beside.len() == 1);
-    for (victim, beside, slowdown) in pairs.iter().chain(&sets) {
-        // What cannot be, or finds no more room, leaves the prediction as it was.
+    // What cannot be, or finds no more room, leaves the prediction as it was.
+    let _ = predictor
+        .observe_pairs(pairs.iter().map(|(victim, beside, slowdown)| (*victim, beside[0], *slowdown)));
+    for (victim, beside, slowdown) in &sets {
         let _ = predictor.observe(*victim, beside, *slowdown);
     }
 }
@@ -193,12 +199,13 @@ impl Score for Undisturbed {
     }
 
     fn admits(&self, seen: &Seen<'_>, slice: &Slice) -> bool {
-        let slowdowns = self.slowdowns(gpu(seen, slice), Some(self.own(seen, slice)));
+        let slowdowns = self.slowdowns(gpu(seen, slice), self.own(seen, slice));
         slowdowns.iter().all(|slowdown| *slowdown <= self.ceiling)
     }
 
     fn condition(&self) -> Option<String> {
-        (!self.is_blind()).then(|| format!("on which nobody is slowed more than {} times", self.ceiling))
+        let whom = if self.judges == Judges::All { "nobody" } else { "nobody who has a profile" };
+        (!self.is_blind()).then(|| format!("on which {whom} is slowed more than {} times", self.ceiling))
     }
 
     fn parts(&self, seen: &Seen<'_>, slices: &[Slice]) -> Vec<Part> {

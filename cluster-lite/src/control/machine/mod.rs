@@ -184,7 +184,12 @@ impl Controller {
         if heard.report.is_some() && report.asked_at <= heard.at {
             return;
         }
-        self.measured.extend(self.watch.look(&report, &self.fleet));
+        let is_ready = |name: &str| {
+            let id = self.fleet.parse_tenant(name).map(|(_, id)| id);
+            id.and_then(|id| self.instances.get(&id)).is_some_and(|instance| instance.state == State::Ready)
+        };
+        let measured = self.watch.look(&report, &self.fleet, is_ready);
+        self.measured.extend(measured);
         *heard = Heard { at: report.asked_at, report: Some(report) };
     }
 

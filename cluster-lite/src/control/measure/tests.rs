@@ -57,7 +57,7 @@ fn report(fleet: &Fleet, second: u64, foreign: u16, rows: &[Row]) -> Report {
 /// What a watch says of twenty seconds of this, second by second.
 fn seen(foreign: u16, rows: &[Row]) -> Vec<Measured> {
     let (fleet, mut watch) = (fleet(), Watch::default());
-    (1..=21).flat_map(|second| watch.look(&report(&fleet, second, foreign, rows), &fleet)).collect()
+    (1..=21).flat_map(|second| watch.look(&report(&fleet, second, foreign, rows), &fleet, |_| true)).collect()
 }
 
 const BUSY_A: Row = ("a", 1, 100, [300, 200, 500]);
@@ -89,21 +89,41 @@ fn beside_idle_services_strangers_or_those_nobody_knows_nothing_is_measured() {
 }
 
 #[test]
-fn whom_his_own_limit_holds_says_nothing_of_the_others_but_they_do_of_him() {
-    let all = seen(0, &[("a", 1, 30, [300, 200, 500]), BUSY_B]);
-    assert!(!all.is_empty() && all.iter().all(|measured| measured.victim == "b"), "{all:?}");
+fn where_somebody_is_held_by_his_own_limit_nothing_is_measured() {
+    assert_eq!(seen(0, &[("a", 1, 30, [300, 200, 500]), BUSY_B]), [], "it would have waited alone");
     let below = seen(0, &[("a", 1, 40, [300, 200, 500]), BUSY_B]);
     assert!(below.iter().any(|measured| measured.victim == "a"), "{below:?}");
 }
 
 #[test]
-fn a_window_begins_anew_when_somebody_comes_or_a_budget_changes_or_a_program_begins_anew() {
+fn who_was_told_of_for_a_part_of_the_time_only_says_nothing() {
+    let all = seen(0, &[BUSY_A, ("b", 2, 100, [120, 80, 0])]);
+    assert_eq!(all, [], "it has waited for requests since, without a call");
+}
+
+#[test]
+fn a_window_begins_anew_when_somebody_comes_or_a_budget_changes_or_a_program_begins_anew_or_nothing_was_heard()
+ {
     let (fleet, mut watch) = (fleet(), Watch::default());
-    let mut look = |second, rows: &[Row]| watch.look(&report(&fleet, second, 0, rows), &fleet);
+    let mut look = |second, rows: &[Row]| watch.look(&report(&fleet, second, 0, rows), &fleet, |_| true);
     assert_eq!(look(1, &[BUSY_A, BUSY_B]), []);
-    assert_eq!(look(10, &[BUSY_A, BUSY_B, ("b", 3, 100, BUSY_B.3)]), [], "one came");
-    assert_eq!(look(12, &[BUSY_A, BUSY_B]), [], "and went");
-    assert_eq!(look(21, &[BUSY_A, ("b", 2, 90, BUSY_B.3)]), [], "another limit");
-    assert_eq!(look(32, &[("a", 1, 100, [1, 1, 1]), ("b", 2, 90, BUSY_B.3)]), [], "it began anew");
-    assert!(!look(43, &[("a", 1, 100, [300, 200, 500]), ("b", 2, 90, BUSY_B.3)]).is_empty());
+    assert_eq!(look(12, &[BUSY_A, BUSY_B, ("b", 3, 100, BUSY_B.3)]), [], "one came");
+    assert_eq!(look(23, &[BUSY_A, BUSY_B]), [], "and went");
+    assert_eq!(look(34, &[BUSY_A, ("b", 2, 90, BUSY_B.3)]), [], "another limit");
+    assert!(!look(45, &[BUSY_A, ("b", 2, 90, BUSY_B.3)]).is_empty(), "nothing has changed");
+    assert_eq!(look(56, &[("a", 1, 100, [1, 1, 1]), ("b", 2, 90, BUSY_B.3)]), [], "it began anew");
+    assert_eq!(look(80, &[BUSY_A, ("b", 2, 90, BUSY_B.3)]), [], "a long silence");
+    assert!(!look(91, &[BUSY_A, ("b", 2, 90, BUSY_B.3)]).is_empty());
+}
+
+#[test]
+fn an_instance_that_is_not_ready_is_not_waited_beside() {
+    let (fleet, mut watch) = (fleet(), Watch::default());
+    let rows = [BUSY_A, BUSY_B];
+    let not_b = |name: &str| !name.starts_with("c.b.");
+    for second in [1, 12, 23] {
+        assert_eq!(watch.look(&report(&fleet, second, 0, &rows), &fleet, not_b), [], "it loads its weights");
+    }
+    assert_eq!(watch.look(&report(&fleet, 24, 0, &rows), &fleet, |_| true), [], "only now it is");
+    assert_eq!(watch.look(&report(&fleet, 35, 0, &rows), &fleet, |_| true).len(), 2);
 }

@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use weir_nodemgr::calibration::Draw;
+use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Bytes, SmShare};
 
 use crate::cluster::{
@@ -18,11 +19,19 @@ use crate::control::measure::Measured;
 use crate::control::model::{Place, Service};
 use crate::control::room::Room;
 use crate::fault::Fault;
+use crate::place::interference::MOST_SLOWDOWN;
 use crate::place::{Explanation, Neighbours, Placer, Policy, Refusal, Solo, Workload};
 use crate::profile;
 
 /// What a measured slowdown counts against those before it.
 const NEW: f64 = 0.25;
+/// Windows in which somebody was beside others until what he lost is believed.
+const BELIEVED: u32 = 3;
+/// Pairs and sets that are remembered; the one that was not seen for longest goes first.
+const MOST_LEARNT: usize = 256;
+
+/// Who was slower, and beside whom.
+type Beside = (Name, Vec<Name>);
 
 /// Nodes that a decision names.
 const SHOWN: usize = 3;
@@ -33,6 +42,7 @@ pub struct ByPolicy {
     random: ChaCha8Rng,
     services: Vec<Service>,
     neighbours: Neighbours,
+    learnt: VecDeque<(Beside, u32, f64)>, // windows, and the logarithm of the slowdown
 }
 
 impl ByPolicy {
@@ -47,7 +57,13 @@ impl ByPolicy {
             .iter()
             .filter_map(|service| Some((service.name.as_str().into(), Solo::of(service.profile.as_ref()?))));
         let neighbours = Neighbours { profiles: profiled.collect(), ..Neighbours::default() };
-        Ok(Self { policy: policy.to_owned(), random, services: services.to_vec(), neighbours })
+        Ok(Self {
+            policy: policy.to_owned(),
+            random,
+            services: services.to_vec(),
+            neighbours,
+            learnt: VecDeque::new(),
+        })
     }
 
     /// The same with another greatest slowdown of anybody, for policies that mind it.
@@ -73,9 +89,21 @@ impl Placing for ByPolicy {
 
     fn learn(&mut self, measured: &Measured) {
         let name = |service: &String| Name::from(service.as_str());
-        let of = (name(&measured.victim), measured.beside.iter().map(name).collect());
-        let known = self.neighbours.measured.entry(of).or_insert(measured.slowdown);
-        *known += NEW * (measured.slowdown - *known);
+        let of: Beside = (name(&measured.victim), measured.beside.iter().map(name).collect());
+        let new = measured.slowdown.clamp(1.0, MOST_SLOWDOWN).ln();
+        let known = self.learnt.iter().position(|(other, ..)| *other == of);
+        let (windows, ln) =
+            known.and_then(|at| self.learnt.remove(at)).map_or((0, new), |(_, windows, ln)| (windows, ln));
+        let ln = ln + NEW * (new - ln);
+        if windows + 1 >= BELIEVED {
+            self.neighbours.measured.insert(of.clone(), ln.exp());
+        }
+        self.learnt.push_back((of, windows + 1, ln));
+        if self.learnt.len() > MOST_LEARNT
+            && let Some((oldest, ..)) = self.learnt.pop_front()
+        {
+            self.neighbours.measured.remove(&oldest);
+        }
     }
 }
 
@@ -96,6 +124,7 @@ fn said(reasons: &Explanation) -> String {
 
 fn demand(service: &Service) -> Demand {
     let kind = match service.profile.as_ref().map(|profile| profile.kind) {
+        _ if service.class == ClassName::Filler => Kind::Filler,
         Some(profile::Kind::Training) => Kind::Training,
         Some(profile::Kind::Llm) => Kind::Llm,
         Some(profile::Kind::Filler) => Kind::Filler,

@@ -44,7 +44,8 @@ impl Regression {
         let count = self.values.len();
         #[allow(clippy::cast_precision_loss, reason = "some thousands")]
         let size = count as f64;
-        self.mean = if count == 0 { 0.0 } else { self.values.iter().sum::<f64>() / size };
+        // As many that say nothing stand beside them: one measurement tells of its like, and little of all others.
+        self.mean = self.values.iter().sum::<f64>() / (size + PRIOR_WEIGHT);
         let around: Vec<_> = self.values.iter().map(|value| value - self.mean).collect();
         self.weights = self.factor.solve(&around);
         let spread: f64 = self.weights.iter().zip(&around).map(|(weight, value)| weight * value).sum();

@@ -122,6 +122,22 @@ fn held_out_pairs_are_predicted_within_a_tenth() {
 }
 
 #[test]
+fn one_measurement_tells_of_its_like_and_next_to_nothing_of_all_others() {
+    let mut predictor = Predictor::default();
+    let uses = Some(Uses::new(0.4, 0.0, 0.0));
+    let mut know = |name: &str, family: &str| {
+        predictor.know(Service { name: name.into(), family: family.into(), batch: None, uses })
+    };
+    let [a, b, c, d] =
+        [("a", "x"), ("b", "y"), ("c", "z"), ("d", "w")].map(|(name, family)| know(name, family));
+    let before = [predictor.pair(a, b), predictor.pair(c, d)].map(|pair| pair.slowdown);
+    predictor.observe(a, &[b], 2.0 * before[0]).unwrap();
+    let after = [predictor.pair(a, b), predictor.pair(c, d)].map(|pair| pair.slowdown);
+    assert!(after[0] > 1.8 * before[0], "{before:?} {after:?}");
+    assert!(after[1] < 1.35 * before[1], "{before:?} {after:?}");
+}
+
+#[test]
 fn both_directions_of_a_pair_are_held_out_together() {
     let rows =
         (0..6).flat_map(|victim| (0..6).map(move |beside| folds::Measured { victim, beside, slowdown: 2.0 }));

@@ -81,7 +81,7 @@ impl Pool {
         self.take((instance, service), gpu, wanted).map(|share| (gpu, share))
     }
 
-    /// Takes memory, and as much as possible of `wanted`, on this GPU; nothing where the memory is not free.
+    /// Takes memory, and as much as possible of `wanted`, on this GPU; nothing where the memory is not free, or no share at all.
     pub fn take(
         &mut self,
         (instance, service): (usize, usize),

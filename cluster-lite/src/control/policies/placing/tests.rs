@@ -174,6 +174,12 @@ fn the_default_keeps_the_ceiling_of_who_has_a_profile_and_refuses_nobody_for_lim
     let plain = [asking("new", budget(10, 100)), service("old")];
     assert_eq!(taken("weir", &plain, &rooms(&crowd)).unwrap(), "b", "limits would sum to 300 %");
     assert_eq!(taken("weir", &plain, &[room("a", &crowd)]).unwrap(), "a");
+    // Whoever has no profile counts by what he requests, and fillers have what the others leave.
+    let beside_known = [room("a", &[("old", budget(10, 100))])];
+    let filler = Service { class: ClassName::Filler, ..known("new") };
+    for new in [asking("new", budget(10, 100)), filler] {
+        assert_eq!(taken("weir", &[new, known("old")], &beside_known).unwrap(), "a");
+    }
 }
 
 #[test]
@@ -198,8 +204,12 @@ fn what_was_measured_beside_each_other_corrects_what_profiles_predict() {
             beside: vec![beside.into()],
             slowdown,
         };
-        placing.learn(&measured("new", "quiet", 1.3));
-        placing.learn(&measured("new", "loud", 1.01));
+        for windows in 1..=BELIEVED {
+            let node = placing.place(&services[0], &rooms).unwrap().0.node;
+            assert_eq!(node, "a", "{policy}: {windows} windows are not believed");
+            placing.learn(&measured("new", "quiet", 1.3));
+            placing.learn(&measured("new", "loud", 1.01));
+        }
         let place = |placing: &mut ByPolicy, rooms: &[Room]| placing.place(&services[0], rooms);
         assert_eq!(place(&mut placing, &rooms).unwrap().0.node, "b", "{policy}");
         (0..20).for_each(|_| placing.learn(&measured("new", "loud", 1.8)));
