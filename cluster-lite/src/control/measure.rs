@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use weir_nodemgr::control::schema::ClassName;
-use weir_protocol::units::{Nanos, SmShare};
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::model::{Fleet, Place};
 use super::order::{Report, Seen, Spent};
@@ -56,37 +56,50 @@ struct Window {
 impl Watch {
     /// What a node's report says of its GPUs, beside those before it; `is_ready` says of which tenants something can be learnt.
     pub fn look(&mut self, report: &Report, fleet: &Fleet, is_ready: impl Fn(&str) -> bool) -> Vec<Measured> {
-        let gpus = report.gpus.iter().enumerate();
-        let each = gpus.flat_map(|(gpu, seen)| {
-            let place = Place { node: report.node.clone(), gpu };
-            let alone = seen.foreign_request.as_permille() == 0 && seen.foreign_memory.0 == 0;
-            // Fillers have what the others leave.
-            let fills = |name: &str| {
-                let service = fleet.parse_tenant(name).and_then(|(service, _)| fleet.service(service));
-                service.is_some_and(|service| service.class == ClassName::Filler)
-            };
-            let here = report.tenants.iter();
-            let here = here.filter(|(name, tenant)| tenant.gpu == gpu && !tenant.parked && !fills(name));
-            let tenants: BTreeMap<_, _> = here.map(|(name, tenant)| (name.clone(), *tenant)).collect();
-            if !alone || tenants.len() < 2 || !tenants.keys().all(|name| is_ready(name)) {
-                self.0.remove(&place);
-                return Vec::new();
-            }
-            let now = Window { since: report.asked_at, tenants };
-            let before = self.0.get(&place).filter(|window| window.has_the_same(&now));
-            let lasted = before.map_or(Nanos(0), |window| now.since.since(window.since));
-            if before.is_some() && lasted < WINDOW {
-                return Vec::new();
-            }
-            let measured = before.filter(|_| lasted <= LONGEST).and_then(|window| window.until(&now, fleet));
-            self.0.insert(place, now);
-            measured.unwrap_or_default()
-        });
-        each.collect()
+        let places = (0..report.gpus.len()).map(|gpu| Place { node: report.node.clone(), gpu });
+        places.flat_map(|place| self.look_at(place, report, fleet, &is_ready)).collect()
+    }
+
+    fn look_at(
+        &mut self,
+        place: Place,
+        report: &Report,
+        fleet: &Fleet,
+        is_ready: &impl Fn(&str) -> bool,
+    ) -> Vec<Measured> {
+        let Some(now) = Window::begun(place.gpu, report, fleet, is_ready) else {
+            self.0.remove(&place);
+            return Vec::new();
+        };
+        let before = self.0.get(&place).filter(|window| window.has_the_same(&now));
+        let lasted = before.map(|window| now.since.since(window.since));
+        if lasted.is_some_and(|lasted| lasted < WINDOW) {
+            return Vec::new();
+        }
+        let whole = before.filter(|_| lasted.is_some_and(|lasted| lasted <= LONGEST));
+        let measured = whole.and_then(|window| window.until(&now, fleet));
+        self.0.insert(place, now);
+        measured.unwrap_or_default()
     }
 }
 
 impl Window {
+    /// One that begins with a report, where several instances are beside each other on a GPU, and nobody else. Fillers do not count: they
+    /// have what the others leave.
+    fn begun(gpu: usize, report: &Report, fleet: &Fleet, is_ready: &impl Fn(&str) -> bool) -> Option<Self> {
+        let seen = report.gpus.get(gpu)?;
+        let fills = |name: &str| {
+            let service = fleet.parse_tenant(name).and_then(|(service, _)| fleet.service(service));
+            service.is_some_and(|service| service.class == ClassName::Filler)
+        };
+        let here = report.tenants.iter();
+        let here = here.filter(|(name, tenant)| tenant.gpu == gpu && !tenant.parked && !fills(name));
+        let tenants: BTreeMap<_, _> = here.map(|(name, tenant)| (name.clone(), *tenant)).collect();
+        let alone = seen.foreign_request == SmShare::ZERO && seen.foreign_memory == Bytes(0);
+        let counts = alone && tenants.len() > 1 && tenants.keys().all(|name| is_ready(name));
+        counts.then_some(Self { since: report.asked_at, tenants })
+    }
+
     fn has_the_same(&self, now: &Self) -> bool {
         let alike = |(one, other): ((&String, &Seen), (&String, &Seen))| {
             one.0 == other.0 && one.1.budget == other.1.budget

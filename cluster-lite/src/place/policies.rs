@@ -34,8 +34,8 @@ pub enum Unit {
     Nothing,
     /// Points, from 0 to 100.
     Points,
-    /// Share that stays useful, in permille of a GPU.
-    Useful,
+    /// What a place costs, in permille of a GPU.
+    Permille,
     /// Tiers of GPUs, which nothing beside them may outweigh.
     Tiers,
     /// GPUs.
@@ -47,7 +47,7 @@ impl Unit {
         match self {
             Self::Nothing => "nothing",
             Self::Points => "points from 0 to 100",
-            Self::Useful => "useful share in permille of a GPU",
+            Self::Permille => "permille of a GPU",
             Self::Tiers => "tiers of GPUs",
             Self::Gpus => "GPUs",
         }
@@ -76,7 +76,7 @@ pub const POLICIES: &[Row] = &[
         name: "weir",
         about: "least cost in all: fragments, power, GPUs woken, tenants short or slowed, backbones, memory",
         ties: Ties::Drawn,
-        unit: Unit::Useful,
+        unit: Unit::Permille,
         limits: UNBOUND,
         score: |workload| Box::new(Weir::new(workload)),
     },
