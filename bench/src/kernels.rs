@@ -23,6 +23,8 @@ pub enum Body {
     Nothing,
     /// Works for so many microseconds, in each block alike.
     Work(f64),
+    /// The same, and lets the kernel behind it begin at once, if that was launched as dependent: from `sm_90` on, in a module of its own.
+    Early(f64),
     /// Runs until the 32-bit word at its first parameter, an address, is no longer 0.
     Spin,
     /// Writes where nothing is.
@@ -48,18 +50,29 @@ pub fn image(kernels: &[Kernel<'_>]) -> CString {
 }
 
 fn text(kernels: &[Kernel<'_>], pace: Option<f64>) -> String {
-    let head = ".version 7.0\n.target sm_80\n.address_size 64\n.global .align 4 .f32 weir_sink;\n";
-    head.to_owned() + &kernels.iter().map(|kernel| entry(*kernel, pace)).collect::<String>()
+    let early = kernels.iter().any(|kernel| matches!(kernel.body, Body::Early(_)));
+    let (version, target) = if early { ("7.8", "sm_90") } else { ("7.0", "sm_80") };
+    let head =
+        format!(".version {version}\n.target {target}\n.address_size 64\n.global .align 4 .f32 weir_sink;\n");
+    head + &kernels.iter().map(|kernel| entry(*kernel, pace)).collect::<String>()
 }
 
 fn entry(kernel: Kernel<'_>, pace: Option<f64>) -> String {
     let name = kernel.name;
+    let rounds = |time_us: f64| pace.map(|pace| rounds(time_us * pace));
     match kernel.body {
-        Body::Work(time_us) if pace.is_some() => work(name, rounds(time_us * pace.unwrap_or(0.0))),
-        Body::Nothing | Body::Work(_) => format!(".visible .entry {name}()\n{{\n\tret;\n}}\n"),
+        Body::Work(time_us) => rounds(time_us).map_or_else(|| nothing(name), |rounds| work(name, rounds, "")),
+        Body::Early(time_us) => {
+            rounds(time_us).map_or_else(|| nothing(name), |rounds| work(name, rounds, TRIGGER))
+        }
+        Body::Nothing => nothing(name),
         Body::Spin => format!(".visible .entry {name}(.param .u64 word)\n{SPIN}"),
         Body::Crash => format!(".visible .entry {name}()\n{CRASH}"),
     }
+}
+
+fn nothing(name: &str) -> String {
+    format!(".visible .entry {name}()\n{{\n\tret;\n}}\n")
 }
 
 /// At least one, and no more than the counter holds.
@@ -74,7 +87,7 @@ fn rounds(count: f64) -> u32 {
 
 /// The number of rounds is read and not compiled in, or the compiler would make something else of each of them. The sum is stored
 /// in a case that never comes, or it would make nothing of any.
-fn work(name: &str, rounds: u32) -> String {
+fn work(name: &str, rounds: u32, first: &str) -> String {
     format!(
         ".const .align 4 .u32 {name}_rounds = {rounds};
 .visible .entry {name}()
@@ -82,7 +95,7 @@ fn work(name: &str, rounds: u32) -> String {
 \t.reg .pred %p<3>;
 \t.reg .f32 %f<2>;
 \t.reg .b32 %r<4>;
-\tmov.u32 %r1, %tid.x;
+{first}\tmov.u32 %r1, %tid.x;
 \tcvt.rn.f32.u32 %f1, %r1;
 \tld.const.u32 %r2, [{name}_rounds];
 again:
@@ -100,6 +113,9 @@ again:
 "
     )
 }
+
+/// What a kernel says whose successor may begin.
+const TRIGGER: &str = "\tgriddepcontrol.launch_dependents;\n";
 
 const SPIN: &str = "{
 \t.reg .pred %p<2>;
@@ -139,6 +155,13 @@ mod tests {
             text(&[Kernel::work("none", 0.0)], Some(70.0)).contains("none_rounds = 1;"),
             "zero would be four billion"
         );
+    }
+
+    #[test]
+    fn what_lets_its_successor_begin_asks_for_a_gpu_that_can() {
+        let early = text(&[Kernel { name: "early", body: Body::Early(5.0) }], Some(70.0));
+        assert!(early.contains(".target sm_90") && early.contains("griddepcontrol.launch_dependents;"));
+        assert!(text(&[Kernel::work("late", 5.0)], Some(70.0)).contains(".target sm_80"));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod side;
 mod silence;
 mod step;
 mod story;
+mod weights;
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;

@@ -1,6 +1,7 @@
 //! MPS and other interposers as baselines: a server beside a training job, once with NVIDIA's Multi-Process Service alone, once with
-//! Weir managing it, and once under each interposer that was named; and kinds of work beside each other under MPS alone. The control daemon is started for this story alone, in a directory
-//! of its own, where it is installed; on the simulated GPU its mode takes its place.
+//! Weir managing it, and once under each interposer that was named; shares under both, and what tenants are charged by their SMs; and
+//! kinds of work beside each other under MPS alone. The control daemon is started for this story alone, in a directory of its own,
+//! where it is installed; on the simulated GPU its mode takes its place.
 
 use std::fs::File;
 use std::io;
@@ -14,9 +15,9 @@ use weir_nodemgr::control::schema::ClassName;
 use super::calibration::left_beside_a_spinner;
 use super::finding::Finding;
 use super::latency::{DECODE, Pair, Point, Scene};
-use super::pairs;
 use super::setup::{Setup, Wanted, file_name, tenant};
 use super::side::{Side, Way};
+use super::{pairs, share, weights};
 use crate::rig::{Control, Rig};
 
 /// NVIDIA's control program.
@@ -41,8 +42,15 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
             measured.points.push(scene.beside(&mut pair, "MPS")?);
             drop(pair);
             setup.note(&measured.finding())?;
-            measured.points.push(managed(setup, &side, &scene, &daemon)?);
-            setup.note(&measured.finding())?;
+            measured.shares.push(share::at_once(setup, &rig, false)?);
+            let ours = daemon.rig(setup, "policy = \"weir\"\n")?;
+            measured.points.push(managed(&ours, &side, &scene)?);
+            measured.shares.push(share::at_once(setup, &ours, true)?);
+            weights::measure(setup, &ours, |charge| {
+                measured.charges.push(charge);
+                setup.note(&measured.finding())
+            })?;
+            drop(ours);
             measured.beside_a_spinner = Some(left_beside_a_spinner(setup, &rig)?);
             pairs::measure(setup, &mut rig, |pair| {
                 measured.pairs.push(pair);
@@ -60,12 +68,11 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
 }
 
 /// The same with Weir over MPS.
-fn managed(setup: &Setup, side: &Side, scene: &Scene<'_>, daemon: &Daemon) -> io::Result<Point> {
-    let rig = daemon.rig(setup, "policy = \"weir\"\n")?;
-    let mut control = Control::of(&rig)?;
+fn managed(rig: &Rig, side: &Side, scene: &Scene<'_>) -> io::Result<Point> {
+    let mut control = Control::of(rig)?;
     let server = tenant(&mut control, Wanted::class("server", ClassName::Latency, Some(50)))?;
     let job = tenant(&mut control, Wanted::class("job", ClassName::Filler, None))?;
-    let mut pair = Pair::start(&rig, side, DECODE, (Way::Preload(&server), Way::Preload(&job)))?;
+    let mut pair = Pair::start(rig, side, DECODE, (Way::Preload(&server), Way::Preload(&job)))?;
     scene.beside(&mut pair, "MPS under weir")
 }
 
@@ -157,6 +164,10 @@ impl Drop for Daemon {
 #[derive(Default)]
 struct Measured {
     points: Vec<Point>,
+    /// Shares without Weir, and with it.
+    shares: Vec<share::Case>,
+    /// What tenants at once are charged.
+    charges: Vec<weights::Charge>,
     /// Kinds of work at once.
     pairs: Vec<pairs::Pair>,
     /// What is left to a filler beside one block that waits, of what it gets done alone.
@@ -168,7 +179,9 @@ struct Measured {
 impl Measured {
     fn finding(&self) -> Finding {
         let served = self.points.iter().all(|point| point.requests > 0 && point.p99_us > 0.0);
-        let measured = served && self.points.len() >= 3 && !self.pairs.is_empty();
+        let whole = !self.charges.is_empty() && self.charges.iter().all(weights::Charge::is_whole);
+        let measured =
+            served && self.points.len() >= 3 && self.shares.len() == 2 && whole && !self.pairs.is_empty();
         let points = self.points.iter().map(|point| {
             let Point { rule, p99_us, p99_ratio, job_percent, .. } = point;
             let job = if job_percent.is_nan() { String::new() } else { format!(", job {job_percent:.0} %") };
@@ -177,13 +190,20 @@ impl Measured {
         let spinner = self
             .beside_a_spinner
             .map(|left| format!("a filler beside one block that waits: {:.0} % of alone", 100.0 * left));
-        let told = points.chain(spinner).chain(self.pairs.iter().map(pairs::Pair::told));
+        let shared = self.shares.iter().map(share::Case::told);
+        let charged = self.charges.iter().map(weights::Charge::told);
+        let told = points
+            .chain(shared)
+            .chain(charged)
+            .chain(spinner)
+            .chain(self.pairs.iter().map(pairs::Pair::told));
         Finding {
-            // A baseline: nothing is promised of others, but that they were measured. Without MPS there is no verdict.
+            // A baseline: nothing is promised of others, but that they were measured; of ours, that nobody runs for nothing. Without MPS there is no verdict.
             holds: self.without.is_none().then_some(measured),
             line: told.chain(self.without.clone()).collect::<Vec<_>>().join("; "),
             figures: json!({
-                "points": self.points, "pairs": self.pairs, "beside_a_spinner": self.beside_a_spinner,
+                "points": self.points, "shares": self.shares, "charges": self.charges, "pairs": self.pairs,
+                "beside_a_spinner": self.beside_a_spinner,
             }),
             ..Finding::default()
         }

@@ -34,13 +34,16 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     Ok(Finding { holds: all(judged.into_iter()), line: lines.join("; "), figures, ..Finding::default() })
 }
 
-struct Parked {
+/// One tenant's memory, out and back.
+pub struct Parked {
     holds: Option<bool>,
     line: String,
-    figures: serde_json::Value,
+    /// Everything measured: `bytes`, `out_s`, `back_s` among it; or why it was refused.
+    pub figures: serde_json::Value,
 }
 
-fn park(rig: &Rig, control: &mut Control, mib: u64) -> io::Result<Parked> {
+/// Parks a tenant that holds so much beside its context, and brings it back by its next call.
+pub fn park(rig: &Rig, control: &mut Control, mib: u64) -> io::Result<Parked> {
     let name = format!("park{mib}");
     let wanted = Wanted { memory: Bytes::mib(mib + 2_048), ..Wanted::class(&name, ClassName::Filler, None) };
     let place = tenant(control, wanted)?;

@@ -15,6 +15,9 @@ use super::side::{Player, Progress, Side, Way};
 use crate::rig::{Control, Rig};
 use crate::sample::{most, quantile};
 
+/// Who keeps the shares.
+const WEIR: &str = "weir";
+
 /// Tenants that share the GPU, and what all of them do.
 struct Setting {
     requests: &'static [u16],
@@ -26,9 +29,10 @@ const fn setting(requests: &'static [u16], work: &'static str, quick: bool) -> S
     Setting { requests, work, quick }
 }
 
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 8] = [
     setting(&[70, 30], "mix", true),
     setting(&[50, 50], "graph", true),
+    setting(&[70, 30], "graph", false),
     setting(&[90, 10], "mix", false),
     setting(&[50, 50], "mix", false),
     setting(&[20, 20, 20, 20, 20], "mix", false),
@@ -39,9 +43,12 @@ const SETTINGS: [Setting; 7] = [
 /// The same with PyTorch's programs.
 const TORCH: [Setting; 2] = [setting(&[70, 30], "train", false), setting(&[50, 50], "decode", false)];
 
+/// The one that is measured where contexts run at once.
+const AT_ONCE: Setting = setting(&[70, 30], "mix", true);
+
 /// One case's outcome.
 #[derive(Serialize)]
-struct Case {
+pub struct Case {
     side: &'static str,
     work: &'static str,
     requests_percent: &'static [u16],
@@ -68,12 +75,22 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
             // Plain slicing knows no shares: one setting of each number of tenants says it all.
             let told = setting.requests.iter().all(|request| *request == setting.requests[0]);
             if weir || (told && !setup.quick) {
-                cases.push(measure(setup, &side, setting, weir, &mut alone)?);
+                let under = if weir { WEIR } else { "plain slicing" };
+                cases.push(measure(setup, &setup.rig()?, &side, setting, under, &mut alone)?);
                 setup.note(&found(setup, &cases))?;
             }
         }
     }
     Ok(found(setup, &cases))
+}
+
+impl Case {
+    /// A few words for people.
+    pub fn told(&self) -> String {
+        let Self { side, work, under, worst_error_points: off, sum_percent: sum, .. } = self;
+        let requests: Vec<_> = self.requests_percent.iter().map(u16::to_string).collect();
+        format!("{side} {work} {} {under}: {off:.1} points off, {sum:.0} % in sum", requests.join("/"))
+    }
 }
 
 /// What each work gets done alone, by side and work; measured once.
@@ -92,17 +109,29 @@ impl Alone {
     }
 }
 
-fn measure(setup: &Setup, side: &Side, setting: &Setting, weir: bool, alone: &mut Alone) -> io::Result<Case> {
-    let rig = setup.rig()?;
-    let mut control = Control::of(&rig)?;
-    let alone_per_s = alone.of(setup, &rig, side, setting.work)?;
+/// Shares where contexts run at once: on a node whose programs are MPS's clients, which Weir manages or does not.
+pub fn at_once(setup: &Setup, rig: &Rig, managed: bool) -> io::Result<Case> {
+    let under = if managed { WEIR } else { "MPS" };
+    measure(setup, rig, &Side::Twin, &AT_ONCE, under, &mut Alone::default())
+}
+
+fn measure(
+    setup: &Setup,
+    rig: &Rig,
+    side: &Side,
+    setting: &Setting,
+    under: &'static str,
+    alone: &mut Alone,
+) -> io::Result<Case> {
+    let mut control = Control::of(rig)?;
+    let alone_per_s = alone.of(setup, rig, side, setting.work)?;
     let make = |(number, percent): (usize, &u16)| {
         tenant(&mut control, Wanted::share(&format!("tenant{number}"), *percent))
     };
     let places = setting.requests.iter().enumerate().map(make).collect::<io::Result<Vec<_>>>()?;
-    let way = |place| if weir { Way::Preload(place) } else { Way::Bare };
+    let way = |place| if under == WEIR { Way::Preload(place) } else { Way::Bare };
     let wanted: Vec<_> = places.iter().map(|place| (setting.work, way(place))).collect();
-    let mut players = Player::start_all(&rig, side, &wanted)?;
+    let mut players = Player::start_all(rig, side, &wanted)?;
     players.iter_mut().try_for_each(|player| player.go(""))?;
     wait(setup.time(4, 1_500)); // prices are learnt, turns found
     let windows = rates(&mut players, setup.of(4, 2), setup.time(1, 500))?;
@@ -124,7 +153,7 @@ fn measure(setup: &Setup, side: &Side, setting: &Setting, weir: bool, alone: &mu
         side: overhead::name(side),
         work: setting.work,
         requests_percent: setting.requests,
-        under: if weir { "weir" } else { "plain slicing" },
+        under,
         alone_per_s,
         worst_error_points: most(errors),
         sum_percent: progress.iter().map(|row| mean(row)).sum(),
@@ -168,16 +197,9 @@ pub fn rates(players: &mut [Player], windows: usize, length: Duration) -> io::Re
 }
 
 fn found(setup: &Setup, cases: &[Case]) -> Finding {
-    let under_weir = || cases.iter().filter(|case| case.under == "weir");
+    let under_weir = || cases.iter().filter(|case| case.under == WEIR);
     let worst = most(under_weir().map(|case| case.worst_error_points));
-    let told = cases.iter().map(|case| {
-        let requests: Vec<_> = case.requests_percent.iter().map(u16::to_string).collect();
-        let (requests, of) = (requests.join("/"), case.worst_error_points);
-        format!(
-            "{} {} {requests} {}: {of:.1} points off, {:.0} % in sum",
-            case.side, case.work, case.under, case.sum_percent
-        )
-    });
+    let told = cases.iter().map(Case::told);
     // Where nothing else runs it is a few points; a share that nobody keeps is tens of points away.
     let kept = under_weir().all(|case| case.worst_error_points < 15.0);
     let all_got_on = under_weir()

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use weir_nodemgr::control::schema::ClassName;
 
+use super::calibration::two_contexts;
 use super::finding::{Figure, Finding};
 use super::player::work::Work;
 use super::setup::{Setup, Wanted, tenant, wait};
@@ -27,10 +28,8 @@ const BURST: &str = "3000:132";
 /// The tenant sleeps so long, from and to, in microseconds.
 const SLEEP_US: (u64, u64) = (6_000, 16_000);
 
-/// What a filler may queue while a better may wake, and what gpu-truths and the driver's help say of a real card's slice and switch.
+/// What a filler may queue while a better may wake.
 const CAP_US: f64 = 300.0;
-const SLICE_US: f64 = 2_000.0;
-const SWITCH_US: f64 = 200.0;
 
 /// A filler that launches one unit.
 #[derive(Clone, Debug, Serialize)]
@@ -42,21 +41,24 @@ struct Case {
     filler_percent: f64,
     silent_us: Spread,
     delay_us: Spread,
-    /// What was computed beforehand: cap, unit, slice and two switches.
+    /// What may be left: cap, unit, slice and two switches, the latter two as measured on this card before.
     limit_us: f64,
 }
 
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
+    let slices = two_contexts(setup, &setup.rig()?)?;
+    let driver_us = slices.slice_us + 2.0 * slices.switch_us.max(0.0);
     let mut cases = Vec::new();
     for unit in setup.of(&UNITS[..], &QUICK[..]) {
-        cases.push(measure(setup, unit)?);
+        cases.push(measure(setup, unit, driver_us)?);
         setup.note(&found(&cases))?;
     }
     Ok(found(&cases))
 }
 
-fn measure(setup: &Setup, unit: &'static str) -> io::Result<Case> {
+/// Beside a filler of these units; what the driver's slice and two switches take is known.
+fn measure(setup: &Setup, unit: &'static str, driver_us: f64) -> io::Result<Case> {
     let rig = setup.rig_with("", "policy = \"weir\"\n")?;
     let mut control = Control::of(&rig)?;
     let online = tenant(&mut control, Wanted::class("online", ClassName::Latency, Some(50)))?;
@@ -82,7 +84,7 @@ fn measure(setup: &Setup, unit: &'static str) -> io::Result<Case> {
         filler_percent: 100.0 * unit_us * 1e3 * work_between(&beside, &ends_ns),
         silent_us: Spread::of(&silent),
         delay_us: Spread::of(&delays),
-        limit_us: CAP_US + unit_us + SLICE_US + 2.0 * SWITCH_US,
+        limit_us: CAP_US + unit_us + driver_us,
     })
 }
 

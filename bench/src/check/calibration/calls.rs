@@ -14,6 +14,12 @@ use super::Found;
 const LAUNCH: (f64, &str) = (2_500.0, "gpu-truths 3");
 const RECORD: (f64, &str) = (1_000.0, "gpu-truths 1.5");
 
+/// A word that the GPU writes costs the host what an event does (the same, its rule 6).
+const WORD: (f64, &str) = (1_000.0, "gpu-truths 1.6");
+
+/// A record between two launches takes their overlap from them (the same, its rule 5): each takes what it takes.
+const RECORDED: (f64, &str) = (5.0, "gpu-truths 1.5");
+
 /// A kernel that may start early and is never told to takes what it takes: without a trigger nothing of it overlaps (the CUDA
 /// programming guide on programmatic dependent launch).
 const DEPENDENT: (f64, &str) = (5.0, "the CUDA programming guide");
@@ -34,7 +40,13 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
     found.add_predicted("launch_cpu_ns", "a launch call", "ns", Some(LAUNCH), number(&said, "launch_ns")?);
     found.add_predicted("", "an event's record call", "ns", Some(RECORD), number(&said, "record_ns")?);
     found.add("", "an event's query", "ns", None, number(&events, "query_ns")?);
-    found.add("", "a call for a word that the GPU writes", "ns", None, number(&words, "call_ns")?);
+    found.add_predicted(
+        "",
+        "a call for a word that the GPU writes",
+        "ns",
+        Some(WORD),
+        number(&words, "call_ns")?,
+    );
     // On the simulated GPU neither takes any of its time.
     found.add("", "an event behind each kernel, on the GPU", "us", 0.0, unit_us(&events)? - kernel_us);
     found.add("", "a word behind each kernel, on the GPU", "us", 0.0, unit_us(&words)? - kernel_us);
@@ -53,6 +65,12 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
         let each_us = unit_us(&dependent)?;
         let what = "a kernel of 5 us whose start may overlap the last one's end";
         found.add_predicted("", what, "us", Some(DEPENDENT), each_us);
+        // The simulated GPU knows no overlap of one stream's kernels: both are the kernel's length there.
+        if let Ok(early) = ask(&units("early")) {
+            let recorded_us = 1e3 * number(&early, "recorded_ms")? / f64::from(UNITS);
+            found.add("", "the same, and it lets the next one begin at once", "us", None, unit_us(&early)?);
+            found.add_predicted("", "and with an event between each two", "us", Some(RECORDED), recorded_us);
+        }
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
-//! Memory: copies, pages that are mapped, and what kernels take of it.
+//! Memory: copies, pages that are mapped, what kernels take of it, and the driver's checkpoint.
 
 use std::io;
 use std::time::Duration;
 
+use super::super::park;
 use super::super::setup::Setup;
 use super::super::side::{Player, Side, Way, number};
 use super::Found;
+use crate::rig::Control;
 
 /// Bytes of a copy that is timed, in MiB; and in the short form.
 const COPY_MIB: (u32, u32) = (512, 64);
@@ -41,5 +43,23 @@ pub fn pages(setup: &Setup, found: &mut Found) -> io::Result<()> {
     let count = setup.of(1_000, 50);
     let bytes = number(&player.ask(&format!("kernels {count}"), Duration::from_secs(20))?, "bytes")?;
     found.add("", &format!("{count} kernels, each launched once"), "bytes", None, bytes);
+    Ok(())
+}
+
+/// Reported of an H100 whose 80 GB went to the host in about 15 s.
+const CHECKPOINT: (f64, &str) = (80.0 / 15.0, "gpu-truths 1.15");
+
+/// An idle program's memory to the host and back by the driver's checkpoint; nothing where the driver takes none.
+pub fn checkpoints(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let rig = setup.rig()?;
+    let parked = park::park(&rig, &mut Control::of(&rig)?, setup.of(2_048, 256))?;
+    for (key, what) in
+        [("out_s", "memory to the host by a checkpoint"), ("back_s", "and back, with the next call")]
+    {
+        if let (Some(bytes), Some(took_s)) = (parked.figures["bytes"].as_f64(), parked.figures[key].as_f64())
+        {
+            found.add_predicted("", what, "GB/s", Some(CHECKPOINT), bytes / took_s / 1e9);
+        }
+    }
     Ok(())
 }

@@ -17,7 +17,7 @@ use weir_simgpu_link::config::Config;
 
 use super::finding::Finding;
 use super::setup::Setup;
-pub use sharing::left_beside_a_spinner;
+pub use sharing::{left_beside_a_spinner, two_contexts};
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,6 +51,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         calls::lengths,
         memory::copies,
         memory::pages,
+        memory::checkpoints,
         power::measure,
     ];
     for part in parts {

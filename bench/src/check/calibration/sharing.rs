@@ -26,37 +26,57 @@ const SMALL_US: f64 = 20.0;
 /// A pause between two units' ends that is no pause of the context's own.
 const APART_NS: f64 = 5.0 * UNIT_NS;
 
+/// How contexts that nobody keeps apart share the GPU.
+pub struct Slices {
+    /// A time slice, in microseconds.
+    pub slice_us: f64,
+    /// A switch from one to the next, in microseconds.
+    pub switch_us: f64,
+    /// What all together get done, of what one gets alone.
+    sum: f64,
+}
+
 /// Slices, and what is lost by switching, with two contexts, three and four, none of which is Weir's.
 pub fn slices(setup: &Setup, found: &mut Found) -> io::Result<()> {
     let rig = setup.rig()?;
     let alone_per_s = share::alone(setup, &rig, &Side::Twin, LONG)?;
     let (slice_us, switch_us) = (found.defaults.slice_us as f64, found.defaults.switch_us as f64);
     for contexts in setup.of(2..=4, 2..=2) {
-        let mut players = (0..contexts)
-            .map(|_| Player::start(&rig, &Side::Twin, UNIT, Way::Bare))
-            .collect::<io::Result<Vec<_>>>()?;
-        players.iter_mut().try_for_each(|player| player.go("stamps"))?;
-        wait(setup.time(2, 600));
-        players.iter_mut().try_for_each(Player::stop)?;
-        let ends_ns = numbers(&players[0].ask("stamps", Duration::from_secs(2))?, "ends_ns")?;
-        for player in &mut players {
-            player.take_up(LONG)?;
-            player.go("")?;
-        }
-        wait(setup.time(1, 200));
-        let rates = share::rates(&mut players, 1, setup.time(2, 900))?;
-        let sum = rates.iter().map(|rate| rate[0] / alone_per_s).sum::<f64>();
-        let slice = run_us(&ends_ns);
-        let lost = slice * (1.0 / sum - 1.0);
-        let of = format!("{contexts} contexts");
+        let slices = slices_of(setup, &rig, contexts, alone_per_s)?;
         let expected = 100.0 * slice_us / (slice_us + switch_us);
         if contexts == 2 {
-            found.add("slice_us", "time slice", "us", slice_us, slice);
-            found.add("switch_us", "switch between contexts", "us", switch_us, lost);
+            found.add("slice_us", "time slice", "us", slice_us, slices.slice_us);
+            found.add("switch_us", "switch between contexts", "us", switch_us, slices.switch_us);
         }
-        found.add("", &format!("{of} together, of one alone"), "percent", expected, 100.0 * sum);
+        let what = format!("{contexts} contexts together, of one alone");
+        found.add("", &what, "percent", expected, 100.0 * slices.sum);
     }
     Ok(())
+}
+
+/// The same of two contexts, for who wants no more than that.
+pub fn two_contexts(setup: &Setup, rig: &Rig) -> io::Result<Slices> {
+    let alone_per_s = share::alone(setup, rig, &Side::Twin, LONG)?;
+    slices_of(setup, rig, 2, alone_per_s)
+}
+
+fn slices_of(setup: &Setup, rig: &Rig, contexts: usize, alone_per_s: f64) -> io::Result<Slices> {
+    let mut players = (0..contexts)
+        .map(|_| Player::start(rig, &Side::Twin, UNIT, Way::Bare))
+        .collect::<io::Result<Vec<_>>>()?;
+    players.iter_mut().try_for_each(|player| player.go("stamps"))?;
+    wait(setup.time(2, 600));
+    players.iter_mut().try_for_each(Player::stop)?;
+    let ends_ns = numbers(&players[0].ask("stamps", Duration::from_secs(2))?, "ends_ns")?;
+    for player in &mut players {
+        player.take_up(LONG)?;
+        player.go("")?;
+    }
+    wait(setup.time(1, 200));
+    let rates = share::rates(&mut players, 1, setup.time(2, 900))?;
+    let sum = rates.iter().map(|rate| rate[0] / alone_per_s).sum::<f64>();
+    let slice_us = run_us(&ends_ns);
+    Ok(Slices { slice_us, switch_us: slice_us * (1.0 / sum - 1.0), sum })
 }
 
 /// The median time for which a context runs before another one does, in microseconds.

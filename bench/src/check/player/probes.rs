@@ -22,7 +22,7 @@ use weir_abi::types::*;
 use super::memory::{ask, on_device};
 use super::{Player, Refused, work};
 use crate::client::{ClientError, Driver, check};
-use crate::kernels::Kernel;
+use crate::kernels::{Body, Kernel};
 use crate::sample::Spread;
 
 /// Calls of the median that is told.
@@ -43,7 +43,8 @@ impl Player {
             "single" => json!({"gpu_us": self.single(number()?)?}),
             "beside" => self.beside_events(number()?)?,
             "written" => self.written(number()?)?,
-            "dependent" => json!({"gpu_ms": self.dependent(number()?)?}),
+            "dependent" => json!({"gpu_ms": self.dependent(number()?, self.rows[0].0, |_| Ok(()))?}),
+            "early" => self.early(number()?)?,
             "kernels" => json!({"bytes": self.kernels(number()?)?}),
             "virtual" => self.pages(usize::try_from(number()? << 20).unwrap_or(0))?,
             "spin" => json!({"spun_ms": self.spin(Duration::from_millis(number()?))?}),
@@ -138,8 +139,25 @@ impl Player {
         Ok(json!({"gpu_ms": gpu_ms, "call_ns": Spread::of(&calls_ns).median}))
     }
 
-    fn dependent(&mut self, launches: u64) -> Result<f64, ClientError> {
-        let (function, blocks, _) = self.rows[0];
+    /// Kernels that let the next one begin at once: one behind the other, and with an event recorded between each two.
+    fn early(&mut self, launches: u64) -> Result<Value, ClientError> {
+        let time_us = f64::from(self.work.parts[0].us);
+        let name = work::name(self.work.parts[0].us); // as that one, by which the simulated GPU knows its time
+        let module = Driver::open_with(&[Kernel { name: &name, body: Body::Early(time_us) }])?;
+        let function = module.function(&name, 0)?;
+        let gpu_ms = self.dependent(launches, function, |_| Ok(()))?;
+        let recorded_ms = self.dependent(launches, function, |player| player.events.record())?;
+        Ok(json!({"gpu_ms": gpu_ms, "recorded_ms": recorded_ms}))
+    }
+
+    /// Launches that may begin before the one before them has ended, each followed by something; what the GPU took for all, ms.
+    fn dependent(
+        &mut self,
+        launches: u64,
+        function: CUfunction,
+        mut follow: impl FnMut(&mut Self) -> Result<(), ClientError>,
+    ) -> Result<f64, ClientError> {
+        let (_, blocks, _) = self.rows[0];
         let value = CUlaunchAttributeValue { programmatic_stream_serialization_allowed: 1 };
         let id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         let mut attribute = CUlaunchAttribute { id, pad: [0; 4], value };
@@ -161,6 +179,7 @@ impl Player {
             let answer =
                 ask!(self.memory, cuLaunchKernelEx(&raw const config, function, null_mut(), null_mut()))?;
             check("cuLaunchKernelEx", answer)?;
+            follow(self)?;
         }
         let second = self.events.make_one()?;
         self.driver.synchronize()?;
