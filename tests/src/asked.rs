@@ -21,6 +21,17 @@ pub fn told(arguments: &[&str]) -> Value {
     serde_json::from_slice(&asked.stdout).expect("one JSON document")
 }
 
+/// What it says to people on stdout.
+///
+/// # Panics
+/// If it refuses.
+#[track_caller]
+pub fn said(arguments: &[&str]) -> String {
+    let asked = asked(arguments);
+    assert!(asked.status.success(), "{arguments:?}: {asked:?}");
+    String::from_utf8_lossy(&asked.stdout).into_owned()
+}
+
 /// It ends with this code, says what is wrong with each of these words, and what to do about it.
 ///
 /// # Panics

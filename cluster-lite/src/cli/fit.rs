@@ -1,5 +1,6 @@
 //! `weir-cluster fit`: which services fit together on which device, and what it would cost each. *Predicted.*
 
+mod explain;
 mod serving;
 
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use serde::Serialize;
 use weir_nodemgr::calibration::Calibration;
 use weir_protocol::units::{Bytes, Nanos};
 
-use self::serving::Serving;
+use self::explain::{Explained, Refused};
+use self::serving::{Served, Serving};
 use super::printer;
 use crate::cluster::DeviceClass;
 use crate::fault::{Fault, USAGE};
@@ -43,7 +45,7 @@ pub struct Options {
     /// The card's calibration file, as `weir doctor --measure` writes it: what its switches cost those who share it
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// Say why what does not fit together does not
+    /// Say why what does not fit together does not, and with `--rate` why each device is taken for a service or not
     #[arg(long)]
     explain: bool,
 }
@@ -73,9 +75,15 @@ struct Answer {
     /// What services with an SLO need at the rate that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     serving: Vec<Serving>,
-    /// Why services do not fit, alone or in pairs.
+    /// Why a device is taken or not, for each service with an SLO.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    explained: Vec<Explained>,
+    /// Why services do not fit, alone or together, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
+    /// The same in numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refused>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +116,10 @@ pub fn run(options: &Options, json: bool) -> Result<ExitCode, Fault> {
     mark_cheapest(&mut answers);
     if let Some(rate) = options.rate {
         let serving = serving::serving(&devices, &profiles, rate)?;
-        answers.iter_mut().zip(serving).for_each(|(answer, serving)| answer.serving = serving);
+        for (answer, Served { rows, explained }) in answers.iter_mut().zip(serving) {
+            answer.serving = rows;
+            answer.explained = if options.explain { explained } else { Vec::new() };
+        }
     }
     if json {
         printer::json(&answers);
@@ -138,22 +149,25 @@ fn switch(options: &Options) -> Result<Nanos, Fault> {
 fn answer(candidates: &[Candidate], device: &DeviceClass, switch: Nanos, options: &Options) -> Answer {
     let question = Question::new(candidates, device.memory, options.ceiling).with_switches(switch);
     let groups = question.divide();
-    let mut reasons: Vec<_> = groups.as_ref().err().map(ToString::to_string).into_iter().collect();
+    let mut refused = explain::alone(&question, candidates);
     if options.explain {
-        let pairs =
-            (0..candidates.len()).flat_map(|one| (one + 1..candidates.len()).map(move |other| (one, other)));
-        let why = pairs.filter_map(|(one, other)| {
-            let unfit = question.group(&[one, other]).err()?;
-            Some(format!("{} and {}: {unfit}", candidates[one].name, candidates[other].name))
-        });
-        reasons.extend(why);
+        refused.extend(explain::together(&question, candidates));
     }
     let gpus =
         groups.ok().map(|groups| groups.iter().map(|group| rows(candidates, group)).collect::<Vec<_>>());
     let priced = gpus.as_ref().filter(|_| device.cost_per_hour > 0.0);
     let cost_per_hour = priced.map(|gpus| gpus.len() as f64 * device.cost_per_hour);
-    let (name, memory_bytes) = (device.name.clone(), device.memory.0);
-    Answer { device: name, memory_bytes, gpus, cost_per_hour, cheapest: None, serving: Vec::new(), reasons }
+    Answer {
+        device: device.name.clone(),
+        memory_bytes: device.memory.0,
+        gpus,
+        cost_per_hour,
+        cheapest: None,
+        serving: Vec::new(),
+        explained: Vec::new(),
+        reasons: refused.iter().map(Refused::line).collect(),
+        refused,
+    }
 }
 
 /// Of the devices whose price is known, those that cost least.
@@ -193,6 +207,7 @@ fn print(answer: &Answer) {
         }
     }
     answer.serving.iter().for_each(|serving| printer::data(serving::line(serving)));
+    answer.explained.iter().for_each(|explained| printer::data(format!("  {}", explained.line())));
     answer.reasons.iter().for_each(|reason| printer::data(format!("  {reason}")));
 }
 

@@ -3,6 +3,7 @@
 //! A set fits if its memory and its requests do and nobody is slowed beyond the ceiling. Slowdowns are predicted by queueing
 //! (`interference`), bounded by what the request guarantees under Weir, with what switches of the GPU cost on top where that was measured. The division is exact: the best of all, over subsets.
 
+use serde::Serialize;
 use weir_policy::turn;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
@@ -38,20 +39,32 @@ pub struct Group {
 }
 
 /// Why a set does not fit.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+#[serde(tag = "condition", rename_all = "snake_case")]
 pub enum Unfit {
     /// Too much memory.
-    #[error("{0} of memory are more than the {1} of the GPU")]
-    Memory(Bytes, Bytes),
+    #[error("{needed} of memory are more than the {had} of the GPU")]
+    Memory {
+        /// What they need.
+        #[serde(rename = "needed_bytes")]
+        needed: Bytes,
+        /// What there is.
+        #[serde(rename = "had_bytes")]
+        had: Bytes,
+    },
     /// Too many requests.
-    #[error("requests sum to {0} %: 100 % can be kept")]
-    Requests(f64),
+    #[error("requests sum to {sum_percent} %: 100 % can be kept")]
+    Requests {
+        /// Their sum.
+        sum_percent: f64,
+    },
     /// Somebody is slowed too much.
-    #[error("{name} would run {slowdown:.2} times slower: the ceiling is {ceiling}")]
+    #[error("{service} would run {slowdown:.2} times slower: the ceiling is {ceiling}")]
     Slow {
         /// Who.
-        name: String,
+        service: String,
         /// How much.
+        #[serde(rename = "predicted_slowdown")]
         slowdown: f64,
         /// The ceiling.
         ceiling: f64,
@@ -98,24 +111,54 @@ impl<'a> Question<'a> {
     /// # Errors
     /// Why they do not fit.
     pub fn group(&self, members: &[usize]) -> Result<Group, Unfit> {
-        let of = || members.iter().map(|at| &self.candidates[*at]);
-        let memory = Bytes(of().fold(0, |sum: u64, one| sum.saturating_add(one.memory.0)));
-        if memory > self.memory {
-            return Err(Unfit::Memory(memory, self.memory));
+        if let Some(unfit) = self.too_large(members).or_else(|| self.overbooked(members)) {
+            return Err(unfit);
         }
-        let requests: u32 = of().map(|one| u32::from(one.request.as_permille())).sum();
-        if requests > 1_000 {
-            return Err(Unfit::Requests(f64::from(requests) / 10.0));
-        }
+        let slowdowns = self.slowdowns(members);
+        let slow = self.slowed(members, &slowdowns).next();
+        slow.map_or_else(|| Ok(Group { members: members.to_vec(), slowdowns }), Err)
+    }
+
+    /// All that keeps these candidates from one GPU; nothing if they fit. Where their requests cannot be kept nobody's slowdown is
+    /// told: it is the requests that bound it.
+    pub fn against(&self, members: &[usize]) -> Vec<Unfit> {
+        let slowdowns = self.slowdowns(members);
+        let overbooked = self.overbooked(members);
+        let slowed = self.slowed(members, &slowdowns).filter(|_| overbooked.is_none());
+        let shares: Vec<_> = overbooked.iter().cloned().chain(slowed).collect();
+        self.too_large(members).into_iter().chain(shares).collect()
+    }
+
+    fn of(&self, members: &[usize]) -> impl Iterator<Item = &'a Candidate> {
+        let candidates = self.candidates;
+        members.iter().map(move |at| &candidates[*at])
+    }
+
+    fn too_large(&self, members: &[usize]) -> Option<Unfit> {
+        let needed = Bytes(self.of(members).fold(0, |sum: u64, one| sum.saturating_add(one.memory.0)));
+        (needed > self.memory).then_some(Unfit::Memory { needed, had: self.memory })
+    }
+
+    fn overbooked(&self, members: &[usize]) -> Option<Unfit> {
+        let requests: u32 = self.of(members).map(|one| u32::from(one.request.as_permille())).sum();
+        (requests > 1_000).then(|| Unfit::Requests { sum_percent: f64::from(requests) / 10.0 })
+    }
+
+    /// The predicted slowdown of each.
+    fn slowdowns(&self, members: &[usize]) -> Vec<f64> {
         let ids: Vec<_> = members.iter().map(|at| self.ids[*at]).collect();
-        let bounded = self.table.slowdowns(&ids).into_iter().zip(of());
-        let slowdowns: Vec<_> =
-            bounded.map(|(slowdown, one)| self.in_turns(slowdown.min(one.worst))).collect();
-        let slow = slowdowns.iter().zip(of()).find(|(slowdown, _)| **slowdown > self.ceiling);
-        if let Some((slowdown, one)) = slow {
-            return Err(Unfit::Slow { name: one.name.clone(), slowdown: *slowdown, ceiling: self.ceiling });
-        }
-        Ok(Group { members: members.to_vec(), slowdowns })
+        let bounded = self.table.slowdowns(&ids).into_iter().zip(self.of(members));
+        bounded.map(|(slowdown, one)| self.in_turns(slowdown.min(one.worst))).collect()
+    }
+
+    /// Those who are slowed beyond the ceiling.
+    fn slowed(&self, members: &[usize], slowdowns: &[f64]) -> impl Iterator<Item = Unfit> {
+        let slow = slowdowns.iter().zip(self.of(members)).filter(|(slowdown, _)| **slowdown > self.ceiling);
+        slow.map(|(slowdown, one)| Unfit::Slow {
+            service: one.name.clone(),
+            slowdown: *slowdown,
+            ceiling: self.ceiling,
+        })
     }
 
     /// A slowdown with the switches in it. Of k that are always busy each has a turn in k, and pays for k switches in that time; who meets
@@ -217,10 +260,36 @@ mod tests {
     fn what_does_not_fit_says_why() {
         let services = [candidate("a", 60, 30, 0.1), candidate("b", 60, 5, 0.1), candidate("c", 10, 30, 0.1)];
         let question = Question::new(&services, Bytes::gib(40), 1.5);
-        assert!(matches!(question.group(&[0, 1]), Err(Unfit::Requests(_))));
-        assert!(matches!(question.group(&[0, 2]), Err(Unfit::Memory(..))));
+        assert_eq!(question.group(&[0, 1]), Err(Unfit::Requests { sum_percent: 120.0 }));
+        assert_eq!(
+            question.group(&[0, 2]),
+            Err(Unfit::Memory { needed: Bytes::gib(60), had: Bytes::gib(40) })
+        );
         let large = [candidate("a", 10, 41, 0.1)];
-        assert!(matches!(Question::new(&large, Bytes::gib(40), 1.5).divide(), Err(Unfit::Memory(..))));
+        assert!(matches!(Question::new(&large, Bytes::gib(40), 1.5).divide(), Err(Unfit::Memory { .. })));
         assert_eq!(question.divide().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn all_that_keeps_a_set_from_a_gpu_is_told() {
+        let of = |percent: [u16; 2]| {
+            [
+                candidate("a", percent[0], 30, 1.0),
+                candidate("b", percent[1], 30, 1.0),
+                candidate("c", 10, 4, 0.0),
+            ]
+        };
+        let (light, heavy) = (of([20, 40]), of([60, 60]));
+        let question = |services| Question::new(services, Bytes::gib(40), 1.5);
+        let large = Unfit::Memory { needed: Bytes::gib(60), had: Bytes::gib(40) };
+        let slow = |name: &str| Unfit::Slow { service: name.into(), slowdown: 2.0, ceiling: 1.5 };
+        assert_eq!(question(&light).against(&[0, 1]), [large.clone(), slow("a"), slow("b")]);
+        let overbooked = Unfit::Requests { sum_percent: 120.0 };
+        assert_eq!(question(&heavy).against(&[0, 1]), [large, overbooked], "nothing bounds a slowdown");
+        assert_eq!(question(&light).against(&[0, 2]), []);
+        for members in [&[0, 1][..], &[0, 2], &[0, 1, 2]] {
+            let (first, question) = (question(&heavy).against(members).into_iter().next(), question(&heavy));
+            assert_eq!(question.group(members).err(), first, "the first is why");
+        }
     }
 }

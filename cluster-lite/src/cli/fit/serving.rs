@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::explain::Explained;
 use crate::cluster::DeviceClass;
 use crate::fault::{Fault, USAGE};
-use crate::place::paldia::{Class, Hardware, Promise, cheapest};
+use crate::place::paldia::{Class, Hardware, Promise, judge};
 use crate::profile::{Inference, Profile};
 
 /// What a service needs of one device class.
@@ -23,11 +24,20 @@ pub struct Serving {
     pub cheapest: bool,
 }
 
-/// For each device what the services need of it at `rate` requests a second each; nothing of those it does not suffice for.
+/// What comes of one device class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Served {
+    /// What the services need of it; nothing of those it does not suffice for.
+    pub rows: Vec<Serving>,
+    /// Why it is taken for each service, or not.
+    pub explained: Vec<Explained>,
+}
+
+/// For each device what the services need of it at `rate` requests a second each, and why it is taken or not.
 ///
 /// # Errors
 /// No inference among the profiles, or a device without a price.
-pub fn serving(devices: &[DeviceClass], profiles: &[Profile], rate: f64) -> Result<Vec<Vec<Serving>>, Fault> {
+pub fn serving(devices: &[DeviceClass], profiles: &[Profile], rate: f64) -> Result<Vec<Served>, Fault> {
     let asked: Vec<_> =
         profiles.iter().filter_map(|profile| Some((profile, profile.inference.as_ref()?))).collect();
     if asked.is_empty() {
@@ -39,15 +49,16 @@ pub fn serving(devices: &[DeviceClass], profiles: &[Profile], rate: f64) -> Resu
         return Err(Fault::new(message, "name devices with their price an hour: `--device T4=16GiB,0.35`")
             .exit(USAGE));
     }
-    let mut all = vec![Vec::new(); devices.len()];
+    let mut all = vec![Served::default(); devices.len()];
     for (profile, inference) in asked {
         let classes: Vec<_> = devices.iter().filter_map(|device| Class::of(device, profile)).collect();
         let promise = Promise { part: inference.slo.quantile(), within_ms: inference.slo.bound_ms() };
         let batches = rate / f64::from(inference.batch);
-        let best = cheapest(&classes, batches, promise).map(|hardware| hardware.class);
-        for (at, class) in classes.iter().enumerate() {
-            let hardware = cheapest(std::slice::from_ref(class), batches, promise);
-            all[at].extend(hardware.map(|hardware| row(profile, inference, &hardware, best == Some(at))));
+        for (served, judged) in all.iter_mut().zip(judge(&classes, batches, promise)) {
+            let taken = judged.not_taken.is_none();
+            let hardware = judged.hardware.as_ref();
+            served.rows.extend(hardware.map(|hardware| row(profile, inference, hardware, taken)));
+            served.explained.push(Explained::of(profile, inference, judged));
         }
     }
     Ok(all)
@@ -89,7 +100,7 @@ mod tests {
     fn best(devices: &[DeviceClass], rate: f64) -> Option<(String, usize)> {
         let all = serving(devices, &[profile()], rate).unwrap();
         let mut found =
-            devices.iter().zip(&all).flat_map(|(device, rows)| rows.iter().map(move |row| (device, row)));
+            devices.iter().zip(&all).filter_map(|(device, served)| Some((device, served.rows.first()?)));
         found.find(|(_, row)| row.cheapest).map(|(device, row)| (device.name.clone(), row.gpus))
     }
 
@@ -110,6 +121,37 @@ mod tests {
         assert_eq!(name, "fast", "eight times as fast for four times the price");
         assert!(gpus > 1, "{gpus}");
         assert_eq!(best(&devices[..2], 4.0), None);
+    }
+
+    #[test]
+    fn every_device_says_why_it_is_taken_or_not() {
+        let devices = [
+            device("slow", 16, 0.2, 0.5),
+            device("small", 0, 0.1, 9.0),
+            device("plain", 16, 1.0, 1.0),
+            device("fast", 16, 4.0, 8.0),
+            device("later", 16, 1.0, 0.9),
+            device("alike", 16, 1.0, 1.0),
+        ];
+        let lines = |rate| -> Vec<_> {
+            let all = serving(&devices, &[profile()], rate).unwrap();
+            all.iter().flat_map(|served| served.explained.iter().map(Explained::line)).collect()
+        };
+        let few = lines(4.0);
+        assert_eq!(
+            few,
+            [
+                "s (p95 < 200ms) not taken: no number of GPUs keeps the SLO: 240.0 ms at best, the bound is 200 ms",
+                "s (p95 < 200ms) not taken: 1 GiB of memory are more than the 0 B of the GPU",
+                "s (p95 < 200ms) taken: the cheapest that keeps it; together 1: 124.0 ms, 2: 131.2 ms, 3: 131.2 ms: \
+                 the fewest within 5 % of the least",
+                "s (p95 < 200ms) not taken: 4.00 an hour are more than the 1.00 of `plain`",
+                "s (p95 < 200ms) not taken: `plain` costs as much, and takes 124.0 ms to its 145.9 ms",
+                "s (p95 < 200ms) not taken: `plain` costs and takes as much, and is named first",
+            ]
+        );
+        let many = &lines(1e6)[0];
+        assert!(many.ends_with("more comes than 1000 of them finish"), "{many}");
     }
 
     #[test]

@@ -26,7 +26,9 @@ impl Class {
             name: device.name.clone(),
             cost_per_h: device.cost_per_hour,
             free: MOST_GPUS,
-            service_ms: (by_memory > 0).then_some(inference.latency_alone_ms / device.speed),
+            memory: device.memory,
+            needs: profile.memory,
+            service_ms: inference.latency_alone_ms / device.speed,
             variation: 0.0,
             curve: Curve::predicted(&predictor.table(), service, together),
         })

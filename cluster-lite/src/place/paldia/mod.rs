@@ -9,12 +9,16 @@
 //! Times are in milliseconds, rates in requests a second, costs in any money an hour.
 
 mod device;
+mod hardware;
 pub mod queue;
 pub mod server;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
 
+use serde::Serialize;
+
+pub use self::hardware::{Class, Hardware, Judged, MOST_GPUS, NotTaken, Promise, cheapest, judge};
 use super::interference::{ServiceId, Table};
 
 /// How much slower each of k requests runs when k run together.
@@ -71,107 +75,37 @@ pub struct Load {
     pub curve: Curve,
 }
 
-/// What is promised: this part of the requests within this time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Promise {
-    /// Part of the requests, such as 0.95.
-    pub part: f64,
-    /// Milliseconds.
-    pub within_ms: f64,
-}
-
 /// A concurrency and what it is expected to come to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Choice {
     /// Requests that run together; others queue.
     pub together: usize,
     /// Time that the promised part does not pass, in milliseconds; infinite if more comes than can be done.
+    #[serde(rename = "predicted_ms")]
     pub quantile_ms: f64,
 }
 
 /// How far two predicted times may lie apart and count as one: about the error of the chain.
-const ALIKE: f64 = 0.05;
+pub const ALIKE: f64 = 0.05;
 
-/// The concurrency with the least predicted time of `part` of the requests; of those that hardly differ the smallest, since
-/// fewer together need less memory and disturb less. Under overload the one that does most.
-pub fn concurrency(load: &Load, part: f64) -> Choice {
+/// Each concurrency that the curve knows of, with the predicted time of `part` of the requests.
+pub fn choices(load: &Load, part: f64) -> Vec<Choice> {
     let choice = |together| Choice { together, quantile_ms: queue::quantile_ms(load, together, part) };
-    let each: Vec<_> = (1..=load.curve.most()).map(choice).collect();
-    let best = each.iter().map(|choice| choice.quantile_ms).fold(f64::INFINITY, f64::min);
-    let alike = each.iter().find(|choice| choice.quantile_ms <= best * (1.0 + ALIKE) && best.is_finite());
+    (1..=load.curve.most()).map(choice).collect()
+}
+
+/// The one with the least predicted time; of those that hardly differ the smallest, since fewer together need less memory and
+/// disturb less. Under overload the one that does most.
+pub fn choose(load: &Load, choices: &[Choice]) -> Choice {
+    let best = choices.iter().map(|choice| choice.quantile_ms).fold(f64::INFINITY, f64::min);
+    let alike = choices.iter().find(|choice| choice.quantile_ms <= best * (1.0 + ALIKE) && best.is_finite());
     let speed = |choice: &&Choice| queue::finished_per_s(load, choice.together);
-    let fastest = || each.iter().max_by(|one, other| speed(one).total_cmp(&speed(other)));
+    let fastest = || choices.iter().max_by(|one, other| speed(one).total_cmp(&speed(other)));
     // A curve knows of one at least.
     alike.or_else(fastest).copied().unwrap_or(Choice { together: 1, quantile_ms: f64::INFINITY })
 }
 
-/// A class of devices as a kind of request sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Class {
-    /// Its name.
-    pub name: String,
-    /// What one GPU costs an hour.
-    pub cost_per_h: f64,
-    /// GPUs that are free.
-    pub free: usize,
-    /// Milliseconds of one request with the GPU to itself; nothing if the service does not fit into its memory.
-    pub service_ms: Option<f64>,
-    /// Standard deviation of that time over its mean.
-    pub variation: f64,
-    /// What others beside it cost there.
-    pub curve: Curve,
-}
-
-/// GPUs of one class that may be taken, where nobody says how many are free.
-pub const MOST_GPUS: usize = 1_000;
-
-/// The class to use, how many of its GPUs, and how many requests together on each.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hardware {
-    /// Index of the class.
-    pub class: usize,
-    /// GPUs of it, the load spread evenly.
-    pub gpus: usize,
-    /// On each of them.
-    pub choice: Choice,
-    /// Cost of all of them an hour.
-    pub cost_per_h: f64,
-}
-
-/// The cheapest sufficient hardware for `rate` requests a second; nothing if no class keeps the promise with what is free. Of
-/// two at one cost the quicker.
-pub fn cheapest(classes: &[Class], rate: f64, promise: Promise) -> Option<Hardware> {
-    let each =
-        classes.iter().enumerate().filter_map(|(index, class)| sufficient(index, class, rate, promise));
-    each.min_by(|one, other| {
-        let quicker = || one.choice.quantile_ms.total_cmp(&other.choice.quantile_ms);
-        one.cost_per_h.total_cmp(&other.cost_per_h).then_with(quicker)
-    })
-}
-
-/// The fewest GPUs of a class that keep the promise: more never hurt, so they are found by halving.
-fn sufficient(index: usize, class: &Class, rate: f64, promise: Promise) -> Option<Hardware> {
-    let service_ms = class.service_ms?;
-    let on = |gpus: usize| {
-        #[allow(clippy::cast_precision_loss, reason = "a count of GPUs")]
-        let load = Load {
-            rate: rate / gpus as f64,
-            service_ms,
-            variation: class.variation,
-            curve: class.curve.clone(),
-        };
-        concurrency(&load, promise.part)
-    };
-    let keeps = |gpus: usize| on(gpus).quantile_ms <= promise.within_ms;
-    if class.free == 0 || !keeps(class.free) {
-        return None;
-    }
-    let (mut too_few, mut enough) = (0, class.free);
-    while enough - too_few > 1 {
-        let middle = usize::midpoint(too_few, enough);
-        if keeps(middle) { enough = middle } else { too_few = middle }
-    }
-    #[allow(clippy::cast_precision_loss, reason = "a count of GPUs")]
-    let cost_per_h = class.cost_per_h * enough as f64;
-    Some(Hardware { class: index, gpus: enough, choice: on(enough), cost_per_h })
+/// How many requests to let run together, so that `part` of them takes least.
+pub fn concurrency(load: &Load, part: f64) -> Choice {
+    choose(load, &choices(load, part))
 }
