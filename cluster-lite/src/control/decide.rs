@@ -1,5 +1,6 @@
 //! Where an instance goes and how many there are: what the state machine asks, and the plainest answer to each.
 
+use serde_json::Value;
 use weir_protocol::units::{Nanos, SmShare};
 
 use super::measure::Measured;
@@ -14,8 +15,16 @@ pub trait Placing {
     /// Why there is none.
     fn place(&mut self, service: &Service, rooms: &[Room]) -> Result<(Place, String), String>;
 
-    /// Hears how much slower one was beside others. Most do not care.
-    fn learn(&mut self, _measured: &Measured) {}
+    /// Hears in each turn how much slower instances were beside others since the last one. Most do not care.
+    fn learn(&mut self, _now: Nanos, _measured: &[Measured]) {}
+
+    /// All that it has learnt, for one that goes on after it.
+    fn memory(&self) -> Value {
+        Value::Null
+    }
+
+    /// Goes on from what another one had learnt, as far as it still means something.
+    fn recall(&mut self, _memory: Value) {}
 }
 
 /// What a service's requests look like at the moment.
@@ -62,6 +71,14 @@ pub struct Wish {
 pub trait Scaling {
     /// Asked about ten times a second for each service.
     fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish;
+
+    /// All that it remembers, for one that goes on after it.
+    fn memory(&self) -> Value {
+        Value::Null
+    }
+
+    /// Goes on from what another one remembered, as far as it still means something.
+    fn recall(&mut self, _memory: Value) {}
 }
 
 /// The fullest GPU on which it fits; the first of equals.

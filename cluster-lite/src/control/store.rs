@@ -1,4 +1,4 @@
-//! What outlives a SIGKILL: the instances, the drained nodes and the last decisions, in one file. All writes of a turn are one
+//! What outlives a SIGKILL: the instances, the drained nodes, the last decisions and what policies remember, in one file. All writes of a turn are one
 //! transaction, on the disk before anything of it is carried out. Two controllers cannot have the file at once.
 //!
 //! Each record is JSON with the version of its form before it, so that a later build can tell what it reads.
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::machine::{Kept, Write};
 use super::model::Decision;
@@ -69,6 +70,34 @@ impl Store {
         let drained = drained.map_or(Ok(Default::default()), |text| self.decode(&text))?;
         let (next_instance, next_decision) = (number("next_instance")?, number("next_decision")?);
         Ok(Kept { instances, drained, next_instance, next_decision })
+    }
+
+    /// What was remembered of this; nothing if nothing was, or nobody can read it any more: it is advice, and comes again.
+    pub fn recall(&self, what: &str) -> Value {
+        let read = || -> Result<Option<String>, redb::Error> {
+            let meta = self.database.begin_read()?.open_table(META)?;
+            Ok(meta.get(memory(what).as_str())?.map(|row| row.value().to_owned()))
+        };
+        let text = read().ok().flatten();
+        text.and_then(|text| self.decode(&text).ok()).unwrap_or_default()
+    }
+
+    /// Remembers each of these.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn remember(&self, memories: &[(&str, Value)]) -> Result<(), Fault> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut meta = transaction.open_table(META)?;
+                for (what, value) in memories {
+                    meta.insert(memory(what).as_str(), encode(value).as_str())?;
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(|error| failed(&self.path, &error))
     }
 
     /// The last decisions, the newest first.
@@ -157,6 +186,11 @@ fn raise(meta: &mut redb::Table<'_, &str, &str>, key: &str, to: u64) -> Result<(
     Ok(())
 }
 
+/// Where a memory stands among the rest.
+fn memory(what: &str) -> String {
+    format!("memory of {what}")
+}
+
 fn encode(record: &impl Serialize) -> String {
     // Our own types always have a form in JSON.
     format!("{VERSION} {}", serde_json::to_string(record).unwrap_or_default())
@@ -234,6 +268,21 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         assert!(Store::open(&path).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn what_is_remembered_is_the_last_that_was_and_nothing_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.redb");
+        let store = Store::open(&path).unwrap();
+        store.read().unwrap();
+        assert_eq!(store.recall("placing"), Value::Null);
+        store.remember(&[("placing", 1.into()), ("scaling", "two".into())]).unwrap();
+        store.remember(&[("placing", 3.into())]).unwrap();
+        drop(store);
+        let store = Store::open(&path).unwrap();
+        assert_eq!((store.recall("placing"), store.recall("scaling")), (3.into(), "two".into()));
+        assert_eq!(store.read().unwrap(), Kept::default(), "no instance is made of it");
     }
 
     #[test]

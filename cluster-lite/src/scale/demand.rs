@@ -1,5 +1,6 @@
 //! Arrivals and queue as work: GPU-time rather than a count, where sizes are known (Cypress, papers.md 3.4).
 
+use serde::{Deserialize, Serialize};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::{Rules, Seen, Service};
@@ -18,7 +19,7 @@ pub fn gpus(work: Tokens, over: Nanos) -> f64 {
 }
 
 /// What arrives, averaged, and what waits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Demand {
     by_work: bool,
     least_s: f64,  // averaged over so many seconds at least,
@@ -31,7 +32,7 @@ pub struct Demand {
 }
 
 /// An exponential mean that begins at nothing: one large request after a silence is no rate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Average(f64);
 
 impl Average {

@@ -4,9 +4,12 @@
 //! Its vertical half lends on each GPU: an instance with a queue has its limit where the GPU has so much free, else its
 //! request. It never goes to zero: a service has one instance, or its floor.
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::demand::Demand;
 use super::lately::Lately;
-use super::{Rules, Scaler, Seen, Service, Wish};
+use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
 
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Dilu {
@@ -14,17 +17,16 @@ pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
         demand: Demand::new(&Rules { rate_s: 1e-3, rate_requests: 0.0, ..rules.clone() }, false),
         above: Lately::new(rules.history_s),
         below: Lately::new(rules.history_s),
-        out_s: rules.out_s,
-        in_s: rules.in_s,
+        rules: rules.clone(),
     })
 }
 
+#[derive(Serialize, Deserialize)]
 struct Dilu {
     demand: Demand,
     above: Lately,
     below: Lately,
-    out_s: usize,
-    in_s: usize,
+    rules: Rules,
 }
 
 impl Scaler for Dilu {
@@ -37,8 +39,8 @@ impl Scaler for Dilu {
         let below = self.below.push(serving > 1 && need < f64::from(serving - 1) * capacity);
         let (wanted, why) = match () {
             () if serving < one => (one, "its floor, or one"),
-            () if above >= self.out_s => (serving + 1, "too much for long enough"),
-            () if below >= self.in_s => (serving - 1, "too little for long enough"),
+            () if above >= self.rules.out_s => (serving + 1, "too much for long enough"),
+            () if below >= self.rules.in_s => (serving - 1, "too little for long enough"),
             () => (serving, "within what there is"),
         };
         let instances = service.within(wanted).max(one);
@@ -49,5 +51,19 @@ impl Scaler for Dilu {
         let lent = seen.room.min(service.shares[1]).max(service.request);
         let share = if seen.queued > 0 { lent } else { service.request };
         Wish { instances, parked: 0, share, why }
+    }
+
+    fn memory(&self) -> Value {
+        self.all()
+    }
+
+    fn recall(&mut self, memory: Value) {
+        self.take(memory);
+    }
+}
+
+impl Remembers for Dilu {
+    fn rules(&self) -> &Rules {
+        &self.rules
     }
 }

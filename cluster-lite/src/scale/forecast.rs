@@ -7,6 +7,7 @@ use augurs_core::{Fit, Predict};
 use augurs_ets::AutoETS;
 use augurs_mstl::MSTLModel;
 use augurs_seasons::{Detector, PeriodogramDetector};
+use serde::{Deserialize, Serialize};
 use weir_protocol::units::{Nanos, Tokens};
 
 use super::{Rules, gpus};
@@ -19,7 +20,7 @@ const CYCLES: usize = 3;
 const EXPLAINED: f64 = 0.3;
 
 /// Work expected at some time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The mean, in GPUs.
     pub mean: f64,
@@ -28,7 +29,7 @@ pub struct Forecast {
 }
 
 /// A memory of work in bins, and what it says of the next ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Forecaster {
     bin: Nanos,
     bins: usize,
@@ -65,12 +66,12 @@ impl Forecaster {
         if passed < self.bin {
             return;
         }
-        self.history.push_back(gpus(self.open, passed));
-        if self.history.len() > self.bins {
-            self.history.pop_front();
-        }
+        // While nobody looked it came as it may: as evenly as not.
+        let bins = usize::try_from(passed.0 / self.bin.0).unwrap_or(usize::MAX).min(self.bins);
+        self.history.extend(std::iter::repeat_n(gpus(self.open, passed), bins));
+        self.history.drain(..self.history.len().saturating_sub(self.bins));
         (self.open, self.opened) = (Tokens(0), Some(now));
-        self.since_fit += 1;
+        self.since_fit += bins as u64;
         if self.since_fit >= self.refit_bins || self.fitted.is_empty() {
             self.fit();
         }

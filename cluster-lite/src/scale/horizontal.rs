@@ -3,8 +3,11 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::demand::Demand;
-use super::{Rules, Scaler, Seen, Service, Wish};
+use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
 
 /// Seconds that the most of is taken before scaling in (Kubernetes: 300).
 const WINDOW_S: usize = 300;
@@ -14,17 +17,16 @@ const TOLERANCE: f64 = 0.1;
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Horizontal {
         demand: Demand::new(rules, false),
-        utilisation: rules.utilisation,
-        idle_s: rules.idle_s,
+        rules: rules.clone(),
         idle: 0,
         wanted: VecDeque::new(),
     })
 }
 
+#[derive(Serialize, Deserialize)]
 struct Horizontal {
     demand: Demand,
-    utilisation: f64,
-    idle_s: u64,
+    rules: Rules,
     idle: u64,
     wanted: VecDeque<u32>,
 }
@@ -33,12 +35,12 @@ impl Scaler for Horizontal {
     fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen);
         self.idle = if seen.is_idle() { self.idle + 1 } else { 0 };
-        let capacity = service.capacity(service.request) * self.utilisation;
+        let capacity = service.capacity(service.request) * self.rules.utilisation;
         let serving = seen.serving();
         let ratio = (need.arriving + need.queued_s / self.demand.over_s(service)) / capacity;
         let settled = (ratio - f64::from(serving)).abs() <= TOLERANCE * f64::from(serving);
         let now = if settled { serving } else { ceil(ratio) };
-        let busy = u32::from(self.idle < self.idle_s && (serving > 0 || !seen.is_idle()));
+        let busy = u32::from(self.idle < self.rules.idle_s && (serving > 0 || !seen.is_idle()));
         if self.wanted.len() == WINDOW_S {
             self.wanted.pop_front();
         }
@@ -52,6 +54,20 @@ impl Scaler for Horizontal {
             share: service.request,
             why: "requests a second",
         }
+    }
+
+    fn memory(&self) -> Value {
+        self.all()
+    }
+
+    fn recall(&mut self, memory: Value) {
+        self.take(memory);
+    }
+}
+
+impl Remembers for Horizontal {
+    fn rules(&self) -> &Rules {
+        &self.rules
     }
 }
 

@@ -28,6 +28,8 @@ mod vertical;
 mod weir;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use weir_protocol::units::{Nanos, SmShare, Tokens};
 
 pub use self::act::{Action, Then, actions};
@@ -145,6 +147,32 @@ pub struct Wish {
 pub trait Scaler {
     /// What there should be now; asked once a second.
     fn wish(&mut self, service: &Service, seen: &Seen) -> Wish;
+
+    /// All that it remembers, for one that goes on after it.
+    fn memory(&self) -> Value;
+
+    /// Goes on from what another one of the same policy remembered. By other rules that means something else: then from nothing.
+    fn recall(&mut self, memory: Value);
+}
+
+/// A policy's memory and the rules that it goes by.
+trait Remembers: Serialize + DeserializeOwned {
+    fn rules(&self) -> &Rules;
+
+    /// The way to [`Scaler::memory`].
+    fn all(&self) -> Value {
+        // A number that is none has no form in JSON: whoever goes on then goes on from nothing.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// The way to [`Scaler::recall`].
+    fn take(&mut self, memory: Value) {
+        if let Ok(other) = serde_json::from_value::<Self>(memory)
+            && other.rules() == self.rules()
+        {
+            *self = other;
+        }
+    }
 }
 
 /// One policy.

@@ -16,13 +16,15 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_protocol::units::{Nanos, SmShare};
 
 use super::demand::{Demand, Need};
 use super::forecast::Forecaster;
 use super::horizontal::ceil;
 use super::lately::Lately;
-use super::{Rules, Scaler, Seen, Service, Wish};
+use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
 
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Weir::new(rules, true))
@@ -32,6 +34,7 @@ pub(super) fn by_count(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Weir::new(rules, false))
 }
 
+#[derive(Serialize, Deserialize)]
 struct Weir {
     rules: Rules,
     demand: Demand,
@@ -176,6 +179,20 @@ impl Scaler for Weir {
             .is_some_and(|since| seen.now.since(since) >= Nanos::from_secs(self.rules.forget_parked_s));
         let keep = if service.unpark.is_some() && !forgotten { self.rules.keep_parked } else { 0 };
         Wish { instances, parked: keep, share: self.share(service, seen, &need, speed), why }
+    }
+
+    fn memory(&self) -> Value {
+        self.all()
+    }
+
+    fn recall(&mut self, memory: Value) {
+        self.take(memory);
+    }
+}
+
+impl Remembers for Weir {
+    fn rules(&self) -> &Rules {
+        &self.rules
     }
 }
 

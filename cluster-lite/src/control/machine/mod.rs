@@ -259,7 +259,7 @@ impl Controller {
 
     /// Everything that follows from what is known now.
     pub fn turn(&mut self, now: Nanos, placing: &mut dyn Placing, scaling: &mut dyn Scaling) -> Turn {
-        self.measured.drain(..).for_each(|measured| placing.learn(&measured));
+        placing.learn(now, &std::mem::take(&mut self.measured));
         self.follow(now);
         self.hand_on(now);
         self.scale(now, placing, scaling);

@@ -1,37 +1,29 @@
 //! The placement library, as the state machine asks it.
 
+mod learnt;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use serde_json::Value;
 use weir_nodemgr::calibration::Draw;
 use weir_nodemgr::control::schema::ClassName;
-use weir_protocol::units::{Bytes, SmShare};
+use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use crate::cluster::{
-    Backbone, Bounds, Cluster, ClusterError, Demand, DeviceClass, Kind, MilliCpu, Name, NodeSpec, Slice, Spot,
+    Backbone, Bounds, Cluster, ClusterError, Demand, DeviceClass, Kind, MilliCpu, NodeSpec, Slice, Spot,
 };
 use crate::control::decide::Placing;
 use crate::control::measure::Measured;
 use crate::control::model::{Place, Service};
 use crate::control::room::Room;
 use crate::fault::Fault;
-use crate::place::interference::MOST_SLOWDOWN;
 use crate::place::{Explanation, Neighbours, Placer, Policy, Refusal, Solo, Workload};
 use crate::profile;
-
-/// What a measured slowdown counts against those before it.
-const NEW: f64 = 0.25;
-/// Windows in which somebody was beside others until what he lost is believed.
-const BELIEVED: u32 = 3;
-/// Pairs and sets that are remembered; the one that was not seen for longest goes first.
-const MOST_LEARNT: usize = 256;
-
-/// Who was slower, and beside whom.
-type Beside = (Name, Vec<Name>);
+use learnt::Learnt;
 
 /// Nodes that a decision names.
 const SHOWN: usize = 3;
@@ -42,7 +34,7 @@ pub struct ByPolicy {
     random: ChaCha8Rng,
     services: Vec<Service>,
     neighbours: Neighbours,
-    learnt: VecDeque<(Beside, u32, f64)>, // windows, and the logarithm of the slowdown
+    learnt: Learnt,
 }
 
 impl ByPolicy {
@@ -62,7 +54,7 @@ impl ByPolicy {
             random,
             services: services.to_vec(),
             neighbours,
-            learnt: VecDeque::new(),
+            learnt: Learnt::default(),
         })
     }
 
@@ -87,23 +79,21 @@ impl Placing for ByPolicy {
         Ok((Place { node: cluster.name(spot.node).to_owned(), gpu }, said(&reasons)))
     }
 
-    fn learn(&mut self, measured: &Measured) {
-        let name = |service: &String| Name::from(service.as_str());
-        let of: Beside = (name(&measured.victim), measured.beside.iter().map(name).collect());
-        let new = measured.slowdown.clamp(1.0, MOST_SLOWDOWN).ln();
-        let known = self.learnt.iter().position(|(other, ..)| *other == of);
-        let (windows, ln) =
-            known.and_then(|at| self.learnt.remove(at)).map_or((0, new), |(_, windows, ln)| (windows, ln));
-        let ln = ln + NEW * (new - ln);
-        if windows + 1 >= BELIEVED {
-            self.neighbours.measured.insert(of.clone(), ln.exp());
+    fn learn(&mut self, now: Nanos, measured: &[Measured]) {
+        let forgotten = self.learnt.forget(now);
+        measured.iter().for_each(|measured| self.learnt.learn(now, measured));
+        if forgotten || !measured.is_empty() {
+            self.neighbours.measured = self.learnt.believed();
         }
-        self.learnt.push_back((of, windows + 1, ln));
-        if self.learnt.len() > MOST_LEARNT
-            && let Some((oldest, ..)) = self.learnt.pop_front()
-        {
-            self.neighbours.measured.remove(&oldest);
-        }
+    }
+
+    fn memory(&self) -> Value {
+        serde_json::to_value(&self.learnt).unwrap_or_default()
+    }
+
+    fn recall(&mut self, memory: Value) {
+        self.learnt = serde_json::from_value(memory).unwrap_or_default();
+        self.neighbours.measured = self.learnt.believed();
     }
 }
 

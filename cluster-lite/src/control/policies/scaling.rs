@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_protocol::units::{Nanos, Tokens};
 
 use crate::control::decide::{Load, Scaling, Wish};
@@ -22,6 +24,8 @@ pub struct ByScaler {
     row: &'static scale::Row,
     rules: Rules,
     services: BTreeMap<String, Scaled>,
+    /// What another one remembered of services that this one was not yet asked about.
+    remembered: BTreeMap<String, Remembered>,
 }
 
 struct Scaled {
@@ -31,6 +35,21 @@ struct Scaled {
     arrived: u64,
     arrived_work: u64,
     wish: Option<Wish>,
+}
+
+/// What outlives a controller: the gateway goes on counting meanwhile.
+#[derive(Serialize, Deserialize)]
+struct Remembered {
+    scaler: Value,
+    arrived: u64,
+    arrived_work: u64,
+}
+
+/// The same of all services, by one policy.
+#[derive(Default, Serialize, Deserialize)]
+struct Memory {
+    policy: String,
+    services: BTreeMap<String, Remembered>,
 }
 
 impl ByScaler {
@@ -48,20 +67,15 @@ impl ByScaler {
             );
             Fault::new(format!("there is no scaling policy `{policy}`"), help)
         })?;
-        Ok(Self { row, rules, services: BTreeMap::new() })
+        Ok(Self { row, rules, services: BTreeMap::new(), remembered: BTreeMap::new() })
     }
 }
 
 impl Scaling for ByScaler {
     fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish {
-        let scaled = self.services.entry(service.name.clone()).or_insert_with(|| Scaled {
-            scaler: (self.row.build)(&self.rules),
-            known: known(service),
-            asked_at: Nanos(0),
-            arrived: load.arrived,
-            arrived_work: load.arrived_work.unwrap_or(0),
-            wish: None,
-        });
+        let remembered = &mut self.remembered;
+        let begin = || Scaled::begin((self.row.build)(&self.rules), service, load, remembered);
+        let scaled = self.services.entry(service.name.clone()).or_insert_with(begin);
         let wakes = load.serving == 0 && load.queued > 0;
         if scaled.wish.is_none() || now.since(scaled.asked_at) >= ASKED_EVERY {
             // A gateway that has started anew counts from zero.
@@ -87,6 +101,41 @@ impl Scaling for ByScaler {
         let wish = Wish { instances: 1, share: service.budget.request, why, ..wish };
         scaled.wish = Some(wish.clone());
         wish
+    }
+
+    fn memory(&self) -> Value {
+        let of = |(name, scaled): (&String, &Scaled)| {
+            let Scaled { scaler, arrived, arrived_work, .. } = scaled;
+            let (arrived, arrived_work) = (*arrived, *arrived_work);
+            (name.clone(), Remembered { scaler: scaler.memory(), arrived, arrived_work })
+        };
+        let services = self.services.iter().map(of).collect();
+        serde_json::to_value(Memory { policy: self.row.name.into(), services }).unwrap_or_default()
+    }
+
+    fn recall(&mut self, memory: Value) {
+        let memory = serde_json::from_value::<Memory>(memory).unwrap_or_default();
+        if memory.policy == self.row.name {
+            self.remembered = memory.services;
+        }
+    }
+}
+
+impl Scaled {
+    /// At the first question about a service, from what is remembered of it.
+    fn begin(
+        mut scaler: Box<dyn Scaler>,
+        service: &Service,
+        load: &Load,
+        remembered: &mut BTreeMap<String, Remembered>,
+    ) -> Self {
+        let mut counted = (load.arrived, load.arrived_work.unwrap_or(0));
+        if let Some(before) = remembered.remove(&service.name) {
+            scaler.recall(before.scaler);
+            counted = (before.arrived, before.arrived_work);
+        }
+        let (arrived, arrived_work) = counted;
+        Self { scaler, known: known(service), asked_at: Nanos(0), arrived, arrived_work, wish: None }
     }
 }
 
@@ -172,6 +221,34 @@ mod tests {
             assert_eq!(wish(5, &waits), 1, "{}", row.name);
             let starting = Load { serving: 1, ..waits };
             assert!((6..30).all(|tenths| wish(tenths, &starting) >= 1), "{}", row.name);
+        }
+    }
+
+    /// Ten requests a second at one instance that does four: more instances are wished for after 20 of 40 s, whoever counts them.
+    #[test]
+    fn who_goes_on_after_another_one_has_not_forgotten_the_last_seconds() {
+        let service = Service { ceiling: 40, ..crate::control::policies::tests::service("s") };
+        for row in scale::SCALERS {
+            let one = || ByScaler::new(row.name, Rules::default()).unwrap();
+            let wish = |scaling: &mut ByScaler, second: u64| {
+                let (share, room) = (service.budget.request, service.budget.request);
+                let load =
+                    Load { arrived: 10 * second, ready: 1, serving: 1, share, room, ..Load::default() };
+                scaling.wish(Nanos::from_secs(100 + second), &service, &load)
+            };
+            let (mut lasting, mut first) = (one(), one());
+            for second in 0..15 {
+                assert_eq!(wish(&mut lasting, second), wish(&mut first, second));
+            }
+            let (mut next, memory) = (one(), first.memory());
+            next.recall(memory.clone());
+            for second in 15..60 {
+                assert_eq!(wish(&mut lasting, second), wish(&mut next, second), "{}, {second} s", row.name);
+            }
+            let mut other = ByScaler::new(row.name, Rules { history_s: 41, ..Rules::default() }).unwrap();
+            other.recall(memory);
+            wish(&mut other, 15);
+            assert_ne!(other.memory()["services"]["s"], next.memory()["services"]["s"], "by other rules");
         }
     }
 

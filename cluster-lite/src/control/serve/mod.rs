@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_protocol::units::Nanos;
 
 use super::config::Config;
+use super::decide::{Placing, Scaling};
 use super::machine::Controller;
 use super::order::{Answer, Report};
 use super::policies::{ByPolicy, ByScaler};
@@ -25,6 +26,13 @@ pub use talk::{Ask, NodeRow, Standings, ask, socket};
 
 /// Between two turns.
 const TURN: Duration = Duration::from_millis(100);
+
+/// Between two writings of what policies remember: so much of it a SIGKILL may cost.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
+/// Names of their memories in the store.
+const PLACING: &str = "placing";
+const SCALING: &str = "scaling";
 
 /// Longest that instances may take to end once the controller is to.
 const FINISH: Duration = Duration::from_secs(60);
@@ -123,6 +131,9 @@ impl Server<'_> {
         let mut placing = ByPolicy::new(&self.config.place, &self.config.fleet.services, seed)?
             .with_ceiling(self.config.ceiling);
         let mut scaling = ByScaler::new(&self.config.scale, self.config.rules.clone())?;
+        placing.recall(self.store.recall(PLACING));
+        scaling.recall(self.store.recall(SCALING));
+        let mut remembered = Instant::now();
         loop {
             self.listen_for(TURN);
             let now = self.clock.now();
@@ -133,6 +144,10 @@ impl Server<'_> {
                 self.controller.serves(traffic);
             }
             turn.orders.into_iter().for_each(|order| self.nodes.carry_out(order));
+            if remembered.elapsed() > REMEMBERED {
+                remembered = Instant::now();
+                self.store.remember(&[(PLACING, placing.memory()), (SCALING, scaling.memory())])?;
+            }
             let rests = self.controller.instances().next().is_none();
             if self.ending.is_some_and(|since| rests || since.elapsed() > FINISH) {
                 self.door.end();

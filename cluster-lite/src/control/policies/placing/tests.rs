@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use super::learnt::{BELIEVED, FORGOTTEN_AFTER};
 use super::*;
 use crate::control::model::{Budget, InstanceId};
 use crate::control::policies::tests::{profile, service};
@@ -207,14 +208,20 @@ fn what_was_measured_beside_each_other_corrects_what_profiles_predict() {
         for windows in 1..=BELIEVED {
             let node = placing.place(&services[0], &rooms).unwrap().0.node;
             assert_eq!(node, "a", "{policy}: {windows} windows are not believed");
-            placing.learn(&measured("new", "quiet", 1.3));
-            placing.learn(&measured("new", "loud", 1.01));
+            placing.learn(Nanos(1), &[measured("new", "quiet", 1.3), measured("new", "loud", 1.01)]);
         }
         let place = |placing: &mut ByPolicy, rooms: &[Room]| placing.place(&services[0], rooms);
         assert_eq!(place(&mut placing, &rooms).unwrap().0.node, "b", "{policy}");
-        (0..20).for_each(|_| placing.learn(&measured("new", "loud", 1.8)));
+        (0..20).for_each(|_| placing.learn(Nanos(2), &[measured("new", "loud", 1.8)]));
         assert_eq!(place(&mut placing, &rooms).unwrap().0.node, "a", "{policy}: it was not always so");
-        let told = place(&mut placing, &rooms[1..]).unwrap_err();
+        let mut next = ByPolicy::new(policy, &services, 2).unwrap();
+        assert!(place(&mut next, &rooms[1..]).is_ok(), "{policy}: by profiles they get along");
+        next.recall(placing.memory());
+        let told = place(&mut next, &rooms[1..]).unwrap_err();
         assert!(told.contains("slowed more than 1.5 times"), "{policy}: {told}");
+        next.learn(FORGOTTEN_AFTER, &[]);
+        assert!(place(&mut next, &rooms[1..]).is_err(), "{policy}: it was seen within the hour");
+        next.learn(Nanos(2 + FORGOTTEN_AFTER.0), &[]);
+        assert!(place(&mut next, &rooms[1..]).is_ok(), "{policy}: and is tried again after it");
     }
 }
