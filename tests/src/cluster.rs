@@ -40,7 +40,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-/// A running controller, with one service, `web`.
+/// A running controller.
 pub struct Cluster {
     dir: tempfile::TempDir,
     /// Of its gateway.
@@ -84,17 +84,25 @@ impl Cluster {
     /// # Panics
     /// If it does not start.
     pub fn scaled_by(scale: &str, weir: &Path, nodes: &[String], service: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let port = free_port();
         let text = format!(
-            "name = \"t\"\ndir = \"state\"\nlisten = \"127.0.0.1:{port}\"\nweir = {weir:?}\nscale = {scale:?}\n\
-             stale_after_s = 3\n[rules]\nhistory_s = 4\nout_s = 2\nin_s = 3\nidle_s = 4\n{}\
+            "scale = {scale:?}\nstale_after_s = 3\n[rules]\nhistory_s = 4\nout_s = 2\nin_s = 3\nidle_s = 4\n{}\
              [[service]]\nname = \"web\"\ncommand = [{:?}, {:?}, \"{{port}}\"]\nready = \"/healthz\"\n{service}",
             nodes.concat(),
             python(),
             client("numba_serve.py")
         );
-        std::fs::write(dir.path().join("cluster.toml"), text).expect("a file");
+        Self::of(weir, &text)
+    }
+
+    /// With all that its configuration says beyond the first lines.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn of(weir: &Path, text: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let port = free_port();
+        let head = format!("name = \"t\"\ndir = \"state\"\nlisten = \"127.0.0.1:{port}\"\nweir = {weir:?}\n");
+        std::fs::write(dir.path().join("cluster.toml"), head + text).expect("a file");
         let process = spawn(dir.path());
         let cluster = Self { dir, port, process };
         wait::until("a gateway that listens", || TcpStream::connect(("127.0.0.1", port)).ok());

@@ -60,6 +60,7 @@ mod resize;
 mod restart;
 mod room;
 mod scraper;
+mod signals;
 mod small;
 mod sparse;
 mod stalls;

@@ -1,6 +1,9 @@
 //! `weir-cluster profile` on real programs whose answer is known, and on such that cannot be profiled. Everything here is
 //! *simulated*: the GPU's time, not the programs.
 
+mod beside;
+mod page;
+
 use weir_cluster::profile::{Kind, Profile};
 use weir_protocol::units::SmShare;
 use weir_tests::dist::{client, python};
@@ -25,6 +28,11 @@ fn profiler(gpu: &SimGpu, node: &Node<'_>, flags: &[&str]) -> Program {
 /// A program that steps once in `period_ms`, or less often if the GPU does not keep up.
 fn fed_loop(program: Program, batch: &str, period_ms: &str) -> Program {
     program.arg("--").arg(python()).arg("-u").arg(client("fed_loop.py")).args([batch, period_ms])
+}
+
+/// A program that works for so long on its host and on the GPU in turn.
+fn host_and_gpu(program: Program, host_ms: &str) -> Program {
+    program.arg("--").arg(python()).arg("-u").arg(client("host_and_gpu.py")).arg(host_ms)
 }
 
 /// A failure that says this, and what to do.

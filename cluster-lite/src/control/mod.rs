@@ -8,6 +8,7 @@
 //!   policies   the placement and scaling libraries behind those traits
 //!   work       what a request is predicted to take
 //!   measure    how much slower instances run beside each other, by what nodes say of their time
+//!   shift      how much best-effort work each site may have now, by carbon and power caps
 //!   decide     where an instance goes and how many there are: small traits, and the plainest of each
 //!   machine    the state machine: reports, answers and traffic in; writes, orders and routes out
 //!   store      what outlives a SIGKILL: one file
@@ -37,6 +38,7 @@ pub mod policies;
 pub mod room;
 pub mod route;
 pub mod serve;
+pub mod shift;
 pub mod store;
 pub mod work;
 

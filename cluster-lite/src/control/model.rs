@@ -231,6 +231,17 @@ pub struct Service {
     pub work: Option<Told>,
     /// What was measured of it.
     pub profile: Option<Profile>,
+    /// Work that waits for clean hours and goes to clean sites; nothing: as many as are asked for, at once.
+    pub batch: Option<Batch>,
+}
+
+/// Best-effort work, and when all of it is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// So much time of a GPU.
+    pub gpu_time: Nanos,
+    /// Since 1970.
+    pub done_by: Nanos,
 }
 
 /// Where it may run.
@@ -242,6 +253,17 @@ pub struct Node {
     pub address: String,
     /// Ports that instances may have, both included.
     pub ports: [u16; 2],
+    /// The site where it stands.
+    pub site: Option<String>,
+}
+
+/// A place with power of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Its name.
+    pub name: String,
+    /// What one of its GPUs draws when idle, and when busy.
+    pub watts: [f64; 2],
 }
 
 /// All that the controller is told at its start.
@@ -253,6 +275,8 @@ pub struct Fleet {
     pub services: Vec<Service>,
     /// The nodes.
     pub nodes: Vec<Node>,
+    /// The sites where nodes stand.
+    pub sites: Vec<Site>,
     /// A node that was not heard of for so long is stale.
     pub stale_after: Nanos,
 }
@@ -281,6 +305,11 @@ impl Fleet {
         let rest = name.strip_prefix(&self.cluster)?.strip_prefix('.')?;
         let (service, id) = rest.rsplit_once('.')?;
         Some((service, InstanceId(id.parse().ok()?)))
+    }
+
+    /// The site where a node stands.
+    pub fn site_of(&self, node: &str) -> Option<&str> {
+        self.nodes.iter().find(|known| known.name == node)?.site.as_deref()
     }
 
     /// A service by name.

@@ -4,6 +4,7 @@
 //!   model    what there is: sites with hardware, data and links; a training; best-effort work; signals
 //!   split    each site's part of a training, so that rounds end together
 //!   shift    when and where best-effort work runs, by carbon, under power caps and a deadline
+//!   signals  carbon and caps by the hour, as a file that is kept up to date
 //!   file     all of it from a TOML file, with the line of every mistake
 //! ```
 //!
@@ -12,6 +13,7 @@
 pub mod file;
 mod model;
 pub mod shift;
+pub mod signals;
 pub mod split;
 
 pub use self::model::{Batch, Hour, Setting, Site, Training};

@@ -23,6 +23,23 @@ pub struct Site {
     pub hours: Vec<Hour>,
 }
 
+impl Site {
+    /// A site for best-effort work alone: no training has samples there.
+    pub fn for_work(name: &str, gpus: u32, [idle_watts, busy_watts]: [f64; 2], hours: Vec<Hour>) -> Self {
+        Self {
+            name: name.to_owned(),
+            gpus,
+            samples_per_s: 0.0,
+            samples: 0,
+            wan_bits_per_s: 0.0,
+            gpu_hour_cost: 0.0,
+            busy_watts,
+            idle_watts,
+            hours,
+        }
+    }
+}
+
 /// What holds at a site for an hour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hour {
@@ -48,8 +65,10 @@ pub struct Training {
 pub struct Batch {
     /// In hours of one GPU.
     pub gpu_hours: f64,
-    /// Hours from now.
+    /// When it is to be done: so many hours after the beginning of the first.
     pub deadline_h: usize,
+    /// Part of the first hour that has gone.
+    pub gone: f64,
 }
 
 /// All of it.

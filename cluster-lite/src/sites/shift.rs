@@ -42,7 +42,15 @@ struct Room<'a> {
     site: &'a Site,
     hour: usize,
     gpus: f64,
+    left: f64,  // part of the hour that has not gone
     grams: f64, // of a GPU-hour
+}
+
+impl Room<'_> {
+    /// What can be done in it, in GPU-hours.
+    fn work(&self) -> f64 {
+        self.gpus * self.left
+    }
 }
 
 /// From now on, at every site.
@@ -52,9 +60,9 @@ pub fn fixed(sites: &[Site], batch: &Batch) -> Option<Shift> {
     let mut left = batch.gpu_hours;
     let mut slots = Vec::new();
     for hour in rooms.chunk_by(|a, b| a.hour == b.hour) {
-        let all: f64 = hour.iter().map(|room| room.gpus).sum();
+        let all: f64 = hour.iter().map(Room::work).sum();
         let part = (left / all.max(1e-9)).min(1.0);
-        slots.extend(hour.iter().map(|room| (room, room.gpus * part)));
+        slots.extend(hour.iter().map(|room| (room, room.work() * part)));
         left -= all * part;
     }
     plan(slots, left, batch)
@@ -68,17 +76,23 @@ pub fn following(sites: &[Site], batch: &Batch) -> Option<Shift> {
     let slots: Vec<_> = rooms
         .iter()
         .map(|room| {
-            let gpus = room.gpus.min(left);
-            left -= gpus;
-            (room, gpus)
+            let work = room.work().min(left);
+            left -= work;
+            (room, work)
         })
         .collect();
     plan(slots, left, batch)
 }
 
+/// All that power caps leave of the first hour, by site: for work that no plan gets done in time.
+pub fn at_once(sites: &[Site]) -> Vec<(&str, f64)> {
+    let first = Batch { gpu_hours: 0.0, deadline_h: 1, gone: 0.0 };
+    rooms(sites, &first).iter().map(|room| (room.site.name.as_str(), room.gpus)).collect()
+}
+
 /// GPU-hours that can be done by the deadline.
 pub fn capacity(sites: &[Site], deadline_h: usize) -> f64 {
-    rooms(sites, &Batch { gpu_hours: 0.0, deadline_h }).iter().map(|room| room.gpus).sum()
+    rooms(sites, &Batch { gpu_hours: 0.0, deadline_h, gone: 0.0 }).iter().map(Room::work).sum()
 }
 
 fn rooms<'a>(sites: &'a [Site], batch: &Batch) -> Vec<Room<'a>> {
@@ -93,6 +107,7 @@ fn rooms<'a>(sites: &'a [Site], batch: &Batch) -> Vec<Room<'a>> {
                 site,
                 hour,
                 gpus: spare.unwrap_or(gpus),
+                left: if hour == 0 { 1.0 - batch.gone } else { 1.0 },
                 grams: work_watts / 1000.0 * signals.grams_per_kwh,
             }
         })
@@ -107,12 +122,12 @@ fn plan(slots: Vec<(&Room<'_>, f64)>, left: f64, batch: &Batch) -> Option<Shift>
     }
     let mut slots: Vec<_> = slots
         .into_iter()
-        .filter(|(_, gpus)| *gpus > 0.0)
-        .map(|(room, gpus)| Slot {
+        .filter(|(_, work)| *work > 0.0)
+        .map(|(room, work)| Slot {
             site: room.site.name.clone(),
             hour: room.hour,
-            gpus,
-            grams: gpus * room.grams,
+            gpus: work / room.left,
+            grams: work * room.grams,
         })
         .collect();
     slots.sort_by(|a, b| a.hour.cmp(&b.hour).then_with(|| a.site.cmp(&b.site)));
@@ -145,7 +160,7 @@ mod tests {
         }
     }
 
-    const FOUR: Batch = Batch { gpu_hours: 4.0, deadline_h: 3 };
+    const FOUR: Batch = Batch { gpu_hours: 4.0, deadline_h: 3, gone: 0.0 };
 
     #[test]
     fn work_waits_for_the_clean_hour_and_is_done_by_the_deadline() {
@@ -155,6 +170,17 @@ mod tests {
         assert_eq!(hours, [(1, 2.0), (2, 2.0)], "the fourth hour lies after the deadline");
         assert!((following.grams_per_gpu_hour - 0.35 * 200.0).abs() < 1e-9);
         assert!((fixed(&sites, &FOUR).unwrap().grams_per_gpu_hour - 0.35 * 300.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn of_an_hour_that_has_gone_in_part_less_can_be_had_by_as_many_gpus() {
+        let sites = [site("a", 4, &[(10.0, None), (20.0, None)])];
+        let batch = Batch { gpu_hours: 4.0, deadline_h: 2, gone: 0.75 };
+        let following = following(&sites, &batch).unwrap();
+        let slots: Vec<_> = following.slots.iter().map(|slot| (slot.hour, slot.gpus)).collect();
+        assert_eq!(slots, [(0, 4.0), (1, 3.0)], "a quarter of an hour of four, and an hour of three");
+        assert_eq!(super::following(&sites, &Batch { gpu_hours: 5.5, ..batch }), None);
+        assert_eq!(at_once(&sites), [("a", 4.0)]);
     }
 
     #[test]
@@ -183,7 +209,7 @@ mod tests {
             let hours: Vec<_> = grams.iter().map(|grams| (*grams, None)).collect();
             let sites = [site("a", gpus, &hours), site("b", 1, &hours[1..])];
             let deadline_h = hours.len();
-            let batch = Batch { gpu_hours: part * capacity(&sites, deadline_h), deadline_h };
+            let batch = Batch { gpu_hours: part * capacity(&sites, deadline_h), deadline_h, gone: 0.0 };
             let (fixed, following) = (fixed(&sites, &batch).unwrap(), following(&sites, &batch).unwrap());
             prop_assert!(following.grams_per_gpu_hour <= fixed.grams_per_gpu_hour + 1e-9);
             for plan in [fixed, following] {

@@ -1,17 +1,15 @@
-//! What each value may be, and what contradicts what.
+//! What contradicts what.
 
 use std::collections::BTreeSet;
 
 use weir_nodemgr::control::schema::ClassName;
-use weir_protocol::units::{Bytes, Nanos, SmShare};
+use weir_protocol::units::{Bytes, SmShare};
 
 use super::File;
-use crate::cluster::Backbone;
+use super::values::Values;
 use crate::control::model::{ReadyWhen, Service, WhenIdle};
 use crate::control::policies::{ByPolicy, ByScaler};
-use crate::control::work::Told;
 use crate::fault::Fault;
-use crate::profile::Slo;
 use crate::toml_lines::Lines;
 
 /// Longest name of a cluster and of a service, in bytes: with a number of ten digits they make a tenant's name of at most 40.
@@ -19,105 +17,6 @@ const LONGEST: [usize; 2] = [12, 16];
 
 /// Names that the gateway answers itself.
 const TAKEN: [&str; 2] = ["metrics", "healthz"];
-
-/// One row of services while it is read.
-pub(super) struct Values<'a> {
-    pub at: usize,
-    pub lines: &'a Lines<'a>,
-}
-
-impl Values<'_> {
-    pub fn wrong(&self, key: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
-        self.lines.row("service", self.at, key, message, help)
-    }
-
-    pub fn share(&self, key: &str, text: Option<&str>) -> Result<Option<SmShare>, Fault> {
-        let parse = |text: &str| {
-            let share = text.parse::<SmShare>();
-            share.map_err(|error| self.wrong(key, format!("{key}: {error}"), error.hint()))
-        };
-        text.map(parse).transpose()
-    }
-
-    pub fn size(&self, key: &str, text: Option<&str>) -> Result<Option<Bytes>, Fault> {
-        let parse = |text: &str| {
-            let size = text.parse::<Bytes>();
-            size.map_err(|error| self.wrong(key, format!("{key}: {error}"), error.hint()))
-        };
-        text.map(parse).transpose()
-    }
-
-    pub fn slo(&self, text: Option<&str>) -> Result<Option<Slo>, Fault> {
-        let parse =
-            |text: &str| text.parse::<Slo>().map_err(|fault| self.wrong("slo", fault.message, fault.help));
-        text.map(parse).transpose()
-    }
-
-    pub fn seconds(&self, key: &str, value: Option<f64>, default: u64) -> Result<Nanos, Fault> {
-        let Some(value) = value else { return Ok(Nanos::from_secs(default)) };
-        if !(0.001..=86_400.0).contains(&value) {
-            let message = format!("{key} is {value}");
-            return Err(self.wrong(key, message, "give seconds, from 0.001 to 86400"));
-        }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a day")]
-        Ok(Nanos((value * 1e9) as u64))
-    }
-
-    /// `NAME=SIZE`.
-    pub fn backbone(&self, text: Option<&str>) -> Result<Option<Backbone>, Fault> {
-        let wrong = |message: String| {
-            self.wrong(
-                "backbone",
-                message,
-                "write it as \"llama2-7b=13GiB\": a name for the weights, and their memory",
-            )
-        };
-        let Some(text) = text else { return Ok(None) };
-        let (name, memory) =
-            text.split_once('=').ok_or_else(|| wrong(format!("backbone `{text}` has no memory")))?;
-        let memory = memory.trim().parse::<Bytes>().map_err(|error| wrong(format!("backbone: {error}")))?;
-        if name.trim().is_empty() || memory == Bytes(0) {
-            return Err(wrong(format!("backbone `{text}` has no name or no memory")));
-        }
-        Ok(Some(Backbone { name: name.trim().into(), memory }))
-    }
-
-    /// What tells the work of a request.
-    pub fn work(&self, header: Option<&str>, us_per_byte: Option<f64>) -> Result<Option<Told>, Fault> {
-        let plain = |name: &str| name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
-        match (header, us_per_byte) {
-            (None, None) => Ok(None),
-            (Some(_), Some(_)) => {
-                let message = "work_header and work_us_per_byte exclude each other";
-                Err(self.wrong("work_us_per_byte", message, "leave one of them out"))
-            }
-            (Some(name), None) if plain(name) && !name.is_empty() => {
-                Ok(Some(Told::Header(name.to_lowercase())))
-            }
-            (Some(name), None) => {
-                let message = format!("`{name}` is no name of a header");
-                Err(self.wrong("work_header", message, "use letters, digits and `-`, such as X-GPU-Ms"))
-            }
-            (None, Some(us)) if (0.001..=1e6).contains(&us) =>
-            {
-                #[allow(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "at most a second"
-                )]
-                Ok(Some(Told::Length((us * 1e3).round() as u64)))
-            }
-            (None, Some(us)) => {
-                let message = format!("work_us_per_byte is {us}");
-                Err(self.wrong(
-                    "work_us_per_byte",
-                    message,
-                    "give microseconds of a GPU, from 0.001 to 1000000",
-                ))
-            }
-        }
-    }
-}
 
 fn is_name(name: &str, longest: usize) -> bool {
     let plain = name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-');
@@ -224,11 +123,27 @@ pub(super) fn service(service: &Service, values: &Values<'_>) -> Result<(), Faul
             "let it stop, or make its class latency",
         );
     }
+    started(service, values)
+}
+
+/// What contradicts how its instances are started and known to be ready.
+fn started(service: &Service, values: &Values<'_>) -> Result<(), Fault> {
+    let Service { name, floor, class, .. } = service;
+    let wrong = |key: &str, message: String, help: &str| Err(values.wrong(key, message, help));
+    if service.batch.is_some()
+        && (*class != ClassName::Filler || service.ready != ReadyWhen::Runs || *floor > 0)
+    {
+        let message = format!("service `{name}` follows signals and is no best-effort work");
+        let help =
+            "write class = \"filler\", ready = \"runs\" and no floor; or leave gpu_hours and done_by out";
+        return wrong("gpu_hours", message, help);
+    }
     let has_port = service.command.iter().any(|word| word.contains("{port}"))
         || service.env.values().any(|value| value.contains("{port}"));
     match &service.ready {
-        ReadyWhen::Runs if *floor == 0 => {
-            let help = "give it a floor: nobody asks it, so nothing would ever start it";
+        ReadyWhen::Runs if *floor == 0 && service.batch.is_none() => {
+            let help =
+                "give it a floor, or gpu_hours and done_by: nobody asks it, so nothing would ever start it";
             wrong("ready", format!("service `{name}` gets no requests and has no floor"), help)
         }
         ReadyWhen::Runs => Ok(()),
@@ -239,6 +154,40 @@ pub(super) fn service(service: &Service, values: &Values<'_>) -> Result<(), Faul
             let help =
                 "write {port} where its command takes the port, or ready = \"runs\" if it gets no requests";
             wrong("command", format!("service `{name}` is never told its port"), help)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where services follow signals all nodes have a site, and all sites their power.
+pub(super) fn sites(file: &File, services: &[Service], lines: &Lines<'_>) -> Result<(), Fault> {
+    names("site", file.site.iter().map(|row| row.name.as_str()).enumerate(), lines)?;
+    for (at, site) in file.site.iter().enumerate() {
+        let (idle, busy) = (site.idle_watts, site.busy_watts);
+        if !(0.0..1e6).contains(&idle) || !(idle..1e6).contains(&busy) || busy <= idle {
+            let message = format!("a GPU at site `{}` draws {idle} W idle and {busy} W busy", site.name);
+            return Err(lines.row(
+                "site",
+                at,
+                "busy_watts",
+                message,
+                "give watts of one GPU: busy more than idle",
+            ));
+        }
+    }
+    let follows = services.iter().position(|service| service.batch.is_some());
+    for (at, node) in file.node.iter().enumerate() {
+        let known = node.site.as_ref().map(|site| file.site.iter().any(|row| row.name == *site));
+        if known == Some(false) || (known.is_none() && follows.is_some()) {
+            let site = node.site.as_deref().unwrap_or("nowhere");
+            let message = format!("node `{}` is at `{site}`, which is no site here", node.name);
+            return Err(lines.row("node", at, "site", message, "name one of the [[site]]s"));
+        }
+    }
+    match (follows, &file.signals) {
+        (Some(at), None) => {
+            let message = format!("service `{}` follows signals, and there are none", services[at].name);
+            Err(lines.row("service", at, "gpu_hours", message, "name their file: signals = \"signals.csv\""))
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@
 mod check;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use weir_nodemgr::control::schema::ClassName;
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
-use super::model::{Budget, Fleet, Node, ReadyWhen, Service, WhenIdle};
+use super::model::{Budget, Fleet, Node, ReadyWhen, Service, Site, WhenIdle};
 use crate::fault::{CONFIG, Fault};
 use crate::place::CEILING;
 use crate::profile::{Kind, Profile, Slo};
@@ -35,10 +36,21 @@ struct File {
     scale: Option<String>,
     rules: Option<crate::scale::Rules>,
     weir: Option<PathBuf>,
+    signals: Option<PathBuf>,
+    #[serde(default)]
+    site: Vec<SiteRow>,
     #[serde(default)]
     node: Vec<NodeRow>,
     #[serde(default)]
     service: Vec<ServiceRow>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SiteRow {
+    name: String,
+    idle_watts: f64,
+    busy_watts: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,6 +71,7 @@ struct NodeRow {
     env: BTreeMap<String, String>,
     gpus: Option<u32>,
     gpu_memory: Option<String>,
+    site: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,6 +101,8 @@ struct ServiceRow {
     backbone: Option<String>,
     work_header: Option<String>,
     work_us_per_byte: Option<f64>,
+    gpu_hours: Option<f64>,
+    done_by: Option<String>,
 }
 
 /// How a node is reached.
@@ -144,6 +159,8 @@ pub struct Config {
     pub scale: String,
     /// Its parameters.
     pub rules: crate::scale::Rules,
+    /// What is known of the sites by the hour; read anew whenever it has changed.
+    pub signals: Option<PathBuf>,
 }
 
 impl Config {
@@ -190,11 +207,15 @@ impl Config {
         let services: Vec<Service> =
             services.map(|(at, row)| service(row, at, &lines, &beside)).collect::<Result<_, _>>()?;
         check::backbones(&services, &lines)?;
+        check::sites(&file, &services, &lines)?;
+        let sites = file.site.iter();
+        let sites = sites.map(|row| Site { name: row.name.clone(), watts: [row.idle_watts, row.busy_watts] });
         check::held(&file, &services, &lines)?;
         let fleet = Fleet {
             cluster: file.name.clone().unwrap_or_else(|| "c".into()),
             services,
             nodes,
+            sites: sites.collect(),
             stale_after: Nanos::from_secs(file.stale_after_s.unwrap_or(10)),
         };
         Ok(Self {
@@ -206,6 +227,7 @@ impl Config {
             ceiling: file.ceiling.unwrap_or(CEILING),
             scale: file.scale.unwrap_or_else(|| "weir".into()),
             rules: file.rules.unwrap_or_default(),
+            signals: file.signals.as_deref().map(beside),
         })
     }
 }
@@ -263,7 +285,7 @@ fn node(row: &NodeRow, at: usize, lines: &Lines<'_>) -> Result<Node, Fault> {
         lines.row("node", at, "ports", message, "write it as \"20000-20999\"")
     })?;
     let address = row.address.clone().unwrap_or_else(|| "127.0.0.1".into());
-    Ok(Node { name: row.name.clone(), address, ports })
+    Ok(Node { name: row.name.clone(), address, ports, site: row.site.clone() })
 }
 
 fn service(
@@ -273,7 +295,7 @@ fn service(
     beside: &dyn Fn(&Path) -> PathBuf,
 ) -> Result<Service, Fault> {
     let profile = row.profile.as_ref().map(|path| Profile::read(&beside(path))).transpose()?;
-    let values = check::Values { at, lines };
+    let values = values::Values { at, lines };
     let missing = |key: &'static str| {
         let message = format!("service `{}` has neither a `{key}` nor a profile", row.name);
         values.wrong("name", message, "profile it with `weir-cluster profile`, or say what it needs")
@@ -315,6 +337,7 @@ fn service(
         when_idle: row.when_idle.unwrap_or_default(),
         backbone: values.backbone(row.backbone.as_deref())?,
         work: values.work(row.work_header.as_deref(), row.work_us_per_byte)?,
+        batch: values.batch(row.gpu_hours, row.done_by.as_deref())?,
         profile,
     };
     check::service(&service, &values)?;

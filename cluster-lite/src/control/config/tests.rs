@@ -121,3 +121,54 @@ fn two_of_one_name_are_refused() {
     let twice = format!("{GOOD}[[service]]\nname = \"web\"\ncommand = [\"x\"]\n");
     assert!(parse(&twice).unwrap_err().message.contains("two services named `web`"));
 }
+
+/// Best-effort work at one site; the lines of the service begin at 14.
+const FOLLOWS: &str = r#"name = "lab"
+dir = "state"
+signals = "signals.csv"
+[[site]]
+name = "north"
+idle_watts = 50
+busy_watts = 400
+[[node]]
+name = "here"
+dir = "/run/weir"
+site = "north"
+[[service]]
+name = "work"
+command = ["work"]
+class = "filler"
+ready = "runs"
+request = "0%"
+memory = "2GiB"
+gpu_hours = 1.5
+done_by = "1970-01-02T06:00:00Z"
+"#;
+
+#[test]
+fn what_follows_signals_says_how_much_it_is_by_when_and_where_its_nodes_stand() {
+    let config = Config::parse(FOLLOWS, Path::new("/etc/c.toml")).unwrap();
+    let batch = config.fleet.services[0].batch.unwrap();
+    assert_eq!([batch.gpu_time, batch.done_by], [90 * 60, 30 * 3_600].map(Nanos::from_secs));
+    assert_eq!(config.signals.as_deref(), Some(Path::new("/etc/signals.csv")));
+    assert_eq!(config.fleet.site_of("here"), Some("north"));
+    for (old, new, line, message, help) in [
+        ("gpu_hours = 1.5\n", "", 19, "belong together", "how much"),
+        ("done_by = \"1970-01-02T06:00:00Z\"\n", "", 19, "belong together", "by when"),
+        ("gpu_hours = 1.5", "gpu_hours = -1.0", 19, "gpu_hours is -1", "hours of a GPU"),
+        ("06:00:00Z", "06:30:00Z", 20, "no whole hour", "06:00:00Z"),
+        ("1970-01-02T06:00:00Z", "tomorrow", 20, "no whole hour", "whole hour"),
+        ("class = \"filler\"", "class = \"latency\"", 17, "guarantees nothing", "filler"),
+        ("ready = \"runs\"", "ready = \"port\"", 19, "no best-effort work", "class = \"filler\""),
+        ("memory = \"2GiB\"", "memory = \"2GiB\"\nfloor = 1", 20, "no best-effort work", "no floor"),
+        ("signals = \"signals.csv\"\n", "", 18, "there are none", "signals.csv"),
+        ("site = \"north\"", "site = \"nroth\"", 11, "`nroth`, which is no site", "[[site]]"),
+        ("site = \"north\"\n", "", 8, "`nowhere`", "[[site]]"),
+        ("busy_watts = 400", "busy_watts = 50", 7, "50 W idle and 50 W busy", "busy more"),
+        ("idle_watts = 50", "idle_watts = -1", 7, "-1 W idle", "watts"),
+    ] {
+        let fault = parse(&FOLLOWS.replace(old, new)).expect_err(new);
+        assert_eq!(fault.at.as_deref(), Some(format!("c.toml:{line}").as_str()), "{new}: {fault}");
+        assert!(fault.message.contains(message) && fault.help.contains(help), "{new}: {fault}");
+    }
+}

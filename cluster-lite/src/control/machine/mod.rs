@@ -32,6 +32,8 @@ use super::model::{Decision, DecisionId, Fleet, Instance, InstanceId, State};
 use super::order::{Answer, Order, Outcome, Report, What};
 use super::room::Room;
 use super::route::{Table, Traffic};
+use super::shift::Done;
+use crate::sites::signals::Signals;
 
 /// A change of what is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +130,8 @@ pub struct Controller {
     writes: Vec<Write>,
     watch: Watch,
     measured: Vec<Measured>,
+    signals: Signals,
+    done: Done,
     /// Tenants with our names that nobody here knows, and when they were last told to end.
     strays: BTreeMap<String, Nanos>,
 }
@@ -151,6 +155,8 @@ impl Controller {
             writes: Vec::new(),
             watch: Watch::default(),
             measured: Vec::new(),
+            signals: Signals::default(),
+            done: Done::default(),
             strays: BTreeMap::new(),
         }
     }
@@ -190,7 +196,23 @@ impl Controller {
         };
         let measured = self.watch.look(&report, &self.fleet, is_ready);
         self.measured.extend(measured);
+        self.done.look(&report, &self.fleet);
         *heard = Heard { at: report.asked_at, report: Some(report) };
+    }
+
+    /// What is known of sites by the hour from now on.
+    pub fn follow_signals(&mut self, signals: Signals) {
+        self.signals = signals;
+    }
+
+    /// What has been done of work that follows them, for a controller that goes on after this one.
+    pub fn done(&self) -> &Done {
+        &self.done
+    }
+
+    /// Goes on from what another one has counted.
+    pub fn recall_done(&mut self, done: Done) {
+        self.done = done;
     }
 
     /// An order has ended.
@@ -319,6 +341,7 @@ impl Controller {
     fn forget(&mut self, instance: &Instance, now: Nanos) {
         self.decided(instance, "forgotten", "has ended for good".into(), now);
         self.writes.push(Write::Forgotten(instance.id));
+        self.done.forget(&self.fleet.tenant(instance));
         self.instances.remove(&instance.id);
         self.live.remove(&instance.id);
     }

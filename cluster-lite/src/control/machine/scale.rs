@@ -4,8 +4,11 @@ use weir_protocol::units::{Nanos, SmShare};
 
 use super::{Controller, Live};
 use crate::control::decide::{Load, Placing, Scaling, Wish};
-use crate::control::model::{Budget, Instance, InstanceId, ReadyWhen, Service, State, Then, WhenIdle};
+use crate::control::model::{
+    Batch, Budget, Instance, InstanceId, Node, ReadyWhen, Service, Site, State, Then, WhenIdle,
+};
 use crate::control::room::Room;
+use crate::control::shift::{SiteNow, quota};
 
 impl Controller {
     pub(super) fn scale(&mut self, now: Nanos, placing: &mut dyn Placing, scaling: &mut dyn Scaling) {
@@ -22,9 +25,53 @@ impl Controller {
             (standing.wanted, standing.why) = (wish.instances, wish.why.clone());
             standing.lacks = None;
             self.resize(&service, wish.share, now);
-            self.count(&service, &wish, now, placing);
+            match &service.batch {
+                Some(batch) => self.shift(&service, batch, &wish, now, placing),
+                None => self.count(&service, &wish, None, now, placing),
+            }
         }
         self.end_unwanted(now);
+    }
+
+    /// At each site as many as it may have in this hour, no more than the ceiling in all.
+    fn shift(
+        &mut self,
+        service: &Service,
+        batch: &Batch,
+        wish: &Wish,
+        now: Nanos,
+        placing: &mut dyn Placing,
+    ) {
+        let sites: Vec<_> = self.fleet.sites.iter().map(|site| self.site(service, site, now)).collect();
+        let quota = quota(batch, self.done.of(&service.name), now, &sites, &self.signals);
+        let mut left = service.ceiling;
+        for site in sites {
+            let instances = quota.sites.get(&site.name).copied().unwrap_or(0).min(left);
+            left -= instances;
+            let wish = Wish { instances, why: quota.why.clone(), ..wish.clone() };
+            self.count(service, &wish, Some(&site.name), now, placing);
+        }
+        let standing = self.standing.entry(service.name.clone()).or_default();
+        (standing.wanted, standing.why) = (service.ceiling - left, quota.why);
+    }
+
+    /// A site as it is for a service that follows signals: whoever else is on a GPU keeps it busy.
+    fn site(&self, service: &Service, site: &Site, now: Nanos) -> SiteNow {
+        let there = |node: &&Node| node.site.as_ref() == Some(&site.name) && !self.is_stale(&node.name, now);
+        let nodes = self.fleet.nodes.iter().filter(there);
+        let rooms: Vec<_> = nodes.flat_map(|node| self.rooms_of(&node.name)).collect();
+        let is_busy = |room: &&Room| {
+            let others = room.residents.iter().any(|(_, name, _)| *name != service.name);
+            others || room.foreign_request > SmShare::ZERO
+        };
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let busy = count(rooms.iter().filter(is_busy).count());
+        SiteNow { name: site.name.clone(), gpus: count(rooms.len()), busy, watts: site.watts }
+    }
+
+    /// Whether a node may have what is only for this site, or for any.
+    fn is_at(&self, node: &str, site: Option<&str>) -> bool {
+        site.is_none() || self.fleet.site_of(node) == site
     }
 
     fn of_service<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = &'a Instance> {
@@ -82,21 +129,30 @@ impl Controller {
         }
     }
 
-    /// Horizontal: as many as wanted, on nodes that may have some.
-    fn count(&mut self, service: &Service, wish: &Wish, now: Nanos, placing: &mut dyn Placing) {
+    /// Horizontal: as many as wanted, on nodes that may have some, of one site or all.
+    fn count(
+        &mut self,
+        service: &Service,
+        wish: &Wish,
+        site: Option<&str>,
+        now: Nanos,
+        placing: &mut dyn Placing,
+    ) {
         let (mut here, mut leaving) = (Vec::new(), Vec::new());
-        for instance in self.of_service(service).filter(|i| i.state.serves()) {
+        let at_site = |i: &&Instance| i.state.serves() && self.is_at(&i.place.node, site);
+        for instance in self.of_service(service).filter(at_site) {
             let side = if self.drained.contains(&instance.place.node) { &mut leaving } else { &mut here };
             side.push(instance.id);
         }
         let wanted = wish.instances as usize;
         if here.len() < wanted {
-            self.more(service, wanted - here.len(), &wish.why, now, placing);
+            self.more(service, wanted - here.len(), (&wish.why, site), now, placing);
         } else if here.len() > wanted {
             let excess = here.len() - wanted;
             self.fewer(service, here, excess, wish.parked, &wish.why, now);
         }
-        let ready = |i: &Instance| i.state == State::Ready && !self.drained.contains(&i.place.node);
+        let usable = |i: &Instance| !self.drained.contains(&i.place.node) && self.is_at(&i.place.node, site);
+        let ready = |i: &Instance| i.state == State::Ready && usable(i);
         let replaced = self.of_service(service).filter(|i| ready(i)).count() >= wanted;
         if replaced && !leaving.is_empty() {
             let all = leaving.len();
@@ -105,9 +161,16 @@ impl Controller {
         self.end_asleep(service, wish.parked, now);
     }
 
-    /// First those that are not gone yet, then those that sleep, then new ones.
-    fn more(&mut self, service: &Service, lacking: usize, why: &str, now: Nanos, placing: &mut dyn Placing) {
-        let usable = |i: &&Instance| !self.drained.contains(&i.place.node);
+    /// First those that are not gone yet, then those that sleep, then new ones; where, if it is said.
+    fn more(
+        &mut self,
+        service: &Service,
+        lacking: usize,
+        (why, site): (&str, Option<&str>),
+        now: Nanos,
+        placing: &mut dyn Placing,
+    ) {
+        let usable = |i: &&Instance| !self.drained.contains(&i.place.node) && self.is_at(&i.place.node, site);
         let mut back: Vec<_> = self.of_service(service).filter(usable).cloned().collect();
         back.retain(|i| matches!(i.state, State::Draining(_) | State::Parked));
         back.sort_by_key(|i| (i.state == State::Parked, i.id));
@@ -122,7 +185,7 @@ impl Controller {
             let waits = self.backoff.get(&service.name).is_some_and(|backoff| now < backoff.until);
             let placed = match waits {
                 true => Err("its last instances did not come up; waiting before the next".into()),
-                false => self.place(service, why, now, placing),
+                false => self.place(service, (why, site), now, placing),
             };
             if let Err(lacks) = placed {
                 self.standing.entry(service.name.clone()).or_default().lacks = Some(lacks);
@@ -134,11 +197,12 @@ impl Controller {
     fn place(
         &mut self,
         service: &Service,
-        why: &str,
+        (why, site): (&str, Option<&str>),
         now: Nanos,
         placing: &mut dyn Placing,
     ) -> Result<(), String> {
         let nodes = self.fleet.nodes.iter().map(|node| node.name.clone());
+        let nodes = nodes.filter(|node| self.is_at(node, site));
         let open = nodes.filter(|node| !self.drained.contains(node) && !self.is_stale(node, now));
         let rooms: Vec<Room> = open.flat_map(|node| self.rooms_of(&node)).collect();
         let (place, reason) = placing.place(service, &rooms)?;

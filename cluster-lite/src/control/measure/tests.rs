@@ -27,6 +27,7 @@ fn fleet() -> Fleet {
         cluster: "c".into(),
         services: vec![known("a"), known("b"), service("unknown")],
         nodes: Vec::new(),
+        sites: Vec::new(),
         stale_after: Nanos::from_secs(10),
     }
 }

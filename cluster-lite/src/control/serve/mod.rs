@@ -6,6 +6,7 @@
 
 mod door;
 mod nodes;
+mod signals;
 mod talk;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,6 +23,7 @@ use super::store::Store;
 use crate::fault::Fault;
 use door::Door;
 use nodes::Nodes;
+use signals::SignalFile;
 pub use talk::{Ask, NodeRow, Standings, ask, socket};
 
 /// Between two turns.
@@ -33,6 +35,7 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// Names of their memories in the store.
 const PLACING: &str = "placing";
 const SCALING: &str = "scaling";
+const DONE: &str = "work done";
 
 /// Longest that instances may take to end once the controller is to.
 const FINISH: Duration = Duration::from_secs(60);
@@ -85,14 +88,16 @@ pub fn serve(config: &Config, say: &dyn Fn(String)) -> Result<(), Fault> {
     if !kept.instances.is_empty() {
         say(format!("goes on with {} instances that the last controller left", kept.instances.len()));
     }
-    let controller = Controller::new(config.fleet.clone(), kept, clock.now());
+    let mut controller = Controller::new(config.fleet.clone(), kept, clock.now());
+    controller.recall_done(serde_json::from_value(store.recall(DONE)).unwrap_or_default());
+    let signals = SignalFile::open(config, &mut controller)?;
     let (tell, hear) = channel();
     talk::listen(&config.dir, tell.clone())?;
     end_on_signals(tell.clone());
     let nodes = Nodes::start(config, &tell, &clock)?;
     let door = Door::new(config)?;
     say(format!("http://{}/SERVICE/... (metrics at /metrics)", config.listen));
-    Server { config, store, controller, clock, hear, nodes, door, say, ending: None }.run()
+    Server { config, store, controller, clock, hear, nodes, door, signals, say, ending: None }.run()
 }
 
 /// Interrupt and SIGTERM end it in order; SIGKILL is for those who want all to go on.
@@ -121,6 +126,7 @@ struct Server<'a> {
     hear: Receiver<Event>,
     nodes: Nodes,
     door: Door,
+    signals: Option<SignalFile>,
     say: &'a dyn Fn(String),
     ending: Option<Instant>,
 }
@@ -146,7 +152,12 @@ impl Server<'_> {
             turn.orders.into_iter().for_each(|order| self.nodes.carry_out(order));
             if remembered.elapsed() > REMEMBERED {
                 remembered = Instant::now();
-                self.store.remember(&[(PLACING, placing.memory()), (SCALING, scaling.memory())])?;
+                let done = serde_json::to_value(self.controller.done()).unwrap_or_default();
+                let memories = [(PLACING, placing.memory()), (SCALING, scaling.memory()), (DONE, done)];
+                self.store.remember(&memories)?;
+                if let Some(signals) = &mut self.signals {
+                    signals.look(&mut self.controller, self.say);
+                }
             }
             let rests = self.controller.instances().next().is_none();
             if self.ending.is_some_and(|since| rests || since.elapsed() > FINISH) {

@@ -28,12 +28,14 @@ pub fn service(name: &str, percent: u16, floor: u32, when_idle: WhenIdle) -> Ser
         backbone: None,
         work: None,
         profile: None,
+        batch: None,
     }
 }
 
 /// Three nodes of two GPUs and three services: one that stays, one that ends and one that sleeps when nobody asks.
 pub fn fleet() -> Fleet {
-    let node = |name: &str| Node { name: name.into(), address: name.into(), ports: [20_000, 20_063] };
+    let node =
+        |name: &str| Node { name: name.into(), address: name.into(), ports: [20_000, 20_063], site: None };
     Fleet {
         cluster: "sim".into(),
         services: vec![
@@ -42,6 +44,7 @@ pub fn fleet() -> Fleet {
             service("idle", 20, 0, WhenIdle::Park),
         ],
         nodes: ["a", "b", "c"].map(node).to_vec(),
+        sites: Vec::new(),
         stale_after: Nanos::from_secs(5),
     }
 }
