@@ -1,7 +1,8 @@
 """A loop that works on its host and on the GPU in turn: a step is so many milliseconds of the one and a kernel of the other. Prints a
-line for each step. With a socket that listens, by its number, it prints nothing: a page of Prometheus text there counts its steps.
+line for each step. With a socket that listens, by its number, it prints nothing: a page of Prometheus text there counts its steps; with a
+time for it that page is answered only so much later, and lines are printed all the same.
 
-usage: host_and_gpu.py HOST_MS [SOCKET]
+usage: host_and_gpu.py HOST_MS [SOCKET [LATER_S]]
 """
 import http.server
 import socket
@@ -11,6 +12,7 @@ import time
 
 HOST_S = float(sys.argv[1]) / 1e3
 SOCKET = int(sys.argv[2]) if len(sys.argv) > 2 else None
+LATER_S = float(sys.argv[3]) if len(sys.argv) > 3 else None
 steps = 0
 
 
@@ -31,7 +33,9 @@ class Page(http.server.BaseHTTPRequestHandler):
 if SOCKET is not None:  # before the import below, which takes its time: nobody waits for a page
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page, bind_and_activate=False)
     server.socket = socket.socket(fileno=SOCKET)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serving = threading.Timer(LATER_S or 0, server.serve_forever)
+    serving.daemon = True
+    serving.start()
 
 from numba import cuda  # noqa: E402
 
@@ -47,5 +51,5 @@ while True:
     step[256, 256](array)
     cuda.synchronize()
     steps += 1
-    if SOCKET is None:
+    if SOCKET is None or LATER_S is not None:
         print(steps, flush=True)

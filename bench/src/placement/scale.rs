@@ -3,7 +3,8 @@
 //! The cluster is made of nodes of several sizes and classes, the demands are drawn from a mix of 60 % small inference, 20 %
 //! language models and 20 % training. It is filled to 90 % of its share; then each step takes one tenant away and decides about
 //! and places another, so that the state is that of a cluster at work. What is timed, in
-//! processor time, is the decision with its placement, and the removal.
+//! processor time, is the decision with its placement, and the removal. Tenants of the bars have no names, as those of a trace: GPUs with
+//! like requests are alike then. Beside them stands the same with named services, whose neighbours are told apart.
 
 use std::io;
 
@@ -29,10 +30,15 @@ const DECISIONS: usize = 20_000;
 const WARM_UP: usize = 4_000;
 const SEED: u64 = 1;
 
+/// Services in the case where they have names.
+const SERVICES: usize = 100;
+
 /// One size.
 #[derive(Debug, Serialize)]
 struct Case {
     gpus: u32,
+    /// Services that tenants are instances of; nothing where each is a tenant of its own.
+    services: Option<usize>,
     nodes: usize,
     decisions: usize,
     decisions_per_s: f64,
@@ -47,8 +53,10 @@ struct Case {
 pub fn measure(report: &mut Report, options: &QuickOptions) -> io::Result<()> {
     let mut cases = Vec::new();
     for gpus in SIZES.into_iter().take(options.of(SIZES.len(), 2)) {
-        cases.push(case(gpus, options.of(DECISIONS, 2_000)).map_err(other)?);
+        cases.push(case(gpus, None, options.of(DECISIONS, 2_000)).map_err(other)?);
     }
+    let named = SIZES[options.of(SIZES.len(), 1) - 1];
+    let named = case(named, Some(SERVICES), options.of(DECISIONS, 500) / 4).map_err(other)?;
     if let (Some(first), Some(last)) = (cases.first(), cases.last()) {
         let speed = Bar::at_least(
             "placement.decisions_per_s",
@@ -73,24 +81,30 @@ pub fn measure(report: &mut Report, options: &QuickOptions) -> io::Result<()> {
         ));
     }
     report.figure("scale", cases);
+    report.figure("scale_of_named_services", named);
     Ok(())
 }
 
-fn case(gpus: u32, decisions: usize) -> Result<Case, Fault> {
+fn case(gpus: u32, services: Option<usize>, decisions: usize) -> Result<Case, Fault> {
     let mut random = ChaCha12Rng::seed_from_u64(SEED);
     let mut cluster = cluster(gpus)?;
-    let sample: Vec<Demand> = (0..20_000).map(|_| draw(&mut random)).collect();
+    let named = |number: usize, random: &mut ChaCha12Rng| Demand {
+        service: Some(format!("service-{number}").as_str().into()),
+        ..draw(random)
+    };
+    let services: Vec<Demand> = (0..services.unwrap_or(0)).map(|number| named(number, &mut random)).collect();
+    let sample: Vec<Demand> = (0..20_000).map(|_| next(&services, &mut random)).collect();
     let workload = Workload::of(&sample).on(&cluster);
     let mut placer = Placer::new(Policy::parse("weir", &workload)?);
     let mut tenants = Vec::new();
     let mut coming = 0u64;
     while cluster.totals().requests < u64::from(cluster.totals().gpus) * FILLED {
-        arrive(&mut cluster, &mut placer, &mut tenants, &mut coming, &mut random)?;
+        arrive(&mut cluster, &mut placer, &mut tenants, &mut coming, (&services, &mut random))?;
     }
     let mut step = |cluster: &mut Cluster| -> Result<(), Fault> {
         let leaver = tenants.swap_remove(random.random_range(0..tenants.len()));
         cluster.remove(&leaver);
-        arrive(cluster, &mut placer, &mut tenants, &mut coming, &mut random)
+        arrive(cluster, &mut placer, &mut tenants, &mut coming, (&services, &mut random))
     };
     (0..WARM_UP).try_for_each(|_| step(&mut cluster))?;
     let began = processor_seconds();
@@ -98,6 +112,7 @@ fn case(gpus: u32, decisions: usize) -> Result<Case, Fault> {
     let seconds = processor_seconds() - began;
     Ok(Case {
         gpus: cluster.totals().gpus,
+        services: (!services.is_empty()).then_some(services.len()),
         nodes: cluster.nodes().count(),
         decisions,
         decisions_per_s: decisions as f64 / seconds,
@@ -114,9 +129,9 @@ fn arrive(
     placer: &mut Placer,
     tenants: &mut Vec<String>,
     coming: &mut u64,
-    random: &mut ChaCha12Rng,
+    (services, random): (&[Demand], &mut ChaCha12Rng),
 ) -> Result<(), Fault> {
-    let demand = draw(random);
+    let demand = next(services, random);
     if let Ok(spot) = placer.decide(cluster, &demand, random) {
         *coming += 1;
         let name = format!("tenant-{coming}");
@@ -152,6 +167,14 @@ fn cluster(gpus: u32) -> Result<Cluster, Fault> {
         cluster.add_node(NodeSpec { name, cpu, memory, gpus: size, class, site: 0 })?;
     }
     Ok(cluster)
+}
+
+/// An instance of one of the services; a tenant of its own where there are none.
+fn next(services: &[Demand], random: &mut ChaCha12Rng) -> Demand {
+    match services.len() {
+        0 => draw(random),
+        some => services[random.random_range(0..some)].clone(),
+    }
 }
 
 fn draw(random: &mut ChaCha12Rng) -> Demand {

@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args, json: bool) -> Result<ExitCode, Fault> {
             .map_err(|error| Fault::new(format!("signals cannot be caught: {error}"), "run it again"))?;
     }
     let bar = if json { ProgressBar::hidden() } else { spinner() };
-    let profile = profile(&setup, &wanted, stop, &|row| {
+    let (profile, unmeasured) = profile(&setup, &wanted, stop, &|row| {
         bar.inc(1);
         bar.set_message(line(row, &wanted.unit));
     })?;
@@ -104,7 +104,11 @@ pub(super) fn run(args: &Args, json: bool) -> Result<ExitCode, Fault> {
         printer::data(summary(&profile));
         printer::talk(format!("written to {}", out.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    // The search took minutes: what it has found is kept.
+    unmeasured.map_or(Ok(ExitCode::SUCCESS), |fault| {
+        let message = format!("{}\nthe profile is written without that: {}", fault.message, out.display());
+        Err(Fault { message, ..fault })
+    })
 }
 
 fn spinner() -> ProgressBar {
@@ -128,7 +132,7 @@ fn setup(args: &Args) -> Result<Setup, Fault> {
     let base = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let rate = match (&args.rate, args.rate_from.as_deref()) {
         (Some(text), _) => Source::Pattern(pattern("--rate", text)?),
-        (None, Some([url, metric])) => Source::Page { url: url.clone(), metric: metric.clone() },
+        (None, Some([url, metric])) => Source::page(url, metric)?,
         _ => Source::Lines,
     };
     let memory = args.memory.as_ref().map(|text| {

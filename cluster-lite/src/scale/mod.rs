@@ -202,6 +202,12 @@ pub const SCALERS: &[Row] = &[
         build: weir::by_count,
     },
     Row {
+        name: "weir-unforeseen",
+        about: "the same as `weir`, without forecasts",
+        parks: true,
+        build: weir::unforeseen,
+    },
+    Row {
         name: "dilu",
         about: "lazy in instances, request or limit in shares, by count",
         parks: false,

@@ -34,11 +34,16 @@ pub(super) fn by_count(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Weir::new(rules, false))
 }
 
+/// By what is at hand alone, for whoever wants to know what forecasts are worth.
+pub(super) fn unforeseen(rules: &Rules) -> Box<dyn Scaler> {
+    Box::new(Weir { forecaster: None, ..Weir::new(rules, true) })
+}
+
 #[derive(Serialize, Deserialize)]
 struct Weir {
     rules: Rules,
     demand: Demand,
-    forecaster: Forecaster,
+    forecaster: Option<Forecaster>,
     above: Lately,
     below: Lately,
     shares: VecDeque<SmShare>,
@@ -49,7 +54,7 @@ impl Weir {
     fn new(rules: &Rules, by_work: bool) -> Self {
         Self {
             demand: Demand::new(rules, by_work),
-            forecaster: Forecaster::new(rules),
+            forecaster: Some(Forecaster::new(rules)),
             above: Lately::new(rules.history_s),
             below: Lately::new(rules.history_s),
             shares: VecDeque::new(),
@@ -93,7 +98,8 @@ impl Weir {
         let idle = self.idle_for(seen);
         let wait =
             if seen.parked > 0 { service.unpark.unwrap_or(service.cold_start) } else { service.cold_start };
-        let coming = self.forecaster.until(wait).map_or(0.0, |forecast| forecast.upper);
+        let forecast = self.forecaster.as_ref().and_then(|forecaster| forecaster.until(wait));
+        let coming = forecast.map_or(0.0, |forecast| forecast.upper);
         let capacity = service.capacity(service.request);
         let ahead = ceil(coming / self.rules.utilisation / capacity);
         if serving == 0 {
@@ -166,7 +172,7 @@ impl Weir {
 impl Scaler for Weir {
     fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen);
-        self.forecaster.see(seen.now, need.arrived);
+        self.forecaster.iter_mut().for_each(|forecaster| forecaster.see(seen.now, need.arrived));
         let speed = self.speed(service, &need);
         let (wanted, why) = self.instances(service, seen, &need);
         let instances = service.within(wanted);

@@ -67,20 +67,30 @@ fn a_metric_of_a_page_that_is_no_counter_is_the_rate_by_its_value() {
     assert_eq!((found.request, found.limit), (SmShare::percent(5), SmShare::percent(5)));
 }
 
+/// It says a line every 11 ms, and answers after four seconds: whoever asks is told nothing for two of them.
+#[test]
+fn a_page_that_comes_up_late_is_waited_for_and_read_whatever_else_the_program_says() {
+    let gpu = SimGpu::new(MACHINE);
+    let node = Node::start(&gpu, "policy = \"weir\"\n");
+    let (page, file) = (Page::open(), gpu.dir().join("late.toml"));
+    let flags = ["--rate-from", &page.url, "samples_per_second", "--out", file.to_str().unwrap()];
+    page.served_by(profiler(&gpu, &node, &flags), "5").arg("4").run().well();
+    assert_eq!(Profile::read(&file).unwrap().throughput.alone, 250.0);
+}
+
 #[test]
 fn a_page_that_nobody_serves_is_told_and_the_program_is_ended() {
     let gpu = SimGpu::new(MACHINE);
     let node = Node::start(&gpu, "policy = \"weir\"\n");
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port"); // hears, and never answers
     let told = |url: &str, why: &str| {
-        let profiler = profiler(&gpu, &node, &["--rate-from", url, "steps_total"]);
+        let profiler = profiler(&gpu, &node, &["--rate-from", url, "steps_total", "--patience", "4s"]);
         let finished = host_and_gpu(profiler, "5").run();
         assert_fails(&finished, 1, &format!("`{url}` cannot be read: "), "--rate-from");
         assert!(finished.stderr.contains(why), "{finished:?}");
     };
     told(&format!("http://127.0.0.1:{}/metrics", free_port()), "Connection refused");
     told(&format!("http://{}/metrics", silent.local_addr().expect("its address")), "timeout");
-    told("metrics", "is missing scheme");
     assert!(node.stats().tenants.is_empty(), "the programs were ended");
 }
 
@@ -115,5 +125,8 @@ fn a_page_without_a_metric_or_beside_a_pattern_is_refused_before_anything_runs()
         "2 values required for '--rate-from <URL> <METRIC>'",
     );
     let both = ["--rate-from", "http://127.0.0.1:1/metrics", "steps_total", "--rate", "steps: ([0-9]+)"];
+    let finished =
+        profiler(&gpu, &node, &["--rate-from", "metrics", "steps_total", "--", "sleep", "9"]).run();
+    assert_fails(&finished, 2, "`metrics` is no URL of a page", "http://127.0.0.1:8000/metrics");
     refused(&both, "'--rate-from <URL> <METRIC>' cannot be used with '--rate <PATTERN>'");
 }

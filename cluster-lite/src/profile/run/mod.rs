@@ -28,7 +28,7 @@ use super::{
 };
 use crate::fault::Fault;
 
-/// Windows of which the mean is one probe of inference.
+/// Windows of which the mean is one probe of inference, or the rate alone or beside a neighbour.
 const WINDOWS: usize = 3;
 
 /// What is asked for.
@@ -53,7 +53,7 @@ pub struct Wanted {
 /// Is told of each measurement.
 pub type Tell<'a> = &'a dyn Fn(&ProbeRow);
 
-/// Profiles.
+/// Profiles. Where the program could not be measured beside a neighbour its profile is none the worse, but for that: it comes with why.
 ///
 /// # Errors
 /// What the session says, and an SLO that cannot be kept.
@@ -62,16 +62,20 @@ pub fn profile(
     wanted: &Wanted,
     stop: Arc<AtomicBool>,
     tell: Tell<'_>,
-) -> Result<Profile, Fault> {
+) -> Result<(Profile, Option<Fault>), Fault> {
     let mut work = Work { session: Session::open(setup, stop)?, wanted, tell, rows: Vec::new() };
     let found = match wanted.slo {
         None => work.shares(1)?,
         Some(slo) => work.batch_and_share(slo)?,
     };
-    let interference =
-        wanted.beside.as_deref().map(|command| work.interference(&found, command)).transpose()?;
+    let beside = wanted.beside.as_deref().map(|command| work.interference(&found, command)).transpose();
     work.session.end()?;
-    Ok(work.write(found, interference))
+    let (interference, unmeasured) = match beside {
+        Ok(interference) => (interference, None),
+        Err(fault) if fault.exit == session::INTERRUPTED => return Err(fault),
+        Err(fault) => (None, Some(fault)),
+    };
+    Ok((work.write(found, interference), unmeasured))
 }
 
 /// A profile in the making.
@@ -158,10 +162,17 @@ impl Work<'_> {
     /// What is lost beside a neighbour that never pauses.
     fn interference(&mut self, found: &Found, command: &str) -> Result<Interference, Fault> {
         let share = if found.request == SmShare::ZERO { found.limit } else { found.request };
-        let alone = self.rate(found.batch, share)?;
-        let neighbour = self.session.beside(command)?;
-        let beside = self.rate(found.batch, share)?;
+        let (mut alone, mut beside) = (training::Sample::default(), training::Sample::default());
+        for _ in 0..WINDOWS {
+            alone.add(self.rate(found.batch, share)?);
+        }
+        let mut neighbour = self.session.beside(command)?;
+        for _ in 0..WINDOWS {
+            beside.add(self.rate(found.batch, share)?);
+            self.session.look_at(&mut neighbour)?;
+        }
         drop(neighbour);
+        let (alone, beside) = (alone.mean(), beside.mean());
         let sensitivity = (1.0 - beside / alone).clamp(0.0, 1.0);
         Ok(Interference { sensitivity: rounded(sensitivity), reference: command.to_owned() })
     }

@@ -26,6 +26,24 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// A metric of a page.
+    ///
+    /// # Errors
+    /// If that can be no page's URL.
+    pub fn page(url: &str, metric: &str) -> Result<Self, Fault> {
+        let is_page = url.parse::<hyper::Uri>().is_ok_and(|url| {
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && url.host().is_some_and(|host| !host.is_empty())
+        });
+        let help = "write it as --rate-from http://127.0.0.1:8000/metrics METRIC";
+        let page = || Self::Page { url: url.to_owned(), metric: metric.to_owned() };
+        is_page
+            .then(page)
+            .ok_or_else(|| Fault::new(format!("--rate-from: `{url}` is no URL of a page"), help).exit(USAGE))
+    }
+}
+
 /// A pattern with one group.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use crate::fault::{Fault, USAGE};
 pub const PLACEHOLDER: &str = "{batch}";
 
 /// Exit code of a command that was interrupted, as shells have it.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Between two looks at what gives no sign of itself: a page, a signal.
 const LOOK: Duration = Duration::from_millis(100);
@@ -73,6 +73,14 @@ struct Running {
     settled: bool,
 }
 
+/// A command that runs beside the program.
+pub struct Neighbour {
+    program: Program,
+    tenant: String,
+    command: String,
+    launches: u64,
+}
+
 impl<'a> Session<'a> {
     /// Connects to the node manager; `stop` is looked at all the time.
     ///
@@ -110,7 +118,7 @@ impl<'a> Session<'a> {
         let mut window = Window::default();
         let began = Instant::now();
         let setup = self.setup;
-        self.watch(|heard| {
+        let is_told = self.watch(|heard| {
             if let Some(line) = heard {
                 window.line(&setup.rate, setup.latency.as_ref(), line)?;
             } else {
@@ -118,7 +126,7 @@ impl<'a> Session<'a> {
             }
             Ok(began.elapsed() >= setup.window && window.rate(&setup.rate).is_some())
         })?;
-        Ok(window)
+        if is_told { Ok(window) } else { Err(self.silent()) }
     }
 
     /// What the program's tenant has done so far.
@@ -134,11 +142,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs another command as a filler beside the program, until the value that is returned is dropped; it launches by then.
+    /// Runs another command as a filler beside the program, until the value that is returned is dropped; it launches by then. What is
+    /// measured next settles first.
     ///
     /// # Errors
     /// If it does not.
-    pub fn beside(&mut self, command: &str) -> Result<Program, Fault> {
+    pub fn beside(&mut self, command: &str) -> Result<Neighbour, Fault> {
         let tenant = self.next_name("beside");
         let memory = Bytes(self.free_bytes()? / 2);
         let words = ["sh", "-c", command].map(str::to_owned);
@@ -146,8 +155,10 @@ impl<'a> Session<'a> {
         let deadline = Instant::now() + self.setup.patience;
         loop {
             let stats = self.manager.stats()?;
-            if stats.counters(&tenant, self.gpu.index).is_some_and(|counters| counters.launches > 0) {
-                return Ok(program);
+            let launches = stats.counters(&tenant, self.gpu.index).map_or(0, |counters| counters.launches);
+            if launches > 0 {
+                self.now.iter_mut().for_each(|running| running.settled = false);
+                return Ok(Neighbour { program, tenant, command: command.to_owned(), launches });
             }
             if matches!(program.hear(LOOK), Heard::End) || Instant::now() >= deadline {
                 let message =
@@ -159,6 +170,26 @@ impl<'a> Session<'a> {
             }
             self.look_for_interruption()?;
         }
+    }
+
+    /// Whether the neighbour has launched since the last look, and is there.
+    ///
+    /// # Errors
+    /// If it has ended, or rested: beside that nothing was measured.
+    pub fn look_at(&mut self, neighbour: &mut Neighbour) -> Result<(), Fault> {
+        let stats = self.manager.stats()?;
+        let launches = stats.counters(&neighbour.tenant, self.gpu.index).map(|counters| counters.launches);
+        let how = match launches {
+            Some(launches) if launches > neighbour.launches => {
+                neighbour.launches = launches;
+                return Ok(());
+            }
+            Some(_) => "has launched nothing",
+            None => "has ended",
+        };
+        let (command, said) = (&neighbour.command, neighbour.program.last_words());
+        let message = format!("the neighbour {how} while the program was measured: `{command}`\n  | {said}");
+        Err(Fault::new(message, "give a command that launches kernels for ever, with --beside"))
     }
 
     /// Ends the program, and waits until its budget is free.
@@ -241,47 +272,60 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Leaves out what is still of the share before: the settling time, and the number that the program has averaged over it.
+    /// Leaves out what is still of the share before: the settling time, and the number that the program has averaged over it. A page may
+    /// come up later than the program, and so may a metric on it.
     fn settle(&mut self) -> Result<(), Fault> {
         if self.now.as_ref().is_none_or(|running| running.settled) {
             return Ok(());
         }
         let (setup, began) = (self.setup, Instant::now());
-        let mut told = matches!(setup.rate, Source::Page { .. });
-        self.watch(|heard| {
+        let (mut told, mut unread) = (false, None);
+        let is_told = self.watch(|heard| {
             let is_over = began.elapsed() >= setup.settle;
             told |= match (&setup.rate, heard) {
                 (Source::Pattern(pattern), Some(line)) => is_over && pattern.is_match(&line.text),
                 (Source::Lines, Some(_)) => is_over,
+                (Source::Page { .. }, None) if !told => {
+                    unread = Window::default().page(&setup.rate).err();
+                    unread.is_none()
+                }
                 _ => false,
             };
             Ok(is_over && told)
         })?;
+        if !is_told {
+            return Err(unread.unwrap_or_else(|| self.silent()));
+        }
         if let Some(running) = &mut self.now {
             running.settled = true;
         }
         Ok(())
     }
 
-    /// Hears the program, line by line and every [`LOOK`] in between, until `is_enough`.
+    /// Hears the program, line by line and every [`LOOK`] in between, until `is_enough`; whether it was, before patience ended.
     fn watch(
         &mut self,
         mut is_enough: impl FnMut(Option<&super::program::Line>) -> Result<bool, Fault>,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let deadline = Instant::now() + self.setup.patience;
+        let mut look_at = Instant::now() + LOOK;
         loop {
             self.look_for_interruption()?;
-            let Some(running) = &self.now else { return Ok(()) };
-            let enough = match running.program.hear(LOOK) {
+            let Some(running) = &self.now else { return Ok(true) };
+            let mut enough = match running.program.hear(look_at.saturating_duration_since(Instant::now())) {
                 Heard::Line(line) => is_enough(Some(&line))?,
-                Heard::Silence => is_enough(None)?,
+                Heard::Silence => false,
                 Heard::End => return Err(self.ended()),
             };
+            if Instant::now() >= look_at {
+                look_at = Instant::now() + LOOK;
+                enough |= is_enough(None)?;
+            }
             if enough {
-                return Ok(());
+                return Ok(true);
             }
             if Instant::now() >= deadline {
-                return Err(self.silent());
+                return Ok(false);
             }
         }
     }
