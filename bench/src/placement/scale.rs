@@ -4,7 +4,8 @@
 //! language models and 20 % training. It is filled to 90 % of its share; then each step takes one tenant away and decides about
 //! and places another, so that the state is that of a cluster at work. What is timed, in
 //! processor time, is the decision with its placement, and the removal. Tenants of the bars have no names, as those of a trace: GPUs with
-//! like requests are alike then. Beside them stands the same with named services, whose neighbours are told apart.
+//! like requests are alike then. Beside them stands the same with named services, which are told apart, and with services that have
+//! profiles, so that each decision predicts what all neighbours lose.
 
 use std::io;
 
@@ -12,9 +13,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use weir_cluster::cluster::{Bounds, Cluster, Demand, DeviceClass, Kind, MilliCpu, NodeSpec};
+use weir_cluster::cluster::{Bounds, Cluster, Demand, DeviceClass, Kind, MilliCpu, Name, NodeSpec};
 use weir_cluster::fault::Fault;
-use weir_cluster::place::{Placer, Policy, Workload};
+use weir_cluster::place::interference::Uses;
+use weir_cluster::place::{Neighbours, Placer, Policy, Solo, Workload};
 use weir_protocol::units::{Bytes, SmShare};
 
 use super::other;
@@ -30,15 +32,26 @@ const DECISIONS: usize = 20_000;
 const WARM_UP: usize = 4_000;
 const SEED: u64 = 1;
 
-/// Services in the case where they have names.
+/// Services where tenants have names.
 const SERVICES: usize = 100;
+
+/// What tenants are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Tenants {
+    /// Each one of its own.
+    Nameless,
+    /// Instances of [`SERVICES`].
+    Named,
+    /// The same, and each of the services has a profile.
+    Profiled,
+}
 
 /// One size.
 #[derive(Debug, Serialize)]
 struct Case {
     gpus: u32,
-    /// Services that tenants are instances of; nothing where each is a tenant of its own.
-    services: Option<usize>,
+    tenants: Tenants,
     nodes: usize,
     decisions: usize,
     decisions_per_s: f64,
@@ -53,10 +66,11 @@ struct Case {
 pub fn measure(report: &mut Report, options: &QuickOptions) -> io::Result<()> {
     let mut cases = Vec::new();
     for gpus in SIZES.into_iter().take(options.of(SIZES.len(), 2)) {
-        cases.push(case(gpus, None, options.of(DECISIONS, 2_000)).map_err(other)?);
+        cases.push(case(gpus, Tenants::Nameless, options.of(DECISIONS, 2_000)).map_err(other)?);
     }
-    let named = SIZES[options.of(SIZES.len(), 1) - 1];
-    let named = case(named, Some(SERVICES), options.of(DECISIONS, 500) / 4).map_err(other)?;
+    let most = SIZES[options.of(SIZES.len(), 1) - 1];
+    let of = |tenants| case(most, tenants, options.of(DECISIONS, 2_000) / 4).map_err(other);
+    let (named, profiled) = (of(Tenants::Named)?, of(Tenants::Profiled)?);
     if let (Some(first), Some(last)) = (cases.first(), cases.last()) {
         let speed = Bar::at_least(
             "placement.decisions_per_s",
@@ -80,21 +94,27 @@ pub fn measure(report: &mut Report, options: &QuickOptions) -> io::Result<()> {
             0.9,
         ));
     }
+    let speed = named.decisions_per_s;
+    report.bar(Bar::at_least("placement.named_decisions_per_s", speed, "1/s, of named services", 10_000.0));
     report.figure("scale", cases);
-    report.figure("scale_of_named_services", named);
+    report.figure("scale_of_services", [named, profiled]);
     Ok(())
 }
 
-fn case(gpus: u32, services: Option<usize>, decisions: usize) -> Result<Case, Fault> {
+fn case(gpus: u32, of: Tenants, decisions: usize) -> Result<Case, Fault> {
     let mut random = ChaCha12Rng::seed_from_u64(SEED);
     let mut cluster = cluster(gpus)?;
-    let named = |number: usize, random: &mut ChaCha12Rng| Demand {
-        service: Some(format!("service-{number}").as_str().into()),
-        ..draw(random)
+    let count = if of == Tenants::Nameless { 0 } else { SERVICES };
+    let named = |number: usize, random: &mut ChaCha12Rng| {
+        let name: Name = format!("service-{number}").as_str().into();
+        let profile = (of == Tenants::Profiled).then(|| name.clone());
+        Demand { service: Some(name), profile, ..draw(random) }
     };
-    let services: Vec<Demand> = (0..services.unwrap_or(0)).map(|number| named(number, &mut random)).collect();
+    let services: Vec<Demand> = (0..count).map(|number| named(number, &mut random)).collect();
     let sample: Vec<Demand> = (0..20_000).map(|_| next(&services, &mut random)).collect();
-    let workload = Workload::of(&sample).on(&cluster);
+    let profiles = services.iter().filter_map(|service| Some((service.profile.clone()?, solo(&mut random))));
+    let neighbours = Neighbours { profiles: profiles.collect(), ..Neighbours::default() };
+    let workload = Workload { neighbours, ..Workload::of(&sample).on(&cluster) };
     let mut placer = Placer::new(Policy::parse("weir", &workload)?);
     let mut tenants = Vec::new();
     let mut coming = 0u64;
@@ -112,7 +132,7 @@ fn case(gpus: u32, services: Option<usize>, decisions: usize) -> Result<Case, Fa
     let seconds = processor_seconds() - began;
     Ok(Case {
         gpus: cluster.totals().gpus,
-        services: (!services.is_empty()).then_some(services.len()),
+        tenants: of,
         nodes: cluster.nodes().count(),
         decisions,
         decisions_per_s: decisions as f64 / seconds,
@@ -175,6 +195,12 @@ fn next(services: &[Demand], random: &mut ChaCha12Rng) -> Demand {
         0 => draw(random),
         some => services[random.random_range(0..some)].clone(),
     }
+}
+
+/// A profile: at work for a tenth of the time to half of it, and half as fast at its request as alone.
+fn solo(random: &mut ChaCha12Rng) -> Solo {
+    let busy = f64::from(random.random_range(10..=50u32)) / 100.0;
+    Solo { uses: Uses::new(busy, busy / 10.0, 0.0), worst: 2.0 }
 }
 
 fn draw(random: &mut ChaCha12Rng) -> Demand {
