@@ -31,6 +31,11 @@ const SLEEP_US: (u64, u64) = (6_000, 16_000);
 /// What a filler may queue while a better may wake.
 const CAP_US: f64 = 300.0;
 
+/// Slices and switches that are longer were misread: five times what the simulated GPU's defaults have of a card. They are no
+/// excuse for a filler.
+const MOST_SLICE_US: f64 = 10_000.0;
+const MOST_SWITCH_US: f64 = 1_000.0;
+
 /// A filler that launches one unit.
 #[derive(Clone, Debug, Serialize)]
 struct Case {
@@ -48,7 +53,7 @@ struct Case {
 /// Measures all of it.
 pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let slices = two_contexts(setup, &setup.rig()?)?;
-    let driver_us = slices.slice_us + 2.0 * slices.switch_us.max(0.0);
+    let driver_us = slices.slice_us.min(MOST_SLICE_US) + 2.0 * slices.switch_us.clamp(0.0, MOST_SWITCH_US);
     let mut cases = Vec::new();
     for unit in setup.of(&UNITS[..], &QUICK[..]) {
         cases.push(measure(setup, unit, driver_us)?);

@@ -49,13 +49,12 @@ impl Charge {
 
 /// Measures each pair on a node whose programs are MPS's clients and which manages them; tells each.
 pub fn measure(setup: &Setup, rig: &Rig, mut tell: impl FnMut(Charge) -> io::Result<()>) -> io::Result<()> {
-    let mut control = Control::of(rig)?;
     let costs = Player::start(rig, &Side::Twin, "5:1", Way::Bare)?.ask("costs", Duration::from_secs(3))?;
     let sms = side::number(&costs, "sms")?;
-    for (number, blocks) in setup.of(&BLOCKS[..], &BLOCKS[1..2]).iter().enumerate() {
+    for (number, blocks) in setup.of(&BLOCKS[..], &BLOCKS[1..]).iter().enumerate() {
         let held = blocks.map(|blocks| f64::from(blocks).min(sms));
         let expected_percent = held.map(|own| 100.0 * own / held.iter().sum::<f64>());
-        tell(pair(setup, rig, &mut control, number, *blocks, expected_percent)?)?;
+        tell(pair(setup, rig, number, *blocks, expected_percent)?)?;
     }
     Ok(())
 }
@@ -64,25 +63,25 @@ pub fn measure(setup: &Setup, rig: &Rig, mut tell: impl FnMut(Charge) -> io::Res
 fn pair(
     setup: &Setup,
     rig: &Rig,
-    control: &mut Control,
     number: usize,
     blocks: [u32; 2],
     expected_percent: [f64; 2],
 ) -> io::Result<Charge> {
+    let mut control = Control::of(rig)?; // the pair's own: with it what they were guaranteed ends
     let names = ["a", "b"].map(|which| format!("weight{number}{which}"));
     let mut players = Vec::new();
     for ((name, blocks), percent) in names.iter().zip(blocks).zip(expected_percent) {
         // With a guarantee of what it holds, or less by a bit, nobody is held back for the other one.
         let request = Some(percent as u16);
         let wanted = Wanted { memory: Bytes::gib(1), ..Wanted::class(name, ClassName::Primary, request) };
-        let place = tenant(control, wanted)?;
+        let place = tenant(&mut control, wanted)?;
         players.push(Player::start(rig, &Side::Twin, &format!("{UNIT_US}:{blocks}"), Way::Preload(&place))?);
     }
     players.iter_mut().try_for_each(|player| player.go(""))?;
     wait(setup.time(2, 600)); // prices and weights are learnt
-    let before = charged_ns(control, &names)?;
+    let before = charged_ns(&mut control, &names)?;
     wait(setup.time(2, 800));
-    let after = charged_ns(control, &names)?;
+    let after = charged_ns(&mut control, &names)?;
     let passed_ns = (after.0 - before.0) as f64;
     let charged_percent = [0, 1].map(|which| 100.0 * (after.1[which] - before.1[which]) as f64 / passed_ns);
     Ok(Charge { blocks, charged_percent, expected_percent })

@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args, json: bool) -> Result<ExitCode, Fault> {
     }
     // The search took minutes: what it has found is kept.
     unmeasured.map_or(Ok(ExitCode::SUCCESS), |fault| {
-        let message = format!("{}\nthe profile is written without that: {}", fault.message, out.display());
+        let message = format!("{}\nthe profile is written all the same: {}", fault.message, out.display());
         Err(Fault { message, ..fault })
     })
 }

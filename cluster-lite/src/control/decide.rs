@@ -30,6 +30,8 @@ pub trait Placing {
 /// What a service's requests look like at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
+    /// Whether no gateway has answered yet: the figures of requests below say nothing then.
+    pub untold: bool,
     /// Requests that have come since the gateway started.
     pub arrived: u64,
     /// Their predicted work, in nanoseconds of a GPU; nothing where sizes are not told.

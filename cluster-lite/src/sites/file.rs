@@ -217,6 +217,7 @@ impl Source<'_> {
             gpu_hours: self.number("amount of work", gpu_hours, false)?,
             deadline_h: *deadline_h.get_ref(),
             gone: 0.0,
+            most_gpus: f64::INFINITY,
         };
         let most = sites.iter().map(|site| site.hours.len()).max().unwrap_or(0);
         if batch.deadline_h == 0 || batch.deadline_h > most {
@@ -260,7 +261,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let setting = parse(&format!("{SITE}{BATCH}"), Path::new("s.toml")).unwrap();
-        assert_eq!(setting.batch, Some(Batch { gpu_hours: 3.0, deadline_h: 2, gone: 0.0 }));
+        assert_eq!(
+            setting.batch,
+            Some(Batch { gpu_hours: 3.0, deadline_h: 2, gone: 0.0, most_gpus: f64::INFINITY })
+        );
         assert_eq!(setting.sites[0].hours[1], Hour { grams_per_kwh: 100.0, cap_watts: None });
     }
 

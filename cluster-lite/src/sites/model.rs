@@ -69,6 +69,8 @@ pub struct Batch {
     pub deadline_h: usize,
     /// Part of the first hour that has gone.
     pub gone: f64,
+    /// GPUs that it can use at once, at all sites together.
+    pub most_gpus: f64,
 }
 
 /// All of it.

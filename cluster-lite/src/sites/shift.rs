@@ -53,6 +53,9 @@ impl Room<'_> {
     }
 }
 
+/// No work, wherever there is room.
+const NOTHING: Batch = Batch { gpu_hours: 0.0, deadline_h: 0, gone: 0.0, most_gpus: f64::INFINITY };
+
 /// From now on, at every site.
 pub fn fixed(sites: &[Site], batch: &Batch) -> Option<Shift> {
     let mut rooms = rooms(sites, batch);
@@ -73,10 +76,13 @@ pub fn following(sites: &[Site], batch: &Batch) -> Option<Shift> {
     let mut rooms = rooms(sites, batch);
     rooms.sort_by(|a, b| a.grams.total_cmp(&b.grams).then(a.hour.cmp(&b.hour)));
     let mut left = batch.gpu_hours;
+    let mut free = vec![batch.most_gpus; batch.deadline_h];
     let slots: Vec<_> = rooms
         .iter()
         .map(|room| {
-            let work = room.work().min(left);
+            let gpus = room.gpus.min(free[room.hour]);
+            let work = (gpus * room.left).min(left);
+            free[room.hour] -= gpus;
             left -= work;
             (room, work)
         })
@@ -84,15 +90,17 @@ pub fn following(sites: &[Site], batch: &Batch) -> Option<Shift> {
     plan(slots, left, batch)
 }
 
-/// All that power caps leave of the first hour, by site: for work that no plan gets done in time.
+/// All that power caps leave of the first hour, by site, the cleanest first.
 pub fn at_once(sites: &[Site]) -> Vec<(&str, f64)> {
-    let first = Batch { gpu_hours: 0.0, deadline_h: 1, gone: 0.0 };
-    rooms(sites, &first).iter().map(|room| (room.site.name.as_str(), room.gpus)).collect()
+    let first = Batch { deadline_h: 1, ..NOTHING };
+    let mut rooms = rooms(sites, &first);
+    rooms.sort_by(|a, b| a.grams.total_cmp(&b.grams));
+    rooms.iter().map(|room| (room.site.name.as_str(), room.gpus)).collect()
 }
 
 /// GPU-hours that can be done by the deadline.
 pub fn capacity(sites: &[Site], deadline_h: usize) -> f64 {
-    rooms(sites, &Batch { gpu_hours: 0.0, deadline_h, gone: 0.0 }).iter().map(Room::work).sum()
+    rooms(sites, &Batch { deadline_h, ..NOTHING }).iter().map(Room::work).sum()
 }
 
 fn rooms<'a>(sites: &'a [Site], batch: &Batch) -> Vec<Room<'a>> {
@@ -160,7 +168,7 @@ mod tests {
         }
     }
 
-    const FOUR: Batch = Batch { gpu_hours: 4.0, deadline_h: 3, gone: 0.0 };
+    const FOUR: Batch = Batch { gpu_hours: 4.0, deadline_h: 3, ..NOTHING };
 
     #[test]
     fn work_waits_for_the_clean_hour_and_is_done_by_the_deadline() {
@@ -175,12 +183,27 @@ mod tests {
     #[test]
     fn of_an_hour_that_has_gone_in_part_less_can_be_had_by_as_many_gpus() {
         let sites = [site("a", 4, &[(10.0, None), (20.0, None)])];
-        let batch = Batch { gpu_hours: 4.0, deadline_h: 2, gone: 0.75 };
+        let batch = Batch { gpu_hours: 4.0, deadline_h: 2, gone: 0.75, ..NOTHING };
         let following = following(&sites, &batch).unwrap();
         let slots: Vec<_> = following.slots.iter().map(|slot| (slot.hour, slot.gpus)).collect();
         assert_eq!(slots, [(0, 4.0), (1, 3.0)], "a quarter of an hour of four, and an hour of three");
         assert_eq!(super::following(&sites, &Batch { gpu_hours: 5.5, ..batch }), None);
         assert_eq!(at_once(&sites), [("a", 4.0)]);
+    }
+
+    #[test]
+    fn who_can_use_few_gpus_at_once_begins_sooner() {
+        let sites =
+            [site("a", 4, &[(30.0, None), (20.0, None)]), site("b", 4, &[(40.0, None), (10.0, None)])];
+        let batch = Batch { gpu_hours: 7.0, deadline_h: 2, most_gpus: 4.0, ..NOTHING };
+        let slots = following(&sites, &batch).unwrap().slots;
+        let slots: Vec<_> = slots.iter().map(|slot| (slot.hour, slot.site.as_str(), slot.gpus)).collect();
+        assert_eq!(
+            slots,
+            [(0, "a", 3.0), (1, "b", 4.0)],
+            "with eight all of it would wait for the second hour"
+        );
+        assert_eq!(following(&sites, &Batch { gpu_hours: 8.5, ..batch }), None);
     }
 
     #[test]
@@ -209,7 +232,7 @@ mod tests {
             let hours: Vec<_> = grams.iter().map(|grams| (*grams, None)).collect();
             let sites = [site("a", gpus, &hours), site("b", 1, &hours[1..])];
             let deadline_h = hours.len();
-            let batch = Batch { gpu_hours: part * capacity(&sites, deadline_h), deadline_h, gone: 0.0 };
+            let batch = Batch { gpu_hours: part * capacity(&sites, deadline_h), deadline_h, ..NOTHING };
             let (fixed, following) = (fixed(&sites, &batch).unwrap(), following(&sites, &batch).unwrap());
             prop_assert!(following.grams_per_gpu_hour <= fixed.grams_per_gpu_hour + 1e-9);
             for plan in [fixed, following] {

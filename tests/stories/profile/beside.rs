@@ -110,7 +110,7 @@ fn a_neighbour_that_cannot_be_started_launches_nothing_rests_or_ends_is_told_and
         let finished = host_and_gpu(profiler, "20").run();
         let message = format!("the neighbour {how}: `{neighbour}`");
         assert_fails(&finished, 1, &message, "a command that launches kernels for ever, with --beside");
-        let without = format!("the profile is written without that: {}", file.display());
+        let without = format!("the profile is written all the same: {}", file.display());
         assert!(finished.stderr.contains(why) && finished.stderr.contains(&without), "{finished:?}");
         assert!(node.stats().tenants.is_empty(), "both programs were ended");
         assert_eq!(Profile::read(&file).expect("the profile").interference, None);

@@ -15,6 +15,9 @@ const COLD_STARTS: u64 = 4;
 /// See there.
 const SHORTEST_START: Nanos = Nanos::from_secs(60);
 
+/// Best-effort work that ran for so long did not fail to start.
+const LASTING: Nanos = Nanos::from_secs(60);
+
 impl Controller {
     pub(super) fn follow(&mut self, now: Nanos) {
         let ids: Vec<InstanceId> = self.instances.keys().copied().collect();
@@ -62,7 +65,9 @@ impl Controller {
         match instance.state {
             State::Placing => self.turn_to(instance, State::Starting, now, "is seen on its node".into()),
             State::Starting if self.answers(instance, seen) => {
-                self.backoff.remove(&instance.service);
+                if !self.batches.contains_key(&instance.service) {
+                    self.backoff.remove(&instance.service);
+                }
                 self.turn_to(instance, State::Ready, now, "answers".into());
             }
             State::Starting if now.since(instance.since) > self.longest_start(instance) => {
@@ -95,6 +100,13 @@ impl Controller {
                 self.turn_to(instance, State::Stopping, now, "has ended before it answered".into());
             }
             State::Ready | State::Draining(_) | State::Parked if ended => {
+                // Best-effort work that ends by itself has not done what was asked for: it is not to be started all the time.
+                if self.batches.contains_key(&instance.service) {
+                    if now.since(instance.since) > LASTING {
+                        self.backoff.remove(&instance.service);
+                    }
+                    self.failed(&instance.service, now);
+                }
                 self.turn_to(instance, State::Stopping, now, "has ended".into());
             }
             _ => {}

@@ -18,6 +18,7 @@ mod follow;
 mod hand_on;
 mod orders;
 mod scale;
+mod shift;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,7 @@ use weir_protocol::units::Nanos;
 
 use super::decide::{Placing, Scaling};
 use super::measure::{Measured, Watch};
-use super::model::{Decision, DecisionId, Fleet, Instance, InstanceId, State};
+use super::model::{Batch, Decision, DecisionId, Fleet, Instance, InstanceId, Service, State};
 use super::order::{Answer, Order, Outcome, Report, What};
 use super::room::Room;
 use super::route::{Table, Traffic};
@@ -130,8 +131,14 @@ pub struct Controller {
     writes: Vec<Write>,
     watch: Watch,
     measured: Vec<Measured>,
+    /// Whether a gateway has told of its traffic.
+    is_told: bool,
     signals: Signals,
+    /// By service: the hour, and what each site had of it.
+    quotas: BTreeMap<String, (u64, BTreeMap<String, u32>)>,
     done: Done,
+    /// The work of services that follow signals, also while they end.
+    batches: BTreeMap<String, Batch>,
     /// Tenants with our names that nobody here knows, and when they were last told to end.
     strays: BTreeMap<String, Nanos>,
 }
@@ -140,6 +147,8 @@ impl Controller {
     /// A controller that goes on from what is kept. Nodes count as heard of now: they get the time to answer.
     pub fn new(fleet: Fleet, kept: Kept, now: Nanos) -> Self {
         let heard = |name: &String| (name.clone(), Heard { at: now, report: None });
+        let batch = |service: &Service| Some((service.name.clone(), service.batch?));
+        let batches = fleet.services.iter().filter_map(batch).collect();
         Self {
             heard: fleet.nodes.iter().map(|node| heard(&node.name)).collect(),
             fleet,
@@ -155,8 +164,11 @@ impl Controller {
             writes: Vec::new(),
             watch: Watch::default(),
             measured: Vec::new(),
+            is_told: false,
             signals: Signals::default(),
+            quotas: BTreeMap::new(),
             done: Done::default(),
+            batches,
             strays: BTreeMap::new(),
         }
     }
@@ -196,13 +208,18 @@ impl Controller {
         };
         let measured = self.watch.look(&report, &self.fleet, is_ready);
         self.measured.extend(measured);
-        self.done.look(&report, &self.fleet);
+        let (fleet, instances, batches) = (&self.fleet, &self.instances, &self.batches);
+        self.done.look(&report, |name| {
+            let (service, _) = fleet.parse_tenant(name).filter(|(_, id)| instances.contains_key(id))?;
+            Some((service.to_owned(), *batches.get(service)?))
+        });
         *heard = Heard { at: report.asked_at, report: Some(report) };
     }
 
     /// What is known of sites by the hour from now on.
     pub fn follow_signals(&mut self, signals: Signals) {
         self.signals = signals;
+        self.quotas.clear();
     }
 
     /// What has been done of work that follows them, for a controller that goes on after this one.
@@ -254,7 +271,7 @@ impl Controller {
 
     /// The gateway has answered.
     pub fn serves(&mut self, traffic: Traffic) {
-        self.traffic = traffic;
+        (self.traffic, self.is_told) = (traffic, true);
     }
 
     /// Takes instances away from a node, or lets it have some again.

@@ -4,11 +4,8 @@ use weir_protocol::units::{Nanos, SmShare};
 
 use super::{Controller, Live};
 use crate::control::decide::{Load, Placing, Scaling, Wish};
-use crate::control::model::{
-    Batch, Budget, Instance, InstanceId, Node, ReadyWhen, Service, Site, State, Then, WhenIdle,
-};
+use crate::control::model::{Budget, Instance, InstanceId, ReadyWhen, Service, State, Then, WhenIdle};
 use crate::control::room::Room;
-use crate::control::shift::{SiteNow, quota};
 
 impl Controller {
     pub(super) fn scale(&mut self, now: Nanos, placing: &mut dyn Placing, scaling: &mut dyn Scaling) {
@@ -31,42 +28,6 @@ impl Controller {
             }
         }
         self.end_unwanted(now);
-    }
-
-    /// At each site as many as it may have in this hour, no more than the ceiling in all.
-    fn shift(
-        &mut self,
-        service: &Service,
-        batch: &Batch,
-        wish: &Wish,
-        now: Nanos,
-        placing: &mut dyn Placing,
-    ) {
-        let sites: Vec<_> = self.fleet.sites.iter().map(|site| self.site(service, site, now)).collect();
-        let quota = quota(batch, self.done.of(&service.name), now, &sites, &self.signals);
-        let mut left = service.ceiling;
-        for site in sites {
-            let instances = quota.sites.get(&site.name).copied().unwrap_or(0).min(left);
-            left -= instances;
-            let wish = Wish { instances, why: quota.why.clone(), ..wish.clone() };
-            self.count(service, &wish, Some(&site.name), now, placing);
-        }
-        let standing = self.standing.entry(service.name.clone()).or_default();
-        (standing.wanted, standing.why) = (service.ceiling - left, quota.why);
-    }
-
-    /// A site as it is for a service that follows signals: whoever else is on a GPU keeps it busy.
-    fn site(&self, service: &Service, site: &Site, now: Nanos) -> SiteNow {
-        let there = |node: &&Node| node.site.as_ref() == Some(&site.name) && !self.is_stale(&node.name, now);
-        let nodes = self.fleet.nodes.iter().filter(there);
-        let rooms: Vec<_> = nodes.flat_map(|node| self.rooms_of(&node.name)).collect();
-        let is_busy = |room: &&Room| {
-            let others = room.residents.iter().any(|(_, name, _)| *name != service.name);
-            others || room.foreign_request > SmShare::ZERO
-        };
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let busy = count(rooms.iter().filter(is_busy).count());
-        SiteNow { name: site.name.clone(), gpus: count(rooms.len()), busy, watts: site.watts }
     }
 
     /// Whether a node may have what is only for this site, or for any.
@@ -94,6 +55,7 @@ impl Controller {
             serving: count(serving.len()),
             draining: in_state(|state| matches!(state, State::Draining(_))),
             parked: in_state(|state| state == State::Parked),
+            untold: !self.is_told,
             room: serving.iter().map(|i| self.most(i)).min().unwrap_or(service.shares[1]),
             share: serving.iter().map(|i| i.budget.request).max().unwrap_or(service.budget.request),
         }
@@ -130,7 +92,7 @@ impl Controller {
     }
 
     /// Horizontal: as many as wanted, on nodes that may have some, of one site or all.
-    fn count(
+    pub(super) fn count(
         &mut self,
         service: &Service,
         wish: &Wish,
@@ -153,7 +115,8 @@ impl Controller {
         }
         let usable = |i: &Instance| !self.drained.contains(&i.place.node) && self.is_at(&i.place.node, site);
         let ready = |i: &Instance| i.state == State::Ready && usable(i);
-        let replaced = self.of_service(service).filter(|i| ready(i)).count() >= wanted;
+        // Nobody waits for best-effort work until it has moved.
+        let replaced = site.is_some() || self.of_service(service).filter(|i| ready(i)).count() >= wanted;
         if replaced && !leaving.is_empty() {
             let all = leaving.len();
             self.fewer(service, leaving, all, wish.parked, "its node is being drained", now);
@@ -204,7 +167,9 @@ impl Controller {
         let nodes = self.fleet.nodes.iter().map(|node| node.name.clone());
         let nodes = nodes.filter(|node| self.is_at(node, site));
         let open = nodes.filter(|node| !self.drained.contains(node) && !self.is_stale(node, now));
-        let rooms: Vec<Room> = open.flat_map(|node| self.rooms_of(&node)).collect();
+        let taken = |room: &Room| room.residents.iter().any(|(_, name, _)| *name == service.name);
+        let rooms = open.flat_map(|node| self.rooms_of(&node));
+        let rooms: Vec<Room> = rooms.filter(|room| service.batch.is_none() || !taken(room)).collect();
         let (place, reason) = placing.place(service, &rooms)?;
         // The library proposes; what does not fit is never reserved, whoever proposed it.
         let there = rooms.iter().find(|room| room.place == place);

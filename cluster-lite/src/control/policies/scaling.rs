@@ -73,6 +73,10 @@ impl ByScaler {
 
 impl Scaling for ByScaler {
     fn wish(&mut self, now: Nanos, service: &Service, load: &Load) -> Wish {
+        if load.untold {
+            let why = "the gateway has not told yet who asks".into();
+            return Wish { instances: load.serving, parked: load.parked, share: load.share, why };
+        }
         let remembered = &mut self.remembered;
         let begin = || Scaled::begin((self.row.build)(&self.rules), service, load, remembered);
         let scaled = self.services.entry(service.name.clone()).or_insert_with(begin);

@@ -150,7 +150,9 @@ impl Server<'_> {
                 self.controller.serves(traffic);
             }
             turn.orders.into_iter().for_each(|order| self.nodes.carry_out(order));
-            if remembered.elapsed() > REMEMBERED {
+            let rests = self.controller.instances().next().is_none();
+            let ends = self.ending.is_some_and(|since| rests || since.elapsed() > FINISH);
+            if ends || remembered.elapsed() > REMEMBERED {
                 remembered = Instant::now();
                 let done = serde_json::to_value(self.controller.done()).unwrap_or_default();
                 let memories = [(PLACING, placing.memory()), (SCALING, scaling.memory()), (DONE, done)];
@@ -159,8 +161,7 @@ impl Server<'_> {
                     signals.look(&mut self.controller, self.say);
                 }
             }
-            let rests = self.controller.instances().next().is_none();
-            if self.ending.is_some_and(|since| rests || since.elapsed() > FINISH) {
+            if ends {
                 self.door.end();
                 return match rests {
                     true => Ok(()),

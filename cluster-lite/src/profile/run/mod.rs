@@ -53,7 +53,7 @@ pub struct Wanted {
 /// Is told of each measurement.
 pub type Tell<'a> = &'a dyn Fn(&ProbeRow);
 
-/// Profiles. Where the program could not be measured beside a neighbour its profile is none the worse, but for that: it comes with why.
+/// Profiles. Where the program could not be measured beside a neighbour, or does not end, its profile is none the worse: it comes with why.
 ///
 /// # Errors
 /// What the session says, and an SLO that cannot be kept.
@@ -69,12 +69,12 @@ pub fn profile(
         Some(slo) => work.batch_and_share(slo)?,
     };
     let beside = wanted.beside.as_deref().map(|command| work.interference(&found, command)).transpose();
-    work.session.end()?;
     let (interference, unmeasured) = match beside {
         Ok(interference) => (interference, None),
         Err(fault) if fault.exit == session::INTERRUPTED => return Err(fault),
         Err(fault) => (None, Some(fault)),
     };
+    let unmeasured = work.session.end().err().or(unmeasured);
     Ok((work.write(found, interference), unmeasured))
 }
 

@@ -2,6 +2,7 @@
 //! that lose, delay, double and cut. A seed is a whole story; a failure prints it.
 
 mod scenes;
+mod shift;
 mod world;
 
 use weir_protocol::units::{Bytes, Nanos};
