@@ -5,11 +5,10 @@
 //! request. It never goes to zero: a service has one instance, or its floor.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::demand::Demand;
 use super::lately::Lately;
-use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
+use super::{Policy, Rules, Scaler, Seen, Service, Wish};
 
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Dilu {
@@ -29,8 +28,12 @@ struct Dilu {
     rules: Rules,
 }
 
-impl Scaler for Dilu {
-    fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
+impl Policy for Dilu {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn decide(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen).arriving;
         let capacity = service.capacity(service.request);
         let serving = seen.serving();
@@ -51,19 +54,5 @@ impl Scaler for Dilu {
         let lent = seen.room.min(service.shares[1]).max(service.request);
         let share = if seen.queued > 0 { lent } else { service.request };
         Wish { instances, parked: 0, share, why }
-    }
-
-    fn memory(&self) -> Value {
-        self.all()
-    }
-
-    fn recall(&mut self, memory: Value) {
-        self.take(memory);
-    }
-}
-
-impl Remembers for Dilu {
-    fn rules(&self) -> &Rules {
-        &self.rules
     }
 }

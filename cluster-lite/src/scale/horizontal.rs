@@ -4,10 +4,9 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::demand::Demand;
-use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
+use super::{Policy, Rules, Scaler, Seen, Service, Wish};
 
 /// Seconds that the most of is taken before scaling in (Kubernetes: 300).
 const WINDOW_S: usize = 300;
@@ -31,8 +30,12 @@ struct Horizontal {
     wanted: VecDeque<u32>,
 }
 
-impl Scaler for Horizontal {
-    fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
+impl Policy for Horizontal {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn decide(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen);
         self.idle = if seen.is_idle() { self.idle + 1 } else { 0 };
         let capacity = service.capacity(service.request) * self.rules.utilisation;
@@ -54,20 +57,6 @@ impl Scaler for Horizontal {
             share: service.request,
             why: "requests a second",
         }
-    }
-
-    fn memory(&self) -> Value {
-        self.all()
-    }
-
-    fn recall(&mut self, memory: Value) {
-        self.take(memory);
-    }
-}
-
-impl Remembers for Horizontal {
-    fn rules(&self) -> &Rules {
-        &self.rules
     }
 }
 

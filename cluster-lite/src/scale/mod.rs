@@ -155,19 +155,26 @@ pub trait Scaler {
     fn recall(&mut self, memory: Value);
 }
 
-/// A policy's memory and the rules that it goes by.
-trait Remembers: Serialize + DeserializeOwned {
+/// A policy that is all that it remembers, and the rules that it goes by.
+trait Policy: Serialize + DeserializeOwned {
     fn rules(&self) -> &Rules;
 
-    /// The way to [`Scaler::memory`].
-    fn all(&self) -> Value {
+    /// What there should be now.
+    fn decide(&mut self, service: &Service, seen: &Seen) -> Wish;
+}
+
+impl<P: Policy> Scaler for P {
+    fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
+        self.decide(service, seen)
+    }
+
+    fn memory(&self) -> Value {
         // A number that is none has no form in JSON: whoever goes on then goes on from nothing.
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// The way to [`Scaler::recall`].
-    fn take(&mut self, memory: Value) {
-        if let Ok(other) = serde_json::from_value::<Self>(memory)
+    fn recall(&mut self, memory: Value) {
+        if let Ok(other) = serde_json::from_value::<P>(memory)
             && other.rules() == self.rules()
         {
             *self = other;

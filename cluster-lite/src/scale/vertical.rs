@@ -2,10 +2,9 @@
 //! It keeps at least the profiled share, at which its SLO holds, and gives up all but the least when nobody asks.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::demand::Demand;
-use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
+use super::{Policy, Rules, Scaler, Seen, Service, Wish};
 
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Vertical { demand: Demand::new(rules, false), rules: rules.clone(), idle: 0 })
@@ -18,8 +17,12 @@ struct Vertical {
     idle: u64,
 }
 
-impl Scaler for Vertical {
-    fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
+impl Policy for Vertical {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn decide(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen);
         let speed = need.arriving / self.rules.utilisation + need.queued_s / self.demand.over_s(service);
         self.idle = if seen.is_idle() { self.idle + 1 } else { 0 };
@@ -28,19 +31,5 @@ impl Scaler for Vertical {
         // What the GPU has not cannot be given.
         let share = if seen.ready > 0 { share.min(seen.room.max(service.shares[0])) } else { share };
         Wish { instances: service.within(1), parked: 0, share, why: "requests a second" }
-    }
-
-    fn memory(&self) -> Value {
-        self.all()
-    }
-
-    fn recall(&mut self, memory: Value) {
-        self.take(memory);
-    }
-}
-
-impl Remembers for Vertical {
-    fn rules(&self) -> &Rules {
-        &self.rules
     }
 }

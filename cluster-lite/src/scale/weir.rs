@@ -17,14 +17,13 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use weir_protocol::units::{Nanos, SmShare};
 
 use super::demand::{Demand, Need};
 use super::forecast::Forecaster;
 use super::horizontal::ceil;
 use super::lately::Lately;
-use super::{Remembers, Rules, Scaler, Seen, Service, Wish};
+use super::{Policy, Rules, Scaler, Seen, Service, Wish};
 
 pub(super) fn boxed(rules: &Rules) -> Box<dyn Scaler> {
     Box::new(Weir::new(rules, true))
@@ -169,8 +168,12 @@ impl Weir {
     }
 }
 
-impl Scaler for Weir {
-    fn wish(&mut self, service: &Service, seen: &Seen) -> Wish {
+impl Policy for Weir {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn decide(&mut self, service: &Service, seen: &Seen) -> Wish {
         let need = self.demand.see(service, seen);
         self.forecaster.iter_mut().for_each(|forecaster| forecaster.see(seen.now, need.arrived));
         let speed = self.speed(service, &need);
@@ -185,20 +188,6 @@ impl Scaler for Weir {
             .is_some_and(|since| seen.now.since(since) >= Nanos::from_secs(self.rules.forget_parked_s));
         let keep = if service.unpark.is_some() && !forgotten { self.rules.keep_parked } else { 0 };
         Wish { instances, parked: keep, share: self.share(service, seen, &need, speed), why }
-    }
-
-    fn memory(&self) -> Value {
-        self.all()
-    }
-
-    fn recall(&mut self, memory: Value) {
-        self.take(memory);
-    }
-}
-
-impl Remembers for Weir {
-    fn rules(&self) -> &Rules {
-        &self.rules
     }
 }
 

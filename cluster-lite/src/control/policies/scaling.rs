@@ -246,6 +246,10 @@ mod tests {
             }
             let (mut next, memory) = (one(), first.memory());
             next.recall(memory.clone());
+            // Before the gateway has answered nothing is counted, and nobody is started or ended for that.
+            let share = service.budget.request;
+            let untold = Load { untold: true, ready: 1, serving: 1, share, room: share, ..Load::default() };
+            assert_eq!(next.wish(Nanos::from_secs(115), &service, &untold).instances, 1);
             for second in 15..60 {
                 assert_eq!(wish(&mut lasting, second), wish(&mut next, second), "{}, {second} s", row.name);
             }
