@@ -201,7 +201,7 @@ fn scaling_policies_are_compared_on_every_case_and_lose_no_request() {
     assert!(cases.len() >= 9, "the drawn ones: {document}");
     for case in cases {
         let policies = list(&case["policies"]);
-        assert_eq!(policies.len(), 5, "{case}");
+        assert_eq!(policies.len(), weir_cluster::scale::SCALERS.len(), "{case}");
         let arrived: BTreeSet<_> = policies.iter().map(|policy| policy["arrived"].to_string()).collect();
         assert_eq!(arrived.len(), 1, "all of them got the same: {case}");
         assert!(policies.iter().all(|policy| number(&policy["gpu_seconds"]) > 0.0), "{case}");
