@@ -87,17 +87,6 @@ fn under_policy_weir_the_figure_is_what_weir_leaves_of_a_busy_neighbour() {
     assert!((0.02..0.45).contains(&loss), "it fills the program's pauses, and no more: {loss}");
 }
 
-#[test]
-fn a_program_without_a_neighbour_has_no_such_figure() {
-    let gpu = SimGpu::new(MACHINE);
-    let node = Node::start(&gpu, "policy = \"weir\"\n");
-    let file = gpu.dir().join("alone.toml");
-    let flags = ["--confidence", "60%", "--out", file.to_str().unwrap()];
-    let finished = host_and_gpu(profiler(&gpu, &node, &flags), "100").run().well();
-    assert_eq!(Profile::read(&file).unwrap().interference, None);
-    assert!(!finished.stdout.iter().any(|row| row.contains("neighbour")), "{finished:?}");
-}
-
 /// What the search has found is kept; of the neighbour nothing is said.
 #[test]
 fn a_neighbour_that_cannot_be_started_launches_nothing_rests_or_ends_is_told_and_the_rest_is_written() {
@@ -105,9 +94,9 @@ fn a_neighbour_that_cannot_be_started_launches_nothing_rests_or_ends_is_told_and
     let node = Node::start(&gpu, "policy = \"weir\"\n");
     let file = gpu.dir().join("never.toml");
     let told = |neighbour: &str, window: &str, how: &str, why: &str| {
-        let flags = ["--confidence", "60%", "--patience", "3s", "--settle", "100ms", "--window", window];
+        let flags = ["--confidence", "60%", "--patience", "3s", "--settle", "50ms", "--window", window];
         let profiler = profiler(&gpu, &node, &flags).args(["--beside", neighbour]).arg("--out").arg(&file);
-        let finished = host_and_gpu(profiler, "20").run();
+        let finished = host_and_gpu(profiler, "5").run();
         let message = format!("the neighbour {how}: `{neighbour}`");
         assert_fails(&finished, 1, &message, "a command that launches kernels for ever, with --beside");
         let without = format!("the profile is written all the same: {}", file.display());
@@ -116,10 +105,10 @@ fn a_neighbour_that_cannot_be_started_launches_nothing_rests_or_ends_is_told_and
         assert_eq!(Profile::read(&file).expect("the profile").interference, None);
         std::fs::remove_file(&file).expect("it was written by this one");
     };
-    told("no-such-neighbour", "200ms", "launches nothing", "no-such-neighbour: not found");
-    told("sleep 1000", "200ms", "launches nothing", "");
+    told("no-such-neighbour", "100ms", "launches nothing", "no-such-neighbour: not found");
+    told("sleep 1000", "100ms", "launches nothing", "");
     let once = format!("'{LOOP}' --step 1 --launches 1");
     let meanwhile = "while the program was measured";
-    told(&format!("{once}; sleep 1000"), "200ms", &format!("has launched nothing {meanwhile}"), "");
-    told(&format!("{once}; sleep 0.5"), "700ms", &format!("has ended {meanwhile}"), "");
+    told(&format!("{once}; sleep 1000"), "100ms", &format!("has launched nothing {meanwhile}"), "");
+    told(&format!("{once}; sleep 0.3"), "400ms", &format!("has ended {meanwhile}"), "");
 }

@@ -64,6 +64,7 @@ fn a_metric_of_a_page_that_is_no_counter_is_the_rate_by_its_value() {
     page.served_by(profiler(&gpu, &node, &flags), "5").run().well();
     let found = Profile::read(&file).unwrap();
     assert_eq!((found.throughput.alone, found.throughput.at_request), (250.0, 250.0));
+    assert_eq!(found.interference, None, "there was no neighbour");
     assert_eq!((found.request, found.limit), (SmShare::percent(5), SmShare::percent(5)));
 }
 

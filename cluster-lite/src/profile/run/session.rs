@@ -222,6 +222,25 @@ impl<'a> Session<'a> {
             self.setup.command.iter().map(|word| word.replace(PLACEHOLDER, &batch_text)).collect();
         let program = Program::start(&self.words(&tenant, "primary", SmShare::FULL, memory, &command))?;
         self.now = Some(Running { program, tenant, batch, share: SmShare::FULL, settled: false });
+        // A page may be there before the program does anything; lines are not.
+        if matches!(self.setup.rate, Source::Page { .. }) { self.await_launch() } else { Ok(()) }
+    }
+
+    /// Waits until the program launches, or patience ends: who launches nothing then is told later.
+    fn await_launch(&mut self) -> Result<(), Fault> {
+        let deadline = Instant::now() + self.setup.patience;
+        while Instant::now() < deadline {
+            self.look_for_interruption()?;
+            let stats = self.manager.stats()?;
+            let Some(running) = &self.now else { return Ok(()) };
+            let counters = stats.counters(&running.tenant, self.gpu.index);
+            if counters.is_some_and(|counters| counters.launches > 0) {
+                return Ok(());
+            }
+            if matches!(running.program.hear(LOOK), Heard::End) {
+                return Err(self.ended());
+            }
+        }
         Ok(())
     }
 
