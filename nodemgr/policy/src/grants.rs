@@ -72,6 +72,7 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) 
         generation: 0,
         rate,
         fallback_rate: Rate::from(request.max(FLOOR)).min(rate.max(Rate::from(FLOOR))),
+        limit: Rate::FULL, // the operator's: whoever publishes the grant sets it
         gate: Gate::Open,
         capacity: tokens(capacity),
         resume_at: tokens(resume_at),

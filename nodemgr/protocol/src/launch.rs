@@ -120,6 +120,7 @@ impl Launch {
             generation: 0,
             rate,
             fallback_rate: rate,
+            limit: rate,
             gate: Gate::Open,
             capacity,
             resume_at,
@@ -228,6 +229,7 @@ mod tests {
             grant: Grant {
                 rate,
                 fallback_rate: rate,
+                limit: rate,
                 capacity: Tokens(8_000_000),
                 resume_at: Tokens(4_000_000),
                 in_flight_cap: Nanos::from_millis(20),

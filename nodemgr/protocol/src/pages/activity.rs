@@ -9,6 +9,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::{Header, PageKind};
+use super::standing::Standing;
 use super::turn::Turn;
 use super::usage::PROCESS_SLOTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -102,7 +103,8 @@ pub struct ActivityPage {
     header: Header,
     edges: AtomicU32, // how often any word of the tenant's has moved; neighbours sleep on it
     _reserved: u32,
-    _line: [u64; 5],
+    /// How the tenant stands to its share, and whether it waits for turns at all.
+    pub standing: Standing,
     /// How the tenant stands to the turn.
     pub turn: Turn,
     slots: [Activity; PROCESS_SLOTS],
@@ -134,6 +136,12 @@ impl ActivityPage {
     /// The word to sleep on until [`Self::edges`] moves.
     pub fn futex_word(&self) -> &AtomicU32 {
         &self.edges
+    }
+
+    /// Whether a process that goes first has work.
+    pub fn works_first(&self) -> bool {
+        let busy = |slot: &Activity| slot.word.load(Ordering::SeqCst) % 2 == 1;
+        self.slots.iter().enumerate().any(|(at, slot)| self.standing.goes_first(at) && busy(slot))
     }
 
     /// Whether the process in `slot` says that it has work. The launch path asks this of its own word.

@@ -145,6 +145,8 @@ pub struct Grant {
     pub rate: Rate,
     /// The request (for a request of zero: a floor): holds while the gate is closed or the manager is gone.
     pub fallback_rate: Rate,
+    /// What the operator allows at most, whoever else works; zero: `rate` says that, too.
+    pub limit: Rate,
     /// Whether `rate` or `fallback_rate` holds.
     pub gate: Gate,
     /// Most tokens that the bucket may hold.
@@ -160,7 +162,7 @@ pub struct Grant {
     pub memory_limit: Bytes,
     /// Bytes that the tenant may copy between host and device.
     pub copy_limit: Bandwidth,
-    /// How long a burst of the tenant may be held back, so that fillers have the time; 0 = not at all.
+    /// How long a burst of the tenant may be held back, so that fillers have the time; 0 = not at all. To a microsecond.
     pub hold: Nanos,
 }
 
@@ -177,7 +179,8 @@ struct GrantSlot {
     in_flight_cap_ns: AtomicU64,
     memory_limit_bytes: AtomicU64,
     copy_bytes_per_s: AtomicU64, // 0: unlimited
-    hold_ns: AtomicU64,
+    hold_us: AtomicU32,
+    limit_ppm: AtomicU32,
 }
 
 /// Written by the node manager alone; the tenant maps it read-only.
@@ -314,9 +317,10 @@ impl GrantSlot {
         self.in_flight_cap_ns.store(grant.in_flight_cap.0, Ordering::Relaxed);
         self.memory_limit_bytes.store(grant.memory_limit.0, Ordering::Relaxed);
         self.copy_bytes_per_s.store(grant.copy_limit.0, Ordering::Relaxed);
-        self.hold_ns.store(grant.hold.0, Ordering::Relaxed);
-        let turn_us = u32::try_from(grant.turn.0 / 1_000).unwrap_or(u32::MAX);
-        self.turn_us.store(turn_us, Ordering::Relaxed);
+        self.limit_ppm.store(grant.limit.as_ppm(), Ordering::Relaxed);
+        let micros = |time: Nanos| u32::try_from(time.0 / 1_000).unwrap_or(u32::MAX);
+        self.hold_us.store(micros(grant.hold), Ordering::Relaxed);
+        self.turn_us.store(micros(grant.turn), Ordering::Relaxed);
     }
 
     fn load(&self, generation: u32) -> Grant {
@@ -326,6 +330,7 @@ impl GrantSlot {
             generation,
             rate: Rate::ppm(self.rate_ppm.load(Ordering::Relaxed)),
             fallback_rate: Rate::ppm(self.fallback_ppm.load(Ordering::Relaxed)),
+            limit: Rate::ppm(self.limit_ppm.load(Ordering::Relaxed)),
             gate: Gate::of_word(self.gate.load(Ordering::Relaxed)),
             capacity: tokens(&self.capacity_ns),
             resume_at: tokens(&self.resume_at_ns),
@@ -333,7 +338,7 @@ impl GrantSlot {
             in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),
             memory_limit: Bytes(self.memory_limit_bytes.load(Ordering::Relaxed)),
             copy_limit: Bandwidth(self.copy_bytes_per_s.load(Ordering::Relaxed)),
-            hold: Nanos(self.hold_ns.load(Ordering::Relaxed)),
+            hold: Nanos::from_micros(self.hold_us.load(Ordering::Relaxed).into()),
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::control::schema::Budget;
 /// The same grant without an end to the time on the GPU, also should the manager go; a filler gives way to nobody.
 pub fn unlimited(grant: Grant) -> Grant {
     let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
-    Grant { rate, fallback_rate: rate, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
+    let (fallback_rate, limit) = (rate, rate);
+    Grant { rate, fallback_rate, limit, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
 }
 
 impl Cell {
@@ -18,7 +19,7 @@ impl Cell {
     pub fn actuate(&mut self, decided: &Grant, budget: &Budget, off: bool) {
         let mut grant = match off {
             true => unlimited(*decided),
-            false => Grant { copy_limit: budget.copy_limit, ..*decided },
+            false => Grant { copy_limit: budget.copy_limit, limit: Rate::from(budget.limit), ..*decided },
         };
         if self.parked {
             grant.gate = Gate::Parked;

@@ -1,0 +1,118 @@
+//! Who goes first on a GPU, and how a tenant stands to its share.
+//!
+//! A process of class latency *goes first* while its tenant is within its share: dense neighbours let nothing go while its work is
+//! undrained. The tenant writes these words; its neighbours read them. A tenant that lies here keeps others out for as long as they
+//! believe it: they stop after a bounded wait.
+
+#[cfg(not(loom))]
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::units::Nanos;
+
+use super::Rate;
+
+/// A tenant's standing on one GPU.
+#[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct Standing {
+    lag_ns: AtomicI64,
+    looked_at_ns: AtomicU64,
+    first: AtomicU32, // a bit for each process slot
+    gives_way: AtomicU32,
+    request_ppm: AtomicU32,
+    _reserved: [u32; 3],
+}
+
+// Relaxed throughout, but for the claim of a look: hints, each whole by itself, that are read again a moment later.
+impl Standing {
+    /// Whether the process in `slot` goes first.
+    pub fn goes_first(&self, slot: usize) -> bool {
+        slot < 32 && self.first.load(Ordering::Relaxed) & (1 << slot) != 0
+    }
+
+    /// Says whether the process in `slot` goes first; returns whether that is news.
+    pub fn set_goes_first(&self, slot: usize, first: bool) -> bool {
+        if slot >= 32 || self.goes_first(slot) == first {
+            return false;
+        }
+        match first {
+            true => self.first.fetch_or(1 << slot, Ordering::Relaxed),
+            false => self.first.fetch_and(!(1 << slot), Ordering::Relaxed),
+        };
+        true
+    }
+
+    /// Whether any process of the tenant goes first, at work or not.
+    pub fn may_go_first(&self) -> bool {
+        self.first.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether work of the tenant waits until neighbours are drained.
+    pub fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says whether work of the tenant waits until neighbours are drained.
+    pub fn set_gives_way(&self, gives_way: bool) {
+        if self.gives_way() != gives_way {
+            self.gives_way.store(gives_way.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// The tenant's request.
+    pub fn request(&self) -> Rate {
+        Rate::ppm(self.request_ppm.load(Ordering::Relaxed))
+    }
+
+    /// Time that the tenant has been due beyond what it had; negative: it had more than its share.
+    pub fn lag_ns(&self) -> i64 {
+        self.lag_ns.load(Ordering::Relaxed)
+    }
+
+    /// Moves the lag on to `now`, by what `next` makes of the lag and of the time since it was last moved. Of several processes
+    /// of the tenant one does; the others find that it was done.
+    pub fn look(&self, request: Rate, now: Nanos, next: impl FnOnce(i64, Nanos) -> i64) {
+        let before = self.looked_at_ns.load(Ordering::Relaxed);
+        if now.0 <= before {
+            return;
+        }
+        // Acquire, Release: who moves the lag on finds what the one before has made of it.
+        let mine = self.looked_at_ns.compare_exchange(before, now.0, Ordering::AcqRel, Ordering::Relaxed);
+        if mine.is_ok() {
+            self.request_ppm.store(request.as_ppm(), Ordering::Relaxed);
+            let since = if before == 0 { Nanos(0) } else { now.since(Nanos(before)) };
+            self.lag_ns.store(next(self.lag_ns(), since), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn standing() -> Standing {
+        zerocopy::FromZeros::new_zeroed()
+    }
+
+    #[test]
+    fn a_process_goes_first_by_its_own_bit() {
+        let standing = standing();
+        assert!(standing.set_goes_first(3, true) && !standing.set_goes_first(3, true));
+        assert!(standing.goes_first(3) && !standing.goes_first(2) && !standing.goes_first(99));
+        assert!(standing.set_goes_first(3, false) && !standing.goes_first(3));
+        assert!(!standing.set_goes_first(32, true), "there is no such slot");
+    }
+
+    #[test]
+    fn time_is_counted_once_whoever_looks() {
+        let standing = standing();
+        let add = |lag: i64, since: Nanos| lag + since.0.cast_signed();
+        standing.look(Rate::ppm(500_000), Nanos(1_000), add);
+        standing.look(Rate::ppm(500_000), Nanos(1_500), add);
+        standing.look(Rate::ppm(500_000), Nanos(1_500), add);
+        standing.look(Rate::ppm(500_000), Nanos(1_400), add);
+        assert_eq!((standing.lag_ns(), standing.request()), (500, Rate::ppm(500_000)));
+    }
+}
