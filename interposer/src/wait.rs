@@ -87,6 +87,7 @@ pub fn at_gate(
     count(current, arrived, now, pass);
     if now > arrived {
         gang.resumes(now);
+        gpu.note_wait_over(now);
     }
     (generation, drawn)
 }
@@ -240,7 +241,7 @@ fn waiter((word, value): Watch<'_>) -> futex::Wait {
     wait
 }
 
-fn timespec(time: Nanos) -> Timespec {
+pub fn timespec(time: Nanos) -> Timespec {
     const SECOND: u64 = 1_000_000_000;
     let whole = |n: u64| i64::try_from(n).unwrap_or(0);
     Timespec { tv_sec: whole(time.0 / SECOND), tv_nsec: whole(time.0 % SECOND) }

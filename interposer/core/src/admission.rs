@@ -3,6 +3,8 @@
 //!
 //! ```text
 //!   to be put off  --> wait: the burst begins later, its promise leaves time to spare
+//!   one goes first --> wait until it is drained, for as long as it is within its share
+//!   it passes      --> only a limit holds it back: it is bound by its host or online, and within its share
 //!   a better works --> the rate of the request, whoever's turn it is; the own turn is left
 //!   else the turn  --> held by somebody: wait; over: pass it on when the work is done
 //!   its own turn   --> among the tenant's processes, while one of them asks for that: the same
@@ -27,6 +29,9 @@ use crate::turn::{LEAD, Neighbour};
 /// A wait for a turn is looked at anew so often: the grant may change meanwhile.
 const TURN_STEP: Nanos = Nanos::from_millis(1);
 
+/// A wait for those to whom a tenant gives way is looked at anew so often: a while after they have drained it goes on.
+const CLOSED_STEP: Nanos = Nanos::from_micros(300);
+
 /// While a turn ends, or neighbours count on what is seen, progress is looked for so often.
 const LOOK: Nanos = Nanos::from_micros(200);
 
@@ -50,6 +55,28 @@ pub trait Launching {
     fn turn(&self) -> &Turn;
     /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same.
     fn gives_way_to(&self) -> Option<Self::Word>;
+    /// Whether it goes without turns: it is bound by its host or online, and its tenant within its share.
+    fn passes(&self) -> bool {
+        false
+    }
+    /// Whether others wait until its work is drained.
+    fn goes_first(&self) -> bool {
+        false
+    }
+    /// Whether another tenant wants turns, too: else only a limit holds this one back.
+    fn is_contended(&mut self) -> bool {
+        true
+    }
+    /// A neighbour that goes first and has work.
+    fn who_goes_first(&mut self) -> Option<Self::Word> {
+        None
+    }
+    /// Work of this one waits until neighbours are drained, or no longer does.
+    fn set_gives_way(&mut self, _gives_way: bool) {}
+    /// Most work that may be queued, where somebody goes first; 0: no such bound.
+    fn piece(&self) -> Nanos {
+        Nanos(0)
+    }
     /// How long a launch that arrived then is put off, with which a burst would begin, so that fillers have the time.
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos>;
     /// Whether there is nobody to take turns with, or work of all runs at once.
@@ -159,7 +186,17 @@ fn decide<L: Launching>(
         let at_most = left.clamp(SHORTEST, TURN_STEP);
         return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour: None });
     }
+    if !launching.goes_first()
+        && let Some(neighbour) = wait_for_first(launching, arrived, now)
+    {
+        let cause = Cause::Turn;
+        return Asked::Waits(Held { generation, at_most: CLOSED_STEP, cause, neighbour: Some(neighbour) });
+    }
+    if launching.passes() {
+        return ask_passing(launching, wanted, patience, now);
+    }
     if let Some(better) = launching.gives_way_to() {
+        launching.set_gives_way(true);
         return ask_closed(launching, wanted, patience, now, better);
     }
     // A new grant lets one launch through at once, whoever's turn it is.
@@ -173,7 +210,8 @@ fn decide<L: Launching>(
     let out_of_turn = patience == Patience::None && !launching.is_alone() && !holds(launching.turn());
     let ceiling = if out_of_turn { price.0 } else { turn_ceiling(launching).max(price.0) };
     let tokens = Tokens(tokens.0.min(ceiling));
-    let request = Request { price, tokens, patience, closed: false, drains: false };
+    let (passes, piece) = (!launching.is_contended(), launching.piece());
+    let request = Request { price, tokens, patience, closed: false, drains: false, passes, piece };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
@@ -187,6 +225,36 @@ fn decide<L: Launching>(
             let left = if cause == Cause::Tokens { out_of_tokens(launching, now) } else { None };
             let at_most = left.map_or(at_most, |left| at_most.min(left)).max(SHORTEST);
             Asked::Waits(Held { generation, at_most, cause, neighbour: None })
+        }
+    }
+}
+
+/// No work waits longer for those who go first.
+const LONGEST_WAY: Nanos = Nanos::from_millis(250);
+
+/// Who has work for which this launch waits: a neighbour that goes first.
+fn wait_for_first<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Option<L::Word> {
+    let first = launching.who_goes_first().filter(|_| now.since(arrived) < LONGEST_WAY);
+    launching.set_gives_way(first.is_some());
+    first
+}
+
+/// A launch that passes: it takes no turns, and leaves one that it may have from before.
+fn ask_passing<L: Launching>(
+    launching: &mut L,
+    wanted: Option<Wanted>,
+    patience: Patience,
+    now: Nanos,
+) -> Asked<L::Word> {
+    launching.end_turn();
+    let generation = launching.pages().grant.generation();
+    let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
+    let piece = launching.piece();
+    let request = Request { price, tokens, patience, closed: false, drains: false, passes: true, piece };
+    match ask_gate(launching, now, request) {
+        Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
+        Verdict::Wait(Wait { generation, at_most, cause }) => {
+            Asked::Waits(Held { generation, at_most: at_most.max(SHORTEST), cause, neighbour: None })
         }
     }
 }
@@ -221,11 +289,13 @@ fn ask_closed<L: Launching>(
 ) -> Asked<L::Word> {
     leave_turn(launching, now);
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
-    let request = Request { price, tokens: price, patience, closed: true, drains: false };
+    let piece = launching.piece();
+    let request =
+        Request { price, tokens: price, patience, closed: true, drains: false, passes: false, piece };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(wait) => {
-            let at_most = wait.at_most.clamp(SHORTEST, TURN_STEP);
+            let at_most = wait.at_most.clamp(SHORTEST, CLOSED_STEP);
             let (generation, cause) = (wait.generation, wait.cause);
             Asked::Waits(Held { generation, at_most, cause, neighbour: Some(better) })
         }

@@ -124,6 +124,10 @@ pub struct Request {
     pub closed: bool,
     /// What is queued will be done in a moment: it holds up nothing.
     pub drains: bool,
+    /// It passes: its tenant is within its share, so that only what the operator allows at most holds it back.
+    pub passes: bool,
+    /// Most predicted work that may be queued beside those who pass; 0: what the grant says.
+    pub piece: Nanos,
 }
 
 /// At which balance a launch goes on.
@@ -199,9 +203,10 @@ impl Gate {
 
     /// Decides about one launch.
     pub fn ask(&self, pages: Pages<'_>, now: Nanos, request: Request) -> Verdict {
-        let grant = pages.grant.read();
+        let grant = capped(pages.grant.read(), request.piece);
         let rate = self.rate(&grant, pages.grant.epoch(), now);
-        let closed = request.closed || grant.gate == GateWord::Closed;
+        let rate = if request.passes && grant.limit > Rate::default() { grant.limit } else { rate };
+        let closed = !request.passes && (request.closed || grant.gate == GateWord::Closed);
         self.turn_to(pages, closed);
         let (rate, capacity) = match closed {
             true if grant.gate == GateWord::Closed => (rate.min(grant.fallback_rate), grant.capacity),
@@ -342,6 +347,13 @@ impl Gate {
         self.stale.store(u32::from(gone), Ordering::Relaxed);
         gone
     }
+}
+
+/// The grant, with no more in flight than a `piece` where that is anything.
+pub fn capped(grant: Grant, piece: Nanos) -> Grant {
+    let cap = grant.in_flight_cap;
+    let in_flight_cap = if piece == Nanos(0) || cap == Nanos(0) { cap } else { cap.min(piece) };
+    Grant { in_flight_cap, ..grant }
 }
 
 /// How long to wait until less is in flight; `None`: there is room.

@@ -51,8 +51,8 @@ const SHORT: Nanos = Nanos::from_millis(1);
 /// is measured, the first launch waited for a switch.
 const APART: Nanos = Nanos::from_micros(50);
 
-/// So much work is worth a word (gpu-truths, rule 6).
-const WORD: Nanos = Nanos::from_micros(100);
+/// So much work is worth a word: each takes the GPU two microseconds.
+const WORD: Nanos = Nanos::from_micros(250);
 
 /// A mark around a launch that is measured by itself. A program that runs far ahead with all that is new shall not spend
 /// every event on that.
@@ -119,10 +119,11 @@ impl<'a> Hands<'a> {
         let short = cap <= SHORT;
         let apart = || if self.gpu().is_divided() { Nanos(0) } else { APART };
         let due = if short { STRETCH } else { Due { work, time: apart(), spare: 0 } };
-        self.put(due)
-            || (CAPTURES.load(Ordering::Relaxed) == 0
-                && flight.word(self.here.key(), part.max(WORD), self)
-                && short)
+        // Marks tell those who ask the driver; words tell the helper, which nobody needs to whom nobody waits.
+        let told = self.gpu().has_company()
+            && CAPTURES.load(Ordering::Relaxed) == 0
+            && flight.word(self.here.key(), WORD, self);
+        self.put(due) || (told && short)
     }
 
     /// As [`Self::put`], where the program is about to wait for these launches.

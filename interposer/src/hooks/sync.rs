@@ -52,6 +52,9 @@ fn drained(
             let Some(current) = current.filter(own) else { return Ok(None) };
             thread::with(|thread| end_stretch(thread, &current, stream, how));
             current.gpu.book_runs();
+            if how == How::Waits {
+                current.gpu.note_blocks();
+            }
             // A primary context is waited for with its green ones.
             let green =
                 if stream.is_none() { current.gpu.parts_of(current.context.handle) } else { Vec::new() };
@@ -61,6 +64,9 @@ fn drained(
         call,
         |client, before, result| {
             let (Some((current, before, green)), CUDA_SUCCESS) = (before, result) else { return };
+            if how == How::Waits {
+                current.gpu.note_returns();
+            }
             thread::with(|thread| {
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
             });
@@ -130,12 +136,18 @@ pub fn event(event: CUevent, how: How, call: impl FnOnce() -> CUresult) -> CUres
             let current = thread::with(|thread| thread.find_current(client));
             if let Some(current) = &current {
                 thread::with(|thread| end_stretch(thread, current, None, how));
+                if how == How::Waits {
+                    current.gpu.note_blocks();
+                }
             }
             Ok(current)
         },
         call,
         |client, current, result| {
             if let (Some(current), CUDA_SUCCESS) = (current, result) {
+                if how == How::Waits {
+                    current.gpu.note_returns();
+                }
                 thread::with(|thread| Hands::new(thread, &current, thread.last_stream()).look());
                 current.context.flight.event_reached(event.addr() as u64, current.gpu.slot());
                 current.gpu.end_if_idle();

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::ActivityPage;
+use weir_protocol::units::Nanos;
 
 use super::connection::File;
 
@@ -23,8 +24,14 @@ pub struct Better {
 /// Betters, as they were said to be. Never freed: another thread may be reading them.
 struct List {
     betters: Vec<Better>,
-    calm: AtomicU64, // the sum of their counters when all were found quiet
+    calm: AtomicU64, // the sum of their counters when all were found quiet, and had been for a while
+    quiet: AtomicU64, // the same when they were first found so
+    quiet_at: AtomicU64, // and when that was
 }
+
+/// A better that has just drained may be back at once: a server pauses for some tenths of a millisecond between two steps. What goes
+/// out meanwhile would hold it up for two switches of the GPU, and it is worth as much time to wait.
+const GRACE: Nanos = Nanos::from_micros(300);
 
 /// No sum of counters: they are 32 bits wide, and few.
 const STIRRED: u64 = u64::MAX;
@@ -42,7 +49,10 @@ impl Betters {
         }
         let list = match betters.is_empty() {
             true => std::ptr::null_mut(),
-            false => Box::into_raw(Box::new(List { betters, calm: AtomicU64::new(STIRRED) })),
+            false => {
+                let [calm, quiet, quiet_at] = [STIRRED, STIRRED, 0].map(AtomicU64::new);
+                Box::into_raw(Box::new(List { betters, calm, quiet, quiet_at }))
+            }
         };
         // Release: whoever finds the list finds what is in it. The old one stays: a launch may be looking at it.
         self.0.store(list, Ordering::Release);
@@ -54,14 +64,19 @@ impl Betters {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
+    /// Whether there are any.
+    pub fn are_any(&self) -> bool {
+        self.list().is_some()
+    }
+
     /// Whether none of them has begun anything since they were last found quiet. For the launch path.
     #[inline]
     pub fn are_calm(&self) -> bool {
         self.list().is_none_or(|list| list.edges() == list.calm.load(Ordering::Relaxed))
     }
 
-    /// Looks whether all are quiet; else says who is not, and where its counter stands.
-    pub fn look(&self) -> Result<(), (Arc<Mapped<ActivityPage>>, u32)> {
+    /// Looks whether all are quiet, and have been for a while; else says for whom to wait, and where its counter stands.
+    pub fn look(&self, now: impl FnOnce() -> Nanos) -> Result<(), (Arc<Mapped<ActivityPage>>, u32)> {
         let Some(list) = self.list() else { return Ok(()) };
         let edges = list.edges(); // first: whoever begins after this moves it on
         for Better { page, .. } in &list.betters {
@@ -71,8 +86,21 @@ impl Betters {
                 return Err((page.clone(), before));
             }
         }
-        list.calm.store(edges, Ordering::Relaxed);
-        Ok(())
+        if list.calm.load(Ordering::Relaxed) == edges {
+            return Ok(());
+        }
+        let now = now();
+        if list.quiet.swap(edges, Ordering::Relaxed) != edges {
+            list.quiet_at.store(now.0, Ordering::Relaxed);
+        }
+        let is_over = now.since(Nanos(list.quiet_at.load(Ordering::Relaxed))) >= GRACE;
+        match list.betters.last() {
+            Some(last) if !is_over => Err((last.page.clone(), last.page.edges())),
+            _ => {
+                list.calm.store(edges, Ordering::Relaxed);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -87,10 +115,14 @@ impl List {
 mod tests {
     use std::os::fd::AsFd;
 
-    use weir_protocol::units::Nanos;
-
     use super::*;
     use crate::link::connection::file_of;
+
+    /// Looks twice, the second time long after the first.
+    fn settle(betters: &Betters) -> Result<(), (Arc<Mapped<ActivityPage>>, u32)> {
+        let _ = betters.look(|| Nanos(1));
+        betters.look(|| Nanos::from_secs(1))
+    }
 
     /// A page of the tenant with this number.
     fn better(tenant: u64) -> Better {
@@ -102,30 +134,43 @@ mod tests {
     #[test]
     fn a_better_that_begins_is_seen_until_it_is_found_quiet_again() {
         let (betters, one) = (Betters::default(), better(1));
-        assert!(betters.are_calm() && betters.look().is_ok(), "there is none");
+        assert!(betters.are_calm() && settle(&betters).is_ok(), "there is none");
         let page = one.page.clone();
         betters.replace(vec![one, better(2)]);
         assert!(!betters.are_calm(), "nobody has looked yet");
-        assert!(betters.look().is_ok() && betters.are_calm());
+        assert!(settle(&betters).is_ok() && betters.are_calm());
         page.begin(0, || Nanos(1));
         assert!(
             !betters.are_calm()
-                && betters
-                    .look()
+                && settle(&betters)
                     .is_err_and(|(who, edges)| { Arc::ptr_eq(&who, &page) && edges == page.edges() })
         );
         page.end(0);
-        assert!(!betters.are_calm() && betters.look().is_ok() && betters.are_calm());
+        assert!(!betters.are_calm() && settle(&betters).is_ok() && betters.are_calm());
+    }
+
+    #[test]
+    fn a_better_that_has_just_drained_is_waited_for_a_moment_longer() {
+        let (betters, one) = (Betters::default(), better(1));
+        let page = one.page.clone();
+        betters.replace(vec![one]);
+        page.begin(0, || Nanos(1));
+        page.end(0);
+        let at = |us: u64| betters.look(|| Nanos::from_micros(us)).is_ok();
+        assert!(!at(1_000) && !at(1_299) && at(1_300) && betters.are_calm());
+        page.begin(0, || Nanos(1));
+        page.end(0);
+        assert!(!at(1_400) && !at(1_600) && at(1_700), "it was back meanwhile");
     }
 
     #[test]
     fn a_new_page_of_the_same_tenant_takes_the_old_ones_place() {
         let (betters, before, after) = (Betters::default(), better(1), better(1));
         betters.replace(vec![before]);
-        assert!(betters.look().is_ok() && betters.are_calm());
+        assert!(settle(&betters).is_ok() && betters.are_calm());
         let page = after.page.clone();
         betters.replace(vec![after]);
         page.begin(0, || Nanos(1));
-        assert!(!betters.are_calm() && betters.look().is_err());
+        assert!(!betters.are_calm() && settle(&betters).is_err());
     }
 }

@@ -21,6 +21,9 @@ use super::Client;
 use super::betters::Better;
 use super::connection::{File, file_of};
 
+/// What a neighbour did so long ago it does still: a program that waits for each of its steps is away between any two.
+pub const LATELY: Nanos = Nanos::from_millis(100);
+
 /// The neighbours on one GPU.
 #[derive(Default)]
 pub struct Board(Lock<Neighbours>);
@@ -40,12 +43,47 @@ pub struct Neighbour {
     seen: Seen,
     precedence: Precedence,
     presence: Presence,
+    works: Moves, // its counter of work that began or ended
+    turns: Moves, // its word in the queue for turns
+}
+
+/// A word of a neighbour's, and since when it shows this.
+#[derive(Clone, Copy, Default)]
+struct Moves {
+    word: u32,
+    since: Nanos,
+}
+
+impl Moves {
+    /// How long it has stood still.
+    fn still(&mut self, word: u32, now: Nanos) -> Nanos {
+        if word != self.word {
+            *self = Self { word, since: now };
+        }
+        now.since(self.since)
+    }
 }
 
 impl Neighbour {
+    /// How long it has begun and ended no work, as far as was seen here.
+    pub fn rests_for(&mut self, now: Nanos) -> Nanos {
+        self.works.still(self.page.edges(), now)
+    }
+
+    /// Whether it has wanted turns of late, as far as was seen here.
+    pub fn wants_turns(&mut self, now: Nanos) -> bool {
+        let still = self.turns.still(self.page.turn.look().1, now);
+        self.page.turn.is_there() || still < LATELY
+    }
+
     /// Its page, to be kept beyond a change of the board.
     pub fn page(&self) -> Arc<Mapped<ActivityPage>> {
         self.page.clone()
+    }
+
+    /// What it shows.
+    pub fn activity(&self) -> &ActivityPage {
+        &self.page
     }
 
     /// Looks what it has been up to.
@@ -56,10 +94,11 @@ impl Neighbour {
     /// As `known` by its page; what was seen of it `before` stays.
     fn of(standing: Standing, known: &Better, before: &mut [Self]) -> Self {
         let old = before.iter_mut().find(|neighbour| neighbour.file == known.file);
-        let (seen, presence) =
-            old.map(|old| (take(&mut old.seen), take(&mut old.presence))).unwrap_or_default();
+        let (seen, presence, works, turns) = old
+            .map(|old| (take(&mut old.seen), take(&mut old.presence), old.works, old.turns))
+            .unwrap_or_default();
         let precedence = standing.precedence().unwrap_or_default();
-        Self { file: known.file, page: known.page.clone(), seen, precedence, presence }
+        Self { file: known.file, page: known.page.clone(), seen, precedence, presence, works, turns }
     }
 
     /// What is kept of one that has gone.

@@ -1,6 +1,6 @@
 //! Whether this process has work on a GPU: what it shows on the board, and tells the manager.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use rustix::thread::futex;
 use weir_core::admission;
@@ -9,14 +9,15 @@ use weir_protocol::pages::{Lane, Wants};
 use weir_protocol::units::Nanos;
 
 use super::run::Run;
-use super::{Client, Gpu};
+use super::{Client, Gpu, helper};
 use crate::clock;
 
 /// What the process knows of it in its own memory.
 #[derive(Default)]
 pub struct Busy {
-    work: AtomicBool,  // it has said that it has work here
-    flows: AtomicBool, // launches that follow others go on without a look at the board: for the launch path
+    work: AtomicBool,   // it has said that it has work here
+    as_done: AtomicU64, // when so much had been submitted, all of it was taken as done by prediction
+    flows: AtomicBool,  // launches that follow others go on without a look at the board: for the launch path
 }
 
 impl Gpu {
@@ -38,11 +39,13 @@ impl Gpu {
 
     /// This process is about to have work here. The manager is told, if it wants to be.
     pub fn begin(&self) {
-        if self.activity.begin(self.slot_index(), clock::now) {
-            self.tell(self.grant.bell.wants());
-        }
+        let begins = self.activity.begin(self.slot_index(), clock::now);
         self.busy.work.store(true, Ordering::Relaxed);
         self.busy.flows.store(true, Ordering::Relaxed);
+        if begins {
+            self.tell(self.grant.bell.wants());
+            helper::wake(); // which finds it busy
+        }
     }
 
     /// What was about to be work here is counted now. Another thread may have looked in between, and found nothing in flight:
@@ -57,6 +60,7 @@ impl Gpu {
 
     /// A launch or a copy waits here. The manager is told, if it takes the tenant for asleep.
     pub fn waits(&self) {
+        helper::wake();
         let wants = self.grant.bell.wants();
         self.tell(Wants { ring: wants.stir, ..wants });
     }
@@ -93,15 +97,24 @@ impl Gpu {
                 self.solo_passed();
             }
             if self.activity.quiet(None).is_some() {
+                self.activity.standing.set_gives_way(false);
                 admission::drained(&mut &*self);
                 self.wake_others();
             }
         }
     }
 
-    /// Those who give way to the tenant sleep until it has no work any more.
-    fn wake_others(&self) {
-        if self.board.has_others(self.grant.board()) {
+    /// All that was submitted so far is taken as done, by prediction: no word stands behind it.
+    pub(super) fn take_as_done(&self, submitted: u64) {
+        self.busy.as_done.store(submitted, Ordering::Relaxed);
+    }
+
+    /// Those who give way to the tenant sleep until it has no work any more, or no longer passes.
+    pub(super) fn wake_others(&self) {
+        let gives_way = |neighbour: &super::board::Neighbour| neighbour.activity().standing.gives_way();
+        let any = |all: &mut [super::board::Neighbour]| all.iter().any(gives_way);
+        let board = self.grant.board();
+        if self.board.has_others(board) || self.board.with(board, any) == Some(true) {
             let _ = futex::wake(self.activity.futex_word(), futex::Flags::empty(), i32::MAX.unsigned_abs());
         }
     }
@@ -111,7 +124,9 @@ impl Gpu {
         let slot = self.slot();
         // Relaxed: each word is looked at again at the next launch.
         let booked = |(run, lane): (&Run, &Lane)| run.booked() >= lane.charged_ns.load(Ordering::Relaxed);
-        self.runs.iter().zip(&slot.lanes).all(booked) && in_flight(slot) == Nanos(0)
+        let as_done =
+            || slot.submitted_ns.load(Ordering::Relaxed) == self.busy.as_done.load(Ordering::Relaxed);
+        self.runs.iter().zip(&slot.lanes).all(booked) && (in_flight(slot) == Nanos(0) || as_done())
     }
 }
 

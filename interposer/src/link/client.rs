@@ -1,7 +1,7 @@
 //! What an attached process knows: its tenant, its GPUs, its prices, its ledger.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU8, Ordering};
 
 use weir_abi::types::*;
 use weir_core::ledger::{Entry, Ledger, Owner};
@@ -13,6 +13,7 @@ use weir_protocol::units::Bytes;
 use super::attach::pages_of;
 use super::connection::Connection;
 use super::gpu::Gpu;
+use super::helper;
 use super::local::Former;
 use crate::driver;
 use crate::hooks::{
@@ -71,6 +72,7 @@ pub struct Client {
     pub stream_waits: StreamWaits,
     devices: [AtomicU8; KNOWN_DEVICES], // 0: not asked yet, 1: not granted, else index + 2
     home: AtomicU8,
+    helped: AtomicBool,        // its helper was started
     former: Lock<Vec<Former>>, // for each GPU, of a process that was on its own
     connection: Lock<Connection>,
     pages: Lock<Vec<OwnedFd>>,
@@ -118,6 +120,7 @@ impl Client {
             stream_waits: StreamWaits::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],
             home: AtomicU8::new(TENANTS),
+            helped: AtomicBool::new(false),
             former: Lock::default(),
             connection: Lock::new(papers.connection),
             pages: Lock::new(papers.pages),
@@ -230,6 +233,13 @@ impl Client {
             let (pid, tenant) = (std::process::id(), &self.tenant);
             format!("process {pid} has a node manager now: the limits of tenant `{tenant}` hold for all of its processes together")
         });
+    }
+
+    /// Starts the helper, unless it was.
+    pub fn start_helper(&'static self) {
+        if !self.helped.swap(true, Ordering::Relaxed) {
+            helper::start(self);
+        }
     }
 
     /// Tells the manager that this process begins work. If another thread is at the connection, the next tick will show it.

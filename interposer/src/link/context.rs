@@ -8,7 +8,7 @@ use weir_core::lock::Lock;
 use weir_protocol::pages::ProcessSlot;
 use weir_protocol::units::Nanos;
 
-use super::{Gpu, words};
+use super::{Client, Gpu, words};
 use crate::driver;
 
 /// Events of a context for marks: with one in a millisecond a program may run ahead so many milliseconds.
@@ -41,6 +41,9 @@ impl Gpu {
     pub fn context(&self, handle: u64) -> &'static Context {
         self.find_context(handle).unwrap_or_else(|| {
             self.ask_mode();
+            if let Some(client) = Client::get() {
+                client.start_helper();
+            }
             self.add_context(handle, |context| {
                 context.make_events();
                 if wants_words(self.grant.read().in_flight_cap) {

@@ -28,6 +28,7 @@ use super::page::Page;
 use super::run::Run;
 use super::solo::Solos;
 use super::stale::Ceiling;
+use super::standing::Standing;
 use crate::hooks::{ContextMemory, Utilization};
 
 /// The lane that all further threads share.
@@ -63,6 +64,8 @@ pub struct Gpu {
     pub runs: [Run; LANES],
     /// The gate.
     pub gate: Gate,
+    /// Whether it passes without turns.
+    pub(super) standing: Standing,
     /// When its bursts begin.
     pub holder: Holder,
     /// How much a turn may take beyond its length.
@@ -121,6 +124,7 @@ impl Gpu {
             betters: Betters::default(),
             runs: Default::default(),
             gate: Gate::default(),
+            standing: Standing::default(),
             holder: Holder::default(),
             room: AtomicU64::new(0),
             solos: Solos::default(),

@@ -8,12 +8,14 @@ mod client;
 mod connection;
 mod context;
 mod gpu;
+mod helper;
 mod local;
 mod overlap;
 mod page;
 mod run;
 mod solo;
 mod stale;
+mod standing;
 mod turns;
 mod words;
 

@@ -43,7 +43,7 @@ impl Watched {
 impl Gpu {
     /// Whether launches go without asking.
     pub fn has_turn(&self) -> bool {
-        admission::has_turn(&self)
+        self.goes_first() || (admission::has_turn(&self) && self.who_goes_first().is_none())
     }
 
     /// Whether it is the tenant's turn.
@@ -53,7 +53,7 @@ impl Gpu {
 
     /// Who has work to whom the tenant gives way, unless the manager lends it the time all the same.
     pub fn gives_way_to(&self) -> Option<Watched> {
-        let (better, edges) = self.betters.look().err()?;
+        let (better, edges) = self.betters.look(clock::now).err()?;
         (self.grant.read().gate != Gate::Lent).then_some(Watched::Edges(better, edges))
     }
 
@@ -114,6 +114,30 @@ impl Launching for &Gpu {
 
     fn gives_way_to(&self) -> Option<Watched> {
         Gpu::gives_way_to(self)
+    }
+
+    fn passes(&self) -> bool {
+        Gpu::passes(self)
+    }
+
+    fn goes_first(&self) -> bool {
+        Gpu::goes_first(self)
+    }
+
+    fn is_contended(&mut self) -> bool {
+        Gpu::is_contended(self)
+    }
+
+    fn who_goes_first(&mut self) -> Option<Watched> {
+        Gpu::who_goes_first(self)
+    }
+
+    fn set_gives_way(&mut self, gives_way: bool) {
+        self.activity.standing.set_gives_way(gives_way);
+    }
+
+    fn piece(&self) -> Nanos {
+        Gpu::piece(self)
     }
 
     /// The ranks of a gang would wait for each other, and without a manager nobody knows what there is to spare.

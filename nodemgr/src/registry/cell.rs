@@ -133,7 +133,9 @@ impl Cell {
     /// Predicted work under way, and how long nothing has moved. `slots` are those of the tenant's living processes.
     pub fn observe(&mut self, now: Nanos, slots: &[usize]) -> (Nanos, Nanos) {
         let pulse = Pulse::of(&self.pages, slots.iter().copied());
-        let outstanding = pulse.outstanding();
+        // Its page knows more than the sums: the tenant sees the end of work behind which no word stands by prediction.
+        let is_quiet = !pulse.waits() && self.pages.activity.quiet(None).is_some();
+        let outstanding = if is_quiet { Nanos(0) } else { pulse.outstanding() };
         let first = self.moved_at == Nanos(0); // whoever is new is awake
         if pulse != self.pulse || first {
             self.pulse = pulse;

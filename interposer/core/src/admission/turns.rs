@@ -132,10 +132,11 @@ fn next<L: Launching>(
 /// to take turns with.
 pub fn has_turn<L: Launching>(launching: &L) -> bool {
     let own = launching.turn();
-    launching.pages().grant.read().hold == Nanos(0)
-        && launching.gives_way_to().is_none()
-        && ((holds(own) && own.left() > 0) || launching.is_alone())
-        && !launching.is_solo()
+    launching.passes()
+        || launching.pages().grant.read().hold == Nanos(0)
+            && launching.gives_way_to().is_none()
+            && ((holds(own) && own.left() > 0) || launching.is_alone())
+            && !launching.is_solo()
 }
 
 /// The tenant has nothing to launch, or no tokens to launch it with: the turn is passed on when its work is done, in so

@@ -48,8 +48,7 @@ impl Flight {
         let (Some(words), index) = (self.words(), self.claim(stream)) else { return false };
         let book = &self.books[index];
         let value = book.submitted.load(Ordering::Relaxed);
-        let told = book.worded.load(Ordering::Relaxed).max(book.marked.load(Ordering::Relaxed));
-        if value.saturating_sub(told) < work.0 {
+        if value.saturating_sub(book.worded.load(Ordering::Relaxed)) < work.0 {
             return false;
         }
         let Some(_recording) = book.record() else { return false };
@@ -58,6 +57,11 @@ impl Flight {
             book.worded.store(value, Ordering::Relaxed);
         }
         put
+    }
+
+    /// Takes in what the GPU has written, on a thread that calls no driver.
+    pub fn see_words(&self, slot: &ProcessSlot) {
+        self.read_words(slot);
     }
 
     /// Takes in what the GPU has written.

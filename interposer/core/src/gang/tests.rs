@@ -119,7 +119,15 @@ impl Rank {
             _ => match self.gate.ask(
                 self.pages(),
                 Nanos(now),
-                Request { price, tokens: price, patience, closed: false, drains: false },
+                Request {
+                    price,
+                    tokens: price,
+                    patience,
+                    closed: false,
+                    drains: false,
+                    passes: false,
+                    piece: Nanos(0),
+                },
             ) {
                 Verdict::Admitted { .. } => Ok(()),
                 Verdict::Wait(wait) => Err(wait.at_most),

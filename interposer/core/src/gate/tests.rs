@@ -49,7 +49,15 @@ impl Tenant {
         self.gate.ask(
             self.pages(),
             now,
-            Request { price: Tokens(tokens), tokens: Tokens(tokens), patience, closed, drains: false },
+            Request {
+                price: Tokens(tokens),
+                tokens: Tokens(tokens),
+                patience,
+                closed,
+                drains: false,
+                passes: false,
+                piece: Nanos(0),
+            },
         )
     }
 
@@ -163,6 +171,8 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
             patience: Patience::None,
             closed: false,
             drains: false,
+            passes: false,
+            piece: Nanos(0),
         };
         tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
     };
@@ -205,6 +215,8 @@ fn a_manager_that_has_not_ticked_yet_is_not_silent() {
         patience: Patience::Fresh,
         closed: false,
         drains: false,
+        passes: false,
+        piece: Nanos(0),
     };
     late.ask(tenant.pages(), Nanos::from_secs(77), request);
     assert!(!late.is_stale());

@@ -6,7 +6,7 @@ use weir_abi::CUresult;
 use weir_abi::types::CUDA_SUCCESS;
 use weir_core::admission::{Launching, Wanted};
 use weir_core::flight::Due;
-use weir_core::gate::Gate;
+use weir_core::gate::{Gate, capped};
 use weir_core::price::{Estimate, Hit, Signature};
 use weir_core::purse::Purse;
 use weir_core::turn::MEASURING;
@@ -229,6 +229,7 @@ fn draw(
 ) -> Option<u32> {
     let purse = thread.purse(current.gpu)?;
     let gpu = current.gpu;
+    gpu.note_launch(clock::now());
     if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }
@@ -240,7 +241,7 @@ fn draw(
         }
         return None;
     }
-    let grant = gpu.grant.read();
+    let grant = capped(gpu.grant.read(), gpu.piece());
     if purse.generation() != grant.generation {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn under another grant: too much, perhaps
     }
@@ -298,7 +299,8 @@ impl Admission {
             self.current.context.flight.launched(stream.key(), clock::now());
         }
         let mut hands = Hands::new(thread, &self.current, stream);
-        let cap = self.current.gpu.grant.read().in_flight_cap;
+        let gpu = self.current.gpu;
+        let cap = capped(gpu.grant.read(), gpu.piece()).in_flight_cap;
         let marked = match () {
             () if self.bracketed => hands.put(Due { spare: 0, ..BRACKET }),
             () if self.paired => hands.put(unseen(cap)),

@@ -1,0 +1,206 @@
+//! Who waits on this GPU: whether this process passes without turns, and who goes first beside it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use weir_core::lag::{self, Look};
+use weir_core::lock::Lock;
+use weir_core::pace::Pace;
+use weir_protocol::message::Class;
+use weir_protocol::pages::ActivityPage;
+use weir_protocol::units::Nanos;
+
+use super::board::{LATELY, Neighbour};
+use super::{Client, Gpu, Watched};
+use crate::clock;
+
+/// How things stand is looked at so often at most.
+const EVERY: Nanos = Nanos::from_micros(100);
+
+/// Most predicted work that a dense tenant queues where somebody goes first: who comes waits for no more than that.
+pub const PIECE: Nanos = Nanos::from_micros(500);
+
+/// Who goes first and has just drained may be back at once, with the next of several requests that came together.
+const GRACE: Nanos = Nanos::from_micros(100);
+
+/// How this process stands here.
+#[derive(Default)]
+pub struct Standing {
+    pace: Lock<Pace>,
+    passes: AtomicBool,
+    looked_at: AtomicU64,
+    edges: AtomicU32, // of its own page, at the last look
+    before: Lock<Cost>,
+}
+
+/// What the time from one look to the next costs, by how things stand at the first of them.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    holds_up: Option<u32>,
+    charged: u64,
+}
+
+/// What the neighbours make of the time, at one look.
+#[derive(Default)]
+struct Around {
+    wanted_ppm: u64,
+    passing: u32,
+    any_gives_way: bool,
+}
+
+impl Around {
+    fn add(&mut self, page: &ActivityPage) {
+        let wants = page.quiet(None).is_none() || page.turn.is_there();
+        self.wanted_ppm += if wants { u64::from(page.standing.request().as_ppm()) } else { 0 };
+        self.passing += u32::from(page.works_first());
+        self.any_gives_way |= page.standing.gives_way();
+    }
+}
+
+impl Gpu {
+    /// Whether launches of this process go without turns.
+    pub fn passes(&self) -> bool {
+        self.standing.passes.load(Ordering::Relaxed)
+    }
+
+    /// Whether others wait until its work is drained.
+    pub fn goes_first(&self) -> bool {
+        self.passes() && self.activity.standing.goes_first(self.slot_index())
+    }
+
+    /// Whether it has to share by turns: others want some, or it gives way to somebody, or work of all runs at once.
+    pub fn is_contended(&self) -> bool {
+        let now = clock::now();
+        let any = |equals: &mut [Neighbour]| equals.iter_mut().any(|neighbour| neighbour.wants_turns(now));
+        self.overlaps()
+            || self.betters.are_any()
+            || self.board.with_equals(self.grant.board(), any).is_none_or(|contended| contended)
+    }
+
+    /// A launch takes the long way now.
+    pub fn note_launch(&self, now: Nanos) {
+        self.standing.pace.lock().launches(now, self.charged());
+        self.look_at_standing(now);
+    }
+
+    /// A launch goes on that waited at the gate.
+    pub fn note_wait_over(&self, now: Nanos) {
+        self.standing.pace.lock().goes_on(now, self.charged());
+    }
+
+    /// The program waits for the GPU from now on, ...
+    pub fn note_blocks(&self) {
+        self.standing.pace.lock().blocks(clock::now(), self.charged());
+    }
+
+    /// ... and until now.
+    pub fn note_returns(&self) {
+        self.standing.pace.lock().returns(clock::now());
+    }
+
+    /// Counts the time since the last look, and decides whether this process passes.
+    pub fn look_at_standing(&self, now: Nanos) {
+        let looked_at = Nanos(self.standing.looked_at.load(Ordering::Relaxed));
+        if now.since(looked_at) < EVERY {
+            return;
+        }
+        self.standing.looked_at.store(now.0, Ordering::Relaxed); // of two threads one looks for nothing
+        let class = Client::get().map(|client| client.class);
+        let mut around = Around::default();
+        let known = self.board.with(self.grant.board(), |neighbours| {
+            neighbours.iter().for_each(|neighbour| around.add(neighbour.activity()));
+            !neighbours.is_empty()
+        });
+        let may_pass = known == Some(true) && class != Some(Class::Filler) && !self.overlaps();
+        let online = class == Some(Class::Latency);
+        let lag_ns = self.count_time(&around, online, now);
+        let fits = online || self.standing.pace.lock().is_host_bound();
+        let passes = may_pass && fits && lag::is_within_share(lag_ns, self.passes());
+        self.set_passes(passes, online);
+    }
+
+    fn count_time(&self, around: &Around, online: bool, now: Nanos) -> i64 {
+        let request = self.grant.read().fallback_rate;
+        let own = &self.activity.standing;
+        // Between two kernels it may be drained for an instant: too short for anybody else to begin.
+        let edges = self.activity.edges();
+        let worked = self.standing.edges.swap(edges, Ordering::Relaxed) != edges;
+        let passing_work = self.passes() && (worked || self.is_busy());
+        let wants = self.activity.quiet(None).is_none() || self.activity.turn.is_there();
+        let wanted = if wants { u64::from(request.as_ppm()) } else { 0 };
+        let holds_up = (online && passing_work && around.any_gives_way).then_some(around.passing + 1);
+        let cost = Cost { holds_up, charged: self.charged() };
+        let before = std::mem::replace(&mut *self.standing.before.lock(), cost);
+        let work = Nanos(if online { 0 } else { cost.charged.saturating_sub(before.charged) });
+        let holds_up = before.holds_up;
+        let wanted_ppm = around.wanted_ppm + wanted;
+        own.look(request, now, |lag_ns, since| {
+            let look = Look { since, wants, online, request, wanted_ppm, holds_up, work };
+            lag::after(lag_ns, &look)
+        });
+        own.lag_ns()
+    }
+
+    fn set_passes(&self, passes: bool, online: bool) {
+        self.standing.passes.store(passes, Ordering::Relaxed);
+        if self.activity.standing.set_goes_first(self.slot_index(), passes && online) {
+            self.stop_flowing();
+            self.wake_others();
+        }
+    }
+
+    /// A neighbour that goes first and has work: dense work waits until it is drained.
+    pub fn who_goes_first(&self) -> Option<Watched> {
+        let now = clock::now();
+        let first = |neighbours: &mut [Neighbour]| {
+            neighbours.iter_mut().find_map(|neighbour| {
+                let page = neighbour.page();
+                let edges = page.edges(); // first: who ends after this moves it on
+                let is_back = page.standing.may_go_first() && neighbour.rests_for(now) < GRACE;
+                (page.works_first() || is_back).then(|| Watched::Edges(page, edges))
+            })
+        };
+        if self.overlaps() { None } else { self.board.with_equals(self.grant.board(), first).flatten() }
+    }
+
+    /// Most work that may be queued here, where somebody goes first; 0: no such bound.
+    pub fn piece(&self) -> Nanos {
+        let now = clock::now();
+        let comes = |neighbour: &mut Neighbour| {
+            neighbour.activity().standing.may_go_first() && neighbour.rests_for(now) < LATELY
+        };
+        let any = |neighbours: &mut [Neighbour]| neighbours.iter_mut().any(comes);
+        let bound = !self.goes_first() && self.board.with_equals(self.grant.board(), any) == Some(true);
+        if bound { PIECE } else { Nanos(0) }
+    }
+
+    /// Whether there are other tenants on the GPU.
+    pub fn has_company(&self) -> bool {
+        self.board.with(self.grant.board(), |all| !all.is_empty()) == Some(true)
+    }
+
+    /// Whether any of them waits for the end of this one's work.
+    pub fn is_waited_for(&self) -> bool {
+        let waits = |neighbour: &Neighbour| {
+            let page = neighbour.activity();
+            page.standing.gives_way() || page.turn.waits()
+        };
+        self.board.with(self.grant.board(), |all| all.iter().any(waits)) == Some(true)
+    }
+
+    /// How many of them have work there.
+    pub fn working_neighbours(&self) -> u64 {
+        let works = |neighbour: &&Neighbour| neighbour.activity().quiet(None).is_none();
+        let count = |all: &mut [Neighbour]| all.iter().filter(works).count();
+        self.board.with(self.grant.board(), |all| count(all) as u64).unwrap_or(0)
+    }
+
+    /// What was charged to this process here so far.
+    fn charged(&self) -> u64 {
+        // Relaxed: sums that only grow.
+        self.slot()
+            .lanes
+            .iter()
+            .map(|lane| lane.charged_ns.load(Ordering::Relaxed))
+            .fold(0, u64::wrapping_add)
+    }
+}
