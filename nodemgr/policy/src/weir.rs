@@ -7,8 +7,8 @@
 //!
 //! 1. *Latency against SLO.* Whoever breaks its promise borrows first, and nothing of its time goes to fillers. Whoever
 //!    keeps it has each of its bursts put off as long as its promise allows ([`slack`](crate::slack); gpu-truths 2a). Between
-//!    these fillers go on by the board, in the moment in which it is drained ([`heed`]).
-//! 2. *True slowdown.* How much longer the same work of those who tell no latency is on the SMs, so that neither our gate's nor
+//!    these fillers go on by the board, in the moment in which it is drained.
+//! 2. *True slowdown*, where kernels run at once (MPS). How much longer the same work of those who tell no latency is on the SMs, so that neither our gate's nor
 //!    the neighbours' slices count (gpu-truths, rule 3), nor larger requests (papers 1.5, weakness 7), moves the level of the
 //!    fillers by RCKM's law ([`pressure`](crate::pressure)).
 //! 3. *Bubbles.* While all betters are drained the fillers are open: at once where the bubble is foretold, after a tick
@@ -25,10 +25,10 @@
 //! anything this is `static`.
 //!
 //! ```text
-//!   BUSY       a better works                                             requests; open, by the board, while bursts are put off
+//!   BUSY       a better works                                             the level, by the board: in the moment in which it is drained
 //!   EMERGENCY  the same, and a promise is broken or bursts are stretched  requests
 //!   BESIDE     a better works, and has time to spare (MPS)                what it can spare
-//!   SUSPECT    drained, and it may be over at once                        requests
+//!   SUSPECT    drained, and it may be over at once                        the same; requests, if nothing is left to pay a wait with
 //!   SLACK      drained, and whoever comes next may be put off             the level
 //!   FILL       a bubble                                                   the level
 //!   OPEN       nobody has moved for long                                  the level, long queues
@@ -37,7 +37,6 @@
 //!
 //! *What always holds*: see `tests/every_policy.rs`.
 
-mod heed;
 mod rest;
 mod whole;
 
@@ -48,7 +47,7 @@ use crate::asked::{Asked, Common, Row};
 use crate::bursts::{Bursts, Edge};
 use crate::cooling::Cooling;
 use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
-use crate::lend::{FULL, is_busy, ppm};
+use crate::lend::{FULL, is_busy};
 use crate::lull::{Lull, Watch, is_working};
 use crate::memory::Memory;
 use crate::pools::{Opened, Opening, Pools, is_filler};
@@ -58,7 +57,6 @@ use crate::purse::{PART, Purse};
 use crate::slack::Slack;
 use crate::static_shares::STEADY;
 use crate::{Class, Decision, Mode, Observation, Policy, Sample};
-use heed::Heed;
 use rest::Resting;
 
 /// Drained for so long is a bubble, if it was not foretold.
@@ -104,10 +102,9 @@ pub struct Weir {
     watch: Watch,
     betters: Memory<Better>,
     charged: Memory<Tokens>, // what each had done at the last look
-    heed: Heed,
-    worked: u64,       // ns that fillers have worked in all; only differences count
-    awake: Vec<usize>, // those who are looked at, by position
-    resting: Resting,  // what the others come to
+    worked: u64,             // ns that fillers have worked in all; only differences count
+    awake: Vec<usize>,       // those who are looked at, by position
+    resting: Resting,        // what the others come to
     mode: Mode,
     looked: Nanos,
     level: Level,
@@ -125,7 +122,6 @@ impl Default for Weir {
             watch: Watch::default(),
             betters: Memory::default(),
             charged: Memory::default(),
-            heed: Heed::default(),
             worked: 0,
             awake: Vec::new(),
             resting: Resting::default(),
@@ -167,7 +163,7 @@ impl Weir {
     fn decide_on(&mut self, seen: &Observation<'_>) -> bool {
         let mut lull = self.watch.look_at(seen, self.awake.iter().copied());
         lull.quiet = lull.quiet.min(self.resting.quiet(seen.now));
-        self.judge(seen, lull.working);
+        self.judge(seen);
         self.cooling.look(seen, lull.quiet);
         let (opened, opening) = self.open(seen, &lull);
         let puts_off = self.wants_to_fill(seen) && seen.mode == Mode::TimeSlicing;
@@ -206,12 +202,8 @@ impl Weir {
     }
 
     /// Looks at each better, and moves the level and the slacks.
-    fn judge(&mut self, seen: &Observation<'_>, working: bool) {
+    fn judge(&mut self, seen: &Observation<'_>) {
         let (worked, queued) = self.take_fillers_work(seen);
-        let fillers =
-            self.awake.iter().filter_map(|at| seen.samples.get(*at)).filter(|sample| is_filler(sample));
-        let requests = fillers.map(|sample| u64::from(ppm(sample.request))).sum();
-        self.heed.look(seen.now, working, worked, requests);
         let busy = self.awake_betters(seen).filter(|(sample, _)| is_working(sample)).count();
         // What fillers take behind closed gates is their floor, and no price of a bubble.
         let filled = self.filled_at.is_some_and(|at| seen.now.since(at) <= SETTLED_LATE);
@@ -223,7 +215,9 @@ impl Weir {
             let Some(bursts) = self.watch.bursts(*at).filter(|_| !is_filler(sample)) else { continue };
             better.note_fillers(worked, queued, bursts.1);
             better.purse.settle(seen.now, &sample.work, busy <= 1 && filled, better.unmetered);
-            if let Some(stretched) = better.look(seen, sample, bursts) {
+            // Where tenants take turns, and fillers keep off by the board, none stretches another's work on the SMs.
+            if let Some(stretched) = better.look(seen, sample, bursts).filter(|_| seen.mode == Mode::Overlap)
+            {
                 better.verdict = self.level.judge(stretched);
             }
             told &= better.promise.is_told(seen.now);
@@ -277,6 +271,8 @@ impl Weir {
             |(sample, better): (&Sample, &Better)| sample.class == Class::Primary && better.purse.is_empty();
         let empty = !lull.working && betters.clone().any(is_empty);
         let online = self.resting.online || betters.clone().any(|(sample, _)| sample.class == Class::Latency);
+        // Who serves requests has drained when one is answered; a primary drains between two kernels, too.
+        let all_online = betters.clone().all(|(sample, _)| sample.class == Class::Latency);
         let spare = beside(seen.mode, betters.clone());
         self.hold = hold(betters);
         if lull.working {
@@ -285,14 +281,20 @@ impl Weir {
                 _ if disturbed => closed("EMERGENCY"),
                 Some(ppm) => (Opened::Bubble(level.min(ppm).into()), Opening::beside()),
                 // They keep off by the board, and go on in the moment in which it is drained.
-                None if self.hold > Nanos(0) && self.heed.is_kept(seen.now) => {
+                None if seen.mode == Mode::TimeSlicing => {
                     (Opened::BetweenBursts(level.into()), Opening::open(SHORT_CAP, "BUSY"))
                 }
                 None => closed("BUSY"),
             };
         }
-        if self.hold == Nanos(0) && !is_bubble(lull, empty, filling) {
-            return closed("SUSPECT");
+        if self.hold == Nanos(0) && !all_online && !is_bubble(lull, empty, filling) {
+            return match seen.mode {
+                Mode::TimeSlicing if !empty => {
+                    let level = self.level.ppm.min(self.cooling.ppm());
+                    (Opened::BetweenBursts(level.into()), Opening::open(SHORT_CAP, "SUSPECT"))
+                }
+                _ => closed("SUSPECT"),
+            };
         }
         (self.filling, self.filled_at) = (true, Some(seen.now));
         let most = match online {

@@ -46,24 +46,23 @@ fn bubbles_that_nobody_foretells_cost_no_more() {
 }
 
 #[test]
-fn fillers_are_closed_in_the_tick_in_which_a_better_works() {
-    // papers 2; design 10, gate.silence.
+fn fillers_that_keep_off_by_the_board_stay_open_while_a_better_works() {
+    // design 10, gate.silence: the board closes them within the launch, and opens them when it is drained.
     for better in [primary(50), latency(50)] {
         let mut story = Story::new("weir", &[better, filler()]);
         story.run(50, &[FILLER]);
         assert!(story.is_open(FILLER) && level(&story) == FULL);
         story.run(1, &[BETTER, FILLER]);
-        assert_eq!((story.is_open(FILLER), story.percent(FILLER), story.state(FILLER)), (false, 1, "BUSY"));
+        assert_eq!((story.is_open(FILLER), story.percent(FILLER), story.state(FILLER)), (true, 100, "BUSY"));
     }
 }
 
 #[test]
-fn fillers_are_closed_in_the_tick_of_a_burst_that_is_already_over() {
-    // papers 2: within one tick of a launch, however short the work was.
+fn a_burst_that_is_over_within_a_tick_closes_no_filler_that_keeps_off_by_the_board() {
     let mut story = Story::new("weir", &[primary(50), filler()]);
     story.run(50, &[FILLER]);
     story.play(1, |who, at| if who == FILLER || at == 300 { Doing::Works } else { Doing::Idle });
-    assert_eq!((story.samples[BETTER].outstanding, story.is_open(FILLER)), (Nanos(0), false));
+    assert_eq!((story.samples[BETTER].outstanding, story.is_open(FILLER)), (Nanos(0), true));
 }
 
 #[test]
@@ -72,7 +71,7 @@ fn a_lull_is_suspect_until_a_whole_tick_was_still() {
     let mut story = Story::new("weir", &[primary(50), filler()]);
     story.run(20, &[BETTER, FILLER]);
     story.run(1, &[FILLER]);
-    assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("SUSPECT", false), "it moved in this tick");
+    assert_eq!((story.state(FILLER), story.is_open(FILLER)), ("SUSPECT", true), "by the board");
     story.run(1, &[FILLER]);
     assert_eq!((story.state(FILLER), level(&story)), ("FILL", FULL));
     story.run(200, &[FILLER]);

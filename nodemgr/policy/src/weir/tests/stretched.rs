@@ -5,25 +5,16 @@ use crate::lend::FULL;
 use crate::story::{Doing, Story, filler, iterates, primary};
 
 #[test]
-fn stretched_bursts_are_an_emergency_that_shrinks_the_filler_and_recovery_gives_it_back() {
-    // papers 1.5, the table of states; design 8.
+fn where_tenants_take_turns_a_longer_burst_shrinks_no_filler() {
+    // Fillers keep off by the board: what makes a burst longer is the driver's slices, or the host.
     let mut story = Story::new("weir", &[primary(50), filler()]);
     iterate(&mut story, 40 * 8, 20_000, 20_000);
-    assert_eq!((story.state(BETTER), level(&story)), ("RECOVERY", FULL));
     let slowed = |who, at| match iterates(at, 40_000, 20_000) {
         Doing::Works if who == BETTER => Doing::Slowed,
         doing if who == BETTER => doing,
         _ => Doing::Works,
     };
-    story.play(40, slowed);
-    assert_eq!((story.state(FILLER), story.percent(FILLER)), ("EMERGENCY", 1));
-    iterate(&mut story, 20, 1, 100_000);
-    assert_eq!(
-        (story.state(BETTER), story.percent(FILLER)),
-        ("EMERGENCY", 50),
-        "twice as long: half of the bubble"
-    );
-    iterate(&mut story, 40 * 30, 20_000, 20_000);
+    story.play(400, slowed);
     assert_eq!((story.state(BETTER), level(&story)), ("RECOVERY", FULL));
 }
 
