@@ -26,9 +26,10 @@ GRACE_S = 5
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-from cases import DECIDING, MORE, PROMISED, THREE
+from cases import DECIDING, MORE, PROMISED, THREE, UNDER_MPS
 from cast import Cast, Library
 from duels import Duels
+from mps import Mps
 from node import Build
 from parts import Parts
 from probe import Probe
@@ -88,8 +89,20 @@ def first(duels, parts, probe, builds, results):
     for part in (parts.kill, parts.manager, parts.memory):
         results.attempt(part.__name__, part, ours)
     duels.play_all(THREE, builds[:1])
-    duels.cast.end(list(duels.cast.players))  # the probe wants the card to itself
+    duels.cast.end_all()  # the probe wants the card to itself
     results.attempt("probe", probe.run_the_rest)
+
+
+def under_mps(duels, folder):
+    """Plain pairs under MPS, whose daemon ends with them."""
+    duels.cast.end_all()
+    mps = Mps(folder)
+    try:
+        mps.start()
+        duels.play_all(UNDER_MPS, [mps])
+    finally:
+        duels.cast.end_all()
+        mps.stop()
 
 
 def second(duels, builds, results):
@@ -115,7 +128,7 @@ def run(given, results, folder, log):
     try:
         play(given, results, cast, builds, Probe(results, os.path.join(HERE, "probe"), folder, log), python)
     finally:
-        cast.end(list(cast.players))
+        cast.end_all()
         cast.kill_all()
 
 
@@ -125,6 +138,8 @@ def play(given, results, cast, builds, probe, python):
         probe.build()
         results.attempt("probe", probe.run_while, import_once(python))
         first(duels, Parts(results, cast, duels), probe, builds, results)
+        if given.mps:
+            results.attempt("mps", under_mps, duels, cast.folder)
     else:
         second(duels, builds, results)
     results.say("the table, each with its part of what it gets alone (plain, without others):", part="end", took_s=results.elapsed())

@@ -27,6 +27,8 @@ ROLES = {
     "bare1": Role(None),
     "bare2": Role(None),
     "bare3": Role(None),
+    "m1": Role(None),
+    "m2": Role(None),
     "a": primary("pair", 70),
     "b": primary("pair", 30),
     "s": Role("serve", ("--class", "latency", "--request", "40%")),
@@ -56,6 +58,7 @@ WAYS = {
     "primary": Way("Weir, a latency tenant of 40 % and a primary of 50 %", ("s", "p")),
     "beside": Way("Weir, a primary of 50 % and a filler", ("p", "f")),
     "promise": Way("Weir, a latency tenant with p99 < 6 ms and a filler", ("t", "g")),
+    "mps": Way("the card's own MPS, without Weir", ("m1", "m2")),
     "40/30/30": Way("Weir, three primaries", ("c", "d", "e")),
 }
 
@@ -95,6 +98,19 @@ MORE = (
 )
 PROMISED = (Duel(("server", "flood"), ("promise",)), Duel(("server", "bigtrain"), ("promise",)))
 THREE = (Duel(("train", "train", "train"), ("plain", "40/30/30")),)
+
+UNDER_MPS = tuple(
+    Duel(works, ("mps",))
+    for works in (
+        ("train", "train"),
+        ("decode", "decode"),
+        ("decode", "train"),
+        ("server", "flood"),
+        ("server", "bigtrain"),
+        ("bursty", "flood"),
+        ("flood", "flood"),
+    )
+)
 
 # Alone, each by a program without Weir; the server comes last and takes longer.
 ALONE = ("train", "decode", "flood", "bigtrain", "bursty", "loader", "replay", "server")

@@ -3,6 +3,7 @@
 import os
 
 from cases import MEMORY, ROLES, WAYS
+from mps import Mps
 from node import Build, Node
 from process import Player, Trouble, end_all, kill_group
 
@@ -33,7 +34,7 @@ class Cast:
 
     def key(self, builder, role):
         """Programs without Weir are the same beside every build."""
-        return (builder.label if builder and ROLES[role].node else "bare", role)
+        return (builder.label if ROLES[role].node or isinstance(builder, Mps) else "bare", role)
 
     def need(self, builder, roles, keep_others=False):
         """Has these players ready; ends the others, whose memory may be needed."""
@@ -65,6 +66,8 @@ class Cast:
 
     def start(self, builder, role):
         spec = ROLES[role]
+        if isinstance(builder, Mps):
+            return Player(role, self.program, builder.env, self.log)
         if spec.node is None:
             return Player(role, self.program, dict(os.environ), self.log)
         if isinstance(builder, Library):
@@ -100,6 +103,10 @@ class Cast:
 
     def end(self, keys):
         end_all([self.players.pop(key) for key in keys])
+
+    def end_all(self):
+        """All players; nodes go on."""
+        self.end(list(self.players))
 
     def kill_all(self):
         """Everything at once, whatever state it is in."""

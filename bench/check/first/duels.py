@@ -16,7 +16,7 @@ def figure(answer):
 
 def told(answer, alone):
     if "trouble" in answer:
-        return "-"
+        return f"NO ANSWER ({answer['trouble'][:40]})"
     percent = f" ({100 * figure(answer) / figure(alone):.0f} %)" if alone else ""
     if "requests" in answer:
         return f"p50 {answer['p50_ms']} p99 {answer['p99_ms']} ms{percent}"
@@ -52,16 +52,15 @@ class Duels:
         except Exception as error:
             return {"trouble": str(error)}
 
-    def measure_alone(self, works=ALONE):
+    def measure_alone(self, builder, works=ALONE):
         """What each work does by itself, without Weir."""
-        self.cast.need(None, ["bare1"], keep_others=True)
         for work in works:
             seconds = self.pace * (SERVER_SECONDS if work == "server" else ALONE_SECONDS)
-            answer = self.ask(None, {"bare1": work}, seconds)["bare1"]
+            self.cast.need(builder, ["bare1"], keep_others=True)
+            answer = self.ask(builder, {"bare1": work}, seconds)["bare1"]
             if "trouble" not in answer:
                 self.alone[work] = answer
             self.results.say(f"{work} alone: {told(answer, None)}", part="alone", work=work, seconds=seconds, answer=answer)
-            self.cast.need(None, ["bare1"], keep_others=True)
 
     def play(self, duel, way, builder):
         """One case, if there is time for it."""
@@ -85,9 +84,10 @@ class Duels:
         """Every way of every duel, by one build after the other: all of their players at once would not fit on a small card."""
         for n, builder in enumerate(builders):
             suited = [duel for duel in (suitable(duel, builder, n == 0) for duel in duels) if duel.ways]
-            self.results.attempt(f"start {builder.label}", self.cast.need, builder, ["bare1", *roles_of(suited)])
+            everybody = roles_of(suited) if self.alone else ["bare1", *roles_of(suited)]
+            self.results.attempt(f"start {builder.label}", self.cast.need, builder, everybody)
             if not self.alone:
-                self.results.attempt("alone", self.measure_alone)
+                self.results.attempt("alone", self.measure_alone, builder)
             for duel in suited:
                 for way in duel.ways:
                     self.results.attempt(f"{'+'.join(duel.works)}, {way}", self.play, duel, way, builder)

@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 
-CUDA = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+from process import kill_group, start
+
+CUDA = os.environ.get("CUDA_HOME", "/usr/local/cuda")  # where the toolkit is, if not in PATH
 # What each part may take; the longest took 16 s on an H100.
 PART_PATIENCE_S = 45
 PARTS = ("costs", "gates", "handover", "slices")
@@ -20,7 +23,7 @@ class Probe:
 
     def build(self):
         """Begins to compile it, in the background."""
-        nvcc = shutil.which("nvcc") or os.path.join(CUDA, "bin", "nvcc")
+        nvcc = os.environ.get("NVCC") or shutil.which("nvcc") or os.path.join(CUDA, "bin", "nvcc")
         script = os.path.join(self.source, "build")
         command = ["bash", script, self.folder]
         env = {**os.environ, "NVCC": nvcc, "CUDA_HOME": CUDA}
@@ -48,22 +51,23 @@ class Probe:
             self.results.say(part="probe", left_out=self.left)
 
     def run_next(self):
-        """One part; its answers as they came, also where it was cut off."""
+        """One part; each answer is saved as it comes, and what was answered until it is cut off stands."""
         part = self.left.pop(0)
-        answers, why = [], None
+        patience = min(PART_PATIENCE_S, max(1, self.results.left()))
+        process = start(["./probe", part], dict(os.environ), self.log, cwd=self.folder, stdout=subprocess.PIPE)
+        cut = threading.Timer(patience, kill_group, [process])
+        cut.start()
+        answers = sum(self.note(part, line) for line in process.stdout)
+        cut.cancel()
+        code = process.wait()
+        outcome = "" if code == 0 else f", ended with {code} (-9: after {patience:.0f} s)"
+        self.results.say(f"probe {part}: {answers} answers{outcome}", part="probe", of=part, answers=answers, code=code)
+
+    def note(self, part, line):
+        """Saves a line, if it is whole; how many answers that makes."""
         try:
-            patience = min(PART_PATIENCE_S, max(1, self.results.left()))
-            pipes = {"stdout": subprocess.PIPE, "stderr": self.log}
-            done = subprocess.run(["./probe", part], cwd=self.folder, timeout=patience, check=False, **pipes)
-            text, why = done.stdout, f"ended with {done.returncode}" if done.returncode else None
-        except subprocess.TimeoutExpired as cut:
-            text, why = cut.stdout or b"", "was cut off"
-        for line in text.decode(errors="replace").splitlines():
-            try:
-                answers.append(json.loads(line))
-            except ValueError:
-                pass  # a line that was cut off
-        for answer in answers:
-            self.results.say(part="probe", of=part, **answer)
-        if why:
-            self.results.say(f"probe {part} {why}", part="probe", of=part, failed=why)
+            answer = json.loads(line)
+        except ValueError:
+            return 0
+        self.results.say("", part="probe", of=part, answer=answer)
+        return 1

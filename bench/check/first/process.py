@@ -9,8 +9,8 @@ import time
 
 # A player imports PyTorch, makes its models and warms up: 13 s on an H200 where eight start at once; cold files take longer.
 START_PATIENCE_S = 90
-# A work that was told how long to take may be late by so much: queued work has to end, and a starved tenant's takes long.
-ANSWER_PATIENCE_S = 25
+# A work that was told how long to take may be late by so much: what is queued has to end first.
+ANSWER_PATIENCE_S = 8
 # From the end of stdin to the kill.
 END_PATIENCE_S = 2.0
 

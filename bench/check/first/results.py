@@ -27,13 +27,14 @@ class Results:
         return self.seconds - self.elapsed()
 
     def say(self, told=None, **answer):
-        """Saves an answer; prints `told`, its form for people, or else the answer itself."""
+        """Saves an answer; prints `told`, its form for people (nothing, if that is empty), or else the answer itself."""
         line = json.dumps({"at_s": round(self.elapsed(), 1), **answer})
         printed = line if told is None else f"{self.elapsed():6.1f} s  {told}"
         with self.lock:
             self.file.write(line + "\n")
             self.file.flush()
-            print(printed[:LONGEST_PRINTED], flush=True)
+            if told != "":
+                print(printed[:LONGEST_PRINTED], flush=True)
 
     def attempt(self, part, body, *arguments):
         """Calls `body`; what it raises is an answer like any other, and the run goes on."""
