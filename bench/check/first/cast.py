@@ -7,7 +7,7 @@ from mps import Mps
 from node import Build, Node
 from process import Player, Trouble, end_all, kill_group
 
-# Who failed so often is left out: each start takes its seconds from the cases.
+# Who failed so often in a row is left out: each start takes its seconds from the cases.
 MOST_FAILURES = 2
 # What HAMi-core's library is told by (`CUDA_DEVICE_SM_LIMIT` in percent); others ignore it.
 LIBRARY_MEMORY = "12g"

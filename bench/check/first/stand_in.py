@@ -1,6 +1,6 @@
 """Stands in for `player.py` where there is no PyTorch: obeys the same orders and answers in the same shape, and uses no GPU.
 
-It shows that the runner works, and measures nothing. `die` and `hang` are for the runner's own tests.
+It shows that the runner works, and measures nothing.
 """
 
 import json
@@ -10,14 +10,13 @@ import time
 
 # What it claims of each work, a second.
 RATES = {"train": 57, "bigtrain": 34, "flood": 609, "bursty": 54, "loader": 49, "decode": 860, "replay": 3430}
-FAR_TOO_LONG_S = 3600
+# The work at which it dies, for tests of the runner.
+DIES_AT = os.environ.get("STAND_IN_DIES_AT")
 
 
 def answer(name, seconds):
-    if name == "die":
+    if name == DIES_AT:
         os._exit(7)
-    if name == "hang":
-        time.sleep(FAR_TOO_LONG_S)
     time.sleep(seconds)
     if name == "server":
         return {"requests": int(seconds * 125), "p50_ms": 1.0, "p90_ms": 1.5, "p99_ms": 2.9, "max_ms": 3.5}
