@@ -40,15 +40,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::finding::{Document, Finding, Told};
+use self::finding::{Finding, Told};
 use self::setup::{Setup, find_torch};
 use self::story::Story;
 use crate::demo::has_real_gpu;
 use crate::kernels;
 use crate::stage::{self, THIS_PROGRAM};
+pub use finding::{Document, NOT_YET, PROMISES, Promise};
 pub use measure::{Options as MeasureOptions, run as measure};
 pub use player::run as play;
-pub use read::{Options as ReadOptions, run as read};
+pub use read::{bar as story_bar, documents};
 
 /// What the check and its single stories take alike.
 #[derive(clap::Args, Clone)]
