@@ -17,6 +17,7 @@ mod count;
 mod demo;
 mod events;
 mod gate;
+mod gpu;
 mod graphs;
 mod host;
 mod instructions;
@@ -154,8 +155,8 @@ enum Bench {
     Live(live::Options),
     /// What only a GPU can answer, in stories
     GpuCheck(check::Options),
-    /// The figures of the newest run of `gpu-check` on a real GPU
-    Gpu(check::ReadOptions),
+    /// What real cards answered, as it lies in bench/results
+    Gpu(gpu::Options),
     /// What the GPU is like; the node's calibration file (`weir doctor --measure`)
     Measure(check::MeasureOptions),
     /// The main job: two real programs share one GPU
@@ -229,7 +230,7 @@ fn main() -> ExitCode {
         Bench::GpuCheck(options) => check::run(&options),
         Bench::GpuCheckStory(options) => check::run_story(&options),
         Bench::CheckPlayer { work } => Ok(check::play(&work)),
-        Bench::Gpu(options) => check::read(&options),
+        Bench::Gpu(options) => gpu::run(&options),
         Bench::Measure(options) => check::measure(&options),
         Bench::Demo(options) => demo::run(&options),
         Bench::Load { load } => Ok(load::run(load)),

@@ -61,6 +61,11 @@ impl Bar {
         Self { holds: None, why: Some(why.into()), ..self }
     }
 
+    /// Why it has no verdict, if it has none.
+    pub fn why_without_verdict(&self) -> Option<&str> {
+        self.why.as_deref().filter(|_| self.holds.is_none())
+    }
+
     /// `value` must reach `limit`.
     pub fn at_least(name: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
         Self { name, value: Some(value), unit, limit, holds: Some(value >= limit), why: None }

@@ -145,7 +145,9 @@ fn what_pytorch_is_to_run_is_python() {
     // There is no PyTorch here: only that the scripts can be read is known until there is a GPU.
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/check");
     let (parse, mut read) = ("import ast, sys; ast.parse(open(sys.argv[1]).read())", 0);
-    for entry in std::fs::read_dir(scripts).expect("scripts").flatten() {
+    let folders = [scripts.clone(), scripts.join("first")];
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("scripts").flatten());
+    for entry in entries {
         if entry.path().extension().is_some_and(|extension| extension == "py") {
             let output =
                 Command::new(python()).args(["-c", parse]).arg(entry.path()).output().expect("python runs");
@@ -153,5 +155,5 @@ fn what_pytorch_is_to_run_is_python() {
             read += 1;
         }
     }
-    assert_eq!(read, 5);
+    assert_eq!(read, 5 + 12);
 }

@@ -12,6 +12,7 @@ mod documents;
 mod excuses;
 mod fail_policy;
 mod faults;
+mod first_call;
 mod fit;
 mod gang;
 mod gate;

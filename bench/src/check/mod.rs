@@ -40,15 +40,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::finding::{Document, Finding, Told};
+use self::finding::{Finding, Told};
 use self::setup::{Setup, find_torch};
 use self::story::Story;
 use crate::demo::has_real_gpu;
 use crate::kernels;
 use crate::stage::{self, THIS_PROGRAM};
+pub use finding::{Document, NOT_YET, PROMISES, Promise};
 pub use measure::{Options as MeasureOptions, run as measure};
 pub use player::run as play;
-pub use read::{Options as ReadOptions, run as read};
+pub use read::{bar as story_bar, documents};
 
 /// What the check and its single stories take alike.
 #[derive(clap::Args, Clone)]
@@ -104,6 +105,9 @@ pub struct StoryOptions {
 /// Less than this is no time to begin a story in.
 const LEAST: Duration = Duration::from_secs(5);
 
+/// PyTorch's hints on how to go faster, of which there are hundreds, say nothing about Weir.
+const QUIET: [(&str, &str); 2] = [("PYTHONWARNINGS", "ignore"), ("TORCH_CPP_LOG_LEVEL", "ERROR")];
+
 /// Tells the stories, writes the results, says 0 if nothing failed.
 #[allow(clippy::print_stdout, reason = "each story's verdict, as it ends")]
 pub fn run(options: &Options) -> io::Result<ExitCode> {
@@ -119,10 +123,18 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let wanted =
         if options.stories.is_empty() { Story::of_call(options.call) } else { options.stories.clone() };
     let mut failed = false;
-    for story in wanted {
+    for (n, story) in wanted.iter().copied().enumerate() {
         let left = options
             .within
             .map_or(Duration::MAX, |within| Duration::from_secs(within).saturating_sub(began.elapsed()));
+        let most = story.deadline(options.common.interposer.len()).min(left).as_secs();
+        writeln!(
+            io::stderr(),
+            "gpu-check: {}, {} of {}: {most} s at most",
+            story.name(),
+            n + 1,
+            wanted.len()
+        )?;
         let told = if left < LEAST { skipped(story) } else { tell(story, options, &gpu, left)? };
         print!("{}", told.lines(simulated));
         io::stdout().flush()?;
@@ -166,7 +178,7 @@ fn tell(story: Story, options: &Options, gpu: &Gpu, left: Duration) -> io::Resul
     for other in &options.common.interposer {
         command.arg("--interposer").arg(other);
     }
-    command.envs(gpu.pace.map(|pace| (kernels::PACE, pace.to_string())));
+    command.envs(gpu.pace.map(|pace| (kernels::PACE, pace.to_string()))).envs(QUIET);
     command.stdin(Stdio::null()).stdout(io::stderr()).process_group(0);
     let deadline = story.deadline(options.common.interposer.len());
     let outcome = wait(command.spawn()?, deadline.min(left))?;

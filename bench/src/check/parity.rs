@@ -8,7 +8,7 @@
 //!   as many as it made.
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use weir_nodemgr::control::schema::ClassName;
 use super::finding::Finding;
 use super::overhead;
 use super::player::work::Work;
-use super::setup::{Setup, Wanted, stats_of, tenant};
+use super::setup::{Setup, Wanted, at_once, stats_of, tenant};
 use super::side::{Player, Side, Way, furnish, script};
 use crate::rig::{Control, Rig};
 use crate::sample::most;
 use crate::stage::THIS_PROGRAM;
 
-/// Longest that the script may take: it compiles.
-const PATIENCE: Duration = Duration::from_secs(75);
+/// Longest that the script may take: it compiles, beside three others.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Two runs that differ say how far apart runs are by chance: this many times that is within it.
 const BY_CHANCE: f64 = 4.0;
@@ -46,7 +46,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
     let mut figures = json!({});
     let mut line = String::new();
     for side in setup.sides() {
-        let runs = ways.iter().map(|way| results(&rig, &side, *way)).collect::<io::Result<Vec<_>>>()?;
+        let runs = at_once(ways.iter().map(|way| || results(&rig, &side, *way)))?;
         let compared = compare(&runs);
         line += &format!("{}: {}; ", overhead::name(&side), compared.told());
         figures[overhead::name(&side)] = json!({"runs": runs, "left_out": compared.left_out});
@@ -191,29 +191,52 @@ impl Counted {
     }
 }
 
+/// A work of a side, launched by a tenant of its own in each of two ways.
+struct Asked {
+    side: Side,
+    work: &'static str,
+    tenants: [(String, PathBuf); 2],
+}
+
+impl Asked {
+    fn of(control: &mut Control, number: usize, side: &Side, work: &'static str) -> io::Result<Self> {
+        let mut make = |way: &str| {
+            let name = format!("count{number}-{work}-{way}");
+            let place = tenant(control, Wanted::class(&name, ClassName::Filler, None))?;
+            Ok::<_, io::Error>((name, place))
+        };
+        Ok(Self { side: side.clone(), work, tenants: [make("preload")?, make("proxy")?] })
+    }
+
+    /// Launches in both ways; each player ends by itself then, and tells all that it counted.
+    fn launch(&self, rig: &Rig) -> io::Result<()> {
+        let [(_, preload), (_, proxy)] = &self.tenants;
+        let ways = [Way::Preload(preload), Way::Proxy(proxy)];
+        let play = |way| move || Player::start(rig, &self.side, self.work, way)?.round(UNITS).map(drop);
+        at_once(ways.into_iter().map(play)).map(drop)
+    }
+
+    fn counted(self, control: &mut Control) -> io::Result<Counted> {
+        let mut total = |name: &str| -> io::Result<u64> {
+            Ok(stats_of(control, name)?.gpus.first().map_or(0, |gpu| gpu.total.launches))
+        };
+        let [(preload, _), (proxy, _)] = &self.tenants;
+        let (preload, proxy) = (total(preload)?, total(proxy)?);
+        let made = if self.side == Side::Twin { Some(made(self.work)) } else { None };
+        Ok(Counted { side: overhead::name(&self.side), work: self.work, made, preload, proxy })
+    }
+}
+
+/// All works of all sides at once: most of their time is PyTorch's start.
 fn launches(setup: &Setup, rig: &Rig, control: &mut Control) -> io::Result<Vec<Counted>> {
-    let mut counts = Vec::new();
+    let mut asked = Vec::new();
     for (number, side) in setup.sides().iter().enumerate() {
         for work in ["train", "graph"] {
-            let count = |control: &mut Control, way: fn(&Path) -> Way<'_>| -> io::Result<u64> {
-                let name = format!("count{number}-{work}-{}", way(Path::new("")).name());
-                let place = tenant(control, Wanted::class(&name, ClassName::Filler, None))?;
-                let total = |control: &mut Control| -> io::Result<u64> {
-                    Ok(stats_of(control, &name)?.gpus.first().map_or(0, |gpu| gpu.total.launches))
-                };
-                let before = total(control)?;
-                let mut player = Player::start(rig, side, work, way(&place))?;
-                player.round(UNITS)?;
-                drop(player); // it ends by itself, and tells all that it counted
-                Ok(total(control)? - before)
-            };
-            let preload = count(control, |place| Way::Preload(place))?;
-            let proxy = count(control, |place| Way::Proxy(place))?;
-            let made = if *side == Side::Twin { Some(made(work)) } else { None };
-            counts.push(Counted { side: overhead::name(side), work, made, preload, proxy });
+            asked.push(Asked::of(control, number, side, work)?);
         }
     }
-    Ok(counts)
+    at_once(asked.iter().map(|asked| || asked.launch(rig)))?;
+    asked.into_iter().map(|asked| asked.counted(control)).collect()
 }
 
 /// Launch calls of the twin: one unit when it starts, and as many as it was told. A graph's unit is captured, too, and then goes as one.

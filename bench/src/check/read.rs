@@ -1,49 +1,18 @@
-//! `weir-bench gpu`: the figures of the newest run of the check on a real GPU, as they lie in `bench/results/gpu-NAME-DATE/`. A call
-//! of the check leaves some stories; a directory may hold the documents of several calls, and of a story told twice the later one
-//! in the order of the files' names counts.
+//! The documents of `gpu-check`, as they lie in `bench/results/gpu-NAME-DATE/` for `weir-bench gpu`. A call of the check leaves some
+//! stories; a directory may hold the documents of several calls, and of a story told twice the later one in the order of the files'
+//! names counts.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use super::finding::{Document, NOT_YET, PROMISES, Promise, Told};
-use crate::report::{Bar, Report};
+use super::finding::{Document, NOT_YET, Promise, Told};
+use crate::report::Bar;
 use crate::sample::{least, most};
-use crate::stage;
-
-/// What it takes.
-#[derive(clap::Args, Clone)]
-pub struct Options {
-    /// Print one JSON document on stdout instead of lines
-    #[arg(long)]
-    json: bool,
-    /// Where results lie [default: bench/results of this workspace]
-    #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
-}
-
-/// Reads and prints.
-pub fn run(options: &Options) -> io::Result<ExitCode> {
-    let results = options.results.clone().unwrap_or_else(|| stage::workspace().join("bench/results"));
-    let mut report = Report::new("gpu", false);
-    match newest(&results) {
-        None => PROMISES.iter().for_each(|promise| report.bar(absent(promise, NOT_YET))),
-        Some(directory) => {
-            let document = documents(&directory)?;
-            PROMISES.iter().for_each(|promise| report.bar(bar(promise, &document)));
-            report.figure("from", directory.file_name().map(|name| name.to_string_lossy().into_owned()));
-            report.figure("machine", &document.machine);
-            report.figure("commands", &document.commands);
-            report.figure("stories", &document.stories);
-        }
-    }
-    Ok(report.finish(options.json))
-}
 
 /// What the stories that measure a promise say of it, as one. A value that breaks it breaks it wherever it comes from; one that keeps
 /// it counts only if all of them came to their end and hold.
-fn bar(promise: &Promise, document: &Document) -> Bar {
+pub fn bar(promise: &Promise, document: &Document) -> Bar {
     let told = promise.stories.iter().map(|story| {
         let told = document.stories.iter().find(|told| told.story == *story);
         told.map_or_else(|| Said::Absent(NOT_YET.into()), |told| said(promise, told))
@@ -56,10 +25,10 @@ fn bar(promise: &Promise, document: &Document) -> Bar {
     let absent = told.iter().find_map(|said| if let Said::Absent(why) = said { Some(why) } else { None });
     let Promise { name, unit, limit, .. } = *promise;
     match (failed, absent) {
-        _ if worst.is_finite() && !promise.kept_by(worst) => judged(promise, worst),
+        _ if worst.is_finite() && !promise.kept_by(worst) => promise.judged(worst),
         (Some(why), _) => Bar::failed(name, unit, limit, why),
         (None, Some(why)) => Bar::absent(name, unit, limit, why),
-        (None, None) => judged(promise, worst),
+        (None, None) => promise.judged(worst),
     }
 }
 
@@ -83,17 +52,21 @@ fn said(promise: &Promise, told: &Told) -> Said {
     }
 }
 
-fn judged(promise: &Promise, worst: f64) -> Bar {
-    let bar = if promise.at_least { Bar::at_least } else { Bar::at_most };
-    bar(promise.name, worst, promise.unit, promise.limit)
+impl Promise {
+    /// With a value.
+    pub fn judged(&self, value: f64) -> Bar {
+        let bar = if self.at_least { Bar::at_least } else { Bar::at_most };
+        bar(self.name, value, self.unit, self.limit)
+    }
+
+    /// Without one, and why.
+    pub fn absent(&self, why: &str) -> Bar {
+        Bar::absent(self.name, self.unit, self.limit, why)
+    }
 }
 
-fn absent(promise: &Promise, why: &str) -> Bar {
-    Bar::absent(promise.name, promise.unit, promise.limit, why)
-}
-
-/// All documents of a real GPU in a directory, as one.
-fn documents(directory: &Path) -> io::Result<Document> {
+/// All documents of a real GPU in a directory, as one; absent where there is none.
+pub fn documents(directory: &Path) -> io::Result<Option<Document>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)?.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
@@ -115,46 +88,16 @@ fn documents(directory: &Path) -> io::Result<Document> {
             }
         }
     }
-    all.ok_or_else(|| io::Error::other(format!("`{}` has no results", directory.display())))
-}
-
-/// The newest `gpu-NAME-YYYY-MM-DD`.
-fn newest(results: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(results).ok()?.flatten().map(|entry| entry.path());
-    let dated = entries.filter_map(|path| Some((date(path.file_name()?.to_str()?)?.to_owned(), path)));
-    dated.filter(|(_, path)| path.is_dir()).max().map(|(_, path)| path)
-}
-
-fn date(name: &str) -> Option<&str> {
-    let rest = name.strip_prefix("gpu-")?;
-    let (name, date) = rest.split_at_checked(rest.len().checked_sub(10)?)?;
-    let digits = date
-        .bytes()
-        .enumerate()
-        .all(|(n, byte)| if matches!(n, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() });
-    (digits && name.len() > 1 && name.ends_with('-')).then_some(date)
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::finding::{Figure, Finding};
+    use super::super::finding::{Figure, Finding, PROMISES};
     use super::super::story::Story;
     use super::*;
-
-    #[test]
-    fn the_newest_results_are_those_of_the_latest_day_whatever_the_card_is_called() {
-        assert_eq!(date("gpu-h200-2026-11-25"), Some("2026-11-25"));
-        for name in ["gpu-h200", "gpu-2026-11-25", "share.json", "gpu-h200-2026-1x-25", "gpu-"] {
-            assert_eq!(date(name), None, "{name}");
-        }
-        let results = tempfile::tempdir().unwrap();
-        for name in ["gpu-a100-2026-12-01", "gpu-h200-2026-11-25", "gpu-z"] {
-            fs::create_dir(results.path().join(name)).unwrap();
-        }
-        assert_eq!(newest(results.path()).unwrap(), results.path().join("gpu-a100-2026-12-01"));
-    }
 
     /// What `weir-bench gpu` says of a promise: its verdict and why.
     fn verdict(name: &str, stories: Vec<Told>) -> (Option<bool>, String) {
@@ -202,9 +145,9 @@ mod tests {
     #[test]
     fn figures_of_the_simulated_gpu_are_no_results() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(documents(directory.path()).is_err(), "nothing is there");
+        assert!(documents(directory.path()).unwrap().is_none(), "nothing is there");
         Document::begin(directory.path(), true, serde_json::Value::Null).write(directory.path()).unwrap();
-        let why = documents(directory.path()).unwrap_err().to_string();
+        let why = documents(directory.path()).err().unwrap().to_string();
         assert!(why.contains("simulated"), "{why}");
     }
 }

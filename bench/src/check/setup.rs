@@ -1,6 +1,6 @@
 //! What every story gets: the GPU under test, and the clients that run there.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -75,11 +75,12 @@ impl Setup {
         self.torch.as_ref().err().map_or_else(String::new, |why| format!("; PyTorch left out: {why}"))
     }
 
-    /// Leaves what is found so far: it stands if the story is cut off.
+    /// Leaves what is found so far, and says so: it stands if the story is cut off.
     pub fn note(&self, finding: &Finding) -> io::Result<()> {
         let beside = self.notes.with_extension("new");
         std::fs::write(&beside, serde_json::to_vec(finding)?)?;
-        std::fs::rename(&beside, &self.notes)
+        std::fs::rename(&beside, &self.notes)?;
+        writeln!(io::stderr(), "gpu-check: so far: {}", finding.line)
     }
 }
 
@@ -104,6 +105,19 @@ pub fn find_torch(simulated: bool) -> Result<PathBuf, String> {
         }
         Err(error) => Err(format!("{}: {error}", python.display())),
     }
+}
+
+/// Does all of these at the same time, in threads; the first failure is the answer.
+pub fn at_once<T: Send, F: FnOnce() -> io::Result<T> + Send>(
+    tasks: impl Iterator<Item = F>,
+) -> io::Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, io::Result<T>>| {
+            thread.join().map_err(|_| io::Error::other("a run ended early"))?
+        };
+        running.into_iter().map(ended).collect()
+    })
 }
 
 /// What a tenant of a story asks for.

@@ -42,18 +42,6 @@ pub enum Way<'a> {
     Other(&'a Path),
 }
 
-impl Way<'_> {
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bare => "bare",
-            Self::Preload(_) => "preload",
-            Self::Proxy(_) => "proxy",
-            Self::Other(_) => "other",
-        }
-    }
-}
-
 /// How far a player has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {

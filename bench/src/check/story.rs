@@ -57,7 +57,7 @@ pub enum Story {
 const ALL: [(Story, u8, u64); 17] = [
     (Story::Lookup, 1, 20),
     (Story::Overhead, 1, 130),
-    (Story::Parity, 1, 160),
+    (Story::Parity, 1, 90),
     (Story::Share, 1, 210),
     (Story::Memory, 1, 50),
     (Story::Latency, 2, 220),

@@ -40,6 +40,9 @@ const TENANTS: [Shape; 8] = {
     tenants
 };
 
+/// A tenant whose processes failed so often is not started again: what fails does so each time.
+const MOST_LIVES: usize = 8;
+
 /// So many programs are run without Weir first.
 const BARE: u64 = 400;
 
@@ -254,7 +257,7 @@ impl Session {
         let (mouth, said) = channel();
         let shapes = &TENANTS[..tenants.min(TENANTS.len())];
         let start = |(number, shape): (usize, &Shape)| {
-            Tenant::start(&rig, control.as_mut(), (number, 0, shape.on(&rig)), &mouth)
+            Tenant::start(&rig, control.as_mut(), (number, 0, shape.on(&rig)), None, &mouth)
         };
         let tenants = shapes.iter().enumerate().map(start).collect::<io::Result<Vec<_>>>()?;
         Ok(Self { rig, control, tenants, said, mouth, outcome: Outcome::default() })
@@ -350,11 +353,18 @@ impl Session {
         self.restart(number)
     }
 
+    /// Ends a tenant's processes first, so that its budget is free for its next life.
     fn restart(&mut self, number: usize) -> io::Result<()> {
-        let tenant = &self.tenants[number];
+        let tenant = &mut self.tenants[number];
         self.outcome.totals += tenant.totals(&self.rig, self.control.as_mut())?;
+        if tenant.life == MOST_LIVES {
+            tenant.rests = true;
+            return tenant.end(self.control.as_mut()).map(drop);
+        }
         let (life, shape) = (tenant.life + 1, tenant.shape);
-        let fresh = Tenant::start(&self.rig, self.control.as_mut(), (number, life, shape), &self.mouth)?;
+        let kept = tenant.end(self.control.as_mut())?;
+        let control = self.control.as_mut();
+        let fresh = Tenant::start(&self.rig, control, (number, life, shape), kept, &self.mouth)?;
         self.tenants[number] = fresh;
         self.tenants[number].opened = directed::COUNT; // what hung once would hang again
         Ok(())

@@ -42,8 +42,11 @@ const WORD_BYTES: u64 = 2 * 4 * MEETINGS as u64;
 const HANDLE_BYTES: u64 = (EVENTS * size_of::<CUipcEventHandle>()) as u64;
 const LEFT_BYTES: u64 = HANDLE_BYTES + 8;
 
+/// Real drivers register whole pages only.
+const PAGE_BYTES: u64 = 4096;
+
 /// Bytes of the file in which a pair meets.
-pub const MEETING_BYTES: u64 = WORD_BYTES + 2 * LEFT_BYTES;
+pub const MEETING_BYTES: u64 = (WORD_BYTES + 2 * LEFT_BYTES).next_multiple_of(PAGE_BYTES);
 
 /// Between two looks whether the other process has left its handles.
 const LOOK: Duration = Duration::from_millis(1);

@@ -1,7 +1,7 @@
 //! The side that watches: players, what they say, and for how long they have said nothing.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -17,6 +17,15 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two looks at the books are so far apart: many time slices.
 const BETWEEN_BOOKS: Duration = Duration::from_millis(200);
+
+/// A tenant whose processes have died is gone within some ticks.
+const GONE: Duration = Duration::from_secs(2);
+
+/// Between two looks whether it is.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Where a pair meets: kernels since 6.5 refuse to pin the pages of files on disks for a driver.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Request and limit of each tenant, in percent.
 pub const SHARE: u16 = 10;
@@ -60,6 +69,7 @@ pub struct Tenant {
     /// What its processes are to each other.
     pub shape: Shape,
     name: String,
+    place: Option<PathBuf>,
     players: Vec<Child>,
     busy: Vec<bool>,
     /// The program that runs.
@@ -112,17 +122,41 @@ impl std::ops::AddAssign for Totals {
 }
 
 impl Tenant {
-    /// Starts the processes; under Weir if there is a `control`, else bare.
+    /// Ends the processes. The place of the tenant, if it is there for longer than they are: nobody has come under it yet, and the next
+    /// ones may.
+    pub fn end(&mut self, control: Option<&mut Control>) -> io::Result<Option<PathBuf>> {
+        self.kill();
+        let Some(control) = control else { return Ok(None) };
+        let begin = Instant::now();
+        while control.stats()?.tenants.iter().any(|tenant| tenant.name == self.name) {
+            if begin.elapsed() > GONE {
+                return Ok(self.place.clone());
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        Ok(None)
+    }
+
+    fn kill(&mut self) {
+        for player in &mut self.players {
+            let _ = player.kill();
+            let _ = player.wait();
+        }
+    }
+
+    /// Starts the processes; under Weir if there is a `control`, else bare. `kept` is the place of an earlier life that is still there.
     pub fn start(
         rig: &Rig,
         control: Option<&mut Control>,
         (number, life, shape): (usize, usize, Shape),
+        kept: Option<PathBuf>,
         said: &Sender<Said>,
     ) -> io::Result<Self> {
-        let meet = tempfile::NamedTempFile::new()?;
+        let meet = tempfile::NamedTempFile::new_in(SHARED_MEMORY)?;
         meet.as_file().set_len(MEETING_BYTES)?;
         let name = format!("live{number}x{life}");
         let place = match control {
+            Some(_) if kept.is_some() => kept,
             Some(control) => Some(control.create_limited(shape.gpus(), &name, SHARE, Bytes::gib(1))?.dir),
             None => None,
         };
@@ -156,6 +190,7 @@ impl Tenant {
             life,
             shape,
             name,
+            place,
             players,
             busy,
             seed: None,
@@ -302,9 +337,6 @@ fn threads(pid: u32) -> String {
 
 impl Drop for Tenant {
     fn drop(&mut self) {
-        for player in &mut self.players {
-            let _ = player.kill();
-            let _ = player.wait();
-        }
+        self.kill();
     }
 }

@@ -6,6 +6,7 @@ use weir_protocol::units::{Nanos, SmShare};
 use super::{Context, printer};
 use crate::control::Client;
 use crate::control::history::{Why, WhyGpu};
+use crate::control::schema::ClassName;
 use crate::events::{Event, clock};
 use crate::fault::Fault;
 use crate::registry::Moment;
@@ -141,8 +142,7 @@ fn rate(ppm: u32) -> String {
 
 /// What it comes to on one GPU, and what to do about it.
 fn verdict(why: &Why, gpu: &WhyGpu) -> String {
-    let mut sum = Moment::default();
-    gpu.moments.iter().for_each(|moment| add(&mut sum, moment));
+    let sum = of_its_work(&gpu.moments);
     if why.processes_ever == 0 {
         return format!("GPU {}: no process has come under this budget yet", gpu.index);
     }
@@ -153,17 +153,43 @@ fn verdict(why: &Why, gpu: &WhyGpu) -> String {
         return format!("GPU {}: it hardly waited in the time that is kept{}", gpu.index, counted(&sum));
     };
     let waited = sum.stalls_ns[cause as usize];
+    let (name, counted, help) = (cause.name(), counted(&sum), help(why, cause, &sum));
+    format!("GPU {}: mostly {name}, {} in all{counted}\nhelp: {help}", gpu.index, Nanos(waited))
+}
+
+/// The time in which it had something for the GPU; all of it, if it never had. A program that rests between two jobs waits for
+/// nobody, and its rest would hide what it waits for at work.
+fn of_its_work(moments: &[Moment]) -> Moment {
+    let mut sum = Moment::default();
+    moments.iter().filter(|moment| had_work(moment)).for_each(|moment| add(&mut sum, moment));
+    if sum.span_ns == 0 {
+        moments.iter().for_each(|moment| add(&mut sum, moment));
+    }
+    sum
+}
+
+/// Whether more than a trace of a moment was work, or a wait to be let to it.
+fn had_work(moment: &Moment) -> bool {
+    let all = moment.stalls_ns.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
+    let host = moment.stalls_ns[Stall::Host as usize];
+    all.saturating_sub(host) as f64 * 100.0 >= SMALL * all as f64 && all > host
+}
+
+/// What to do about a cause.
+fn help(why: &Why, cause: Stall, sum: &Moment) -> String {
     let name = &why.tenant;
-    let help = match cause {
+    match cause {
+        Stall::Gate if why.class == ClassName::Filler => format!(
+            "a filler waits at the gate while others want the GPU: let it have a part of its own (--class primary --request ...), \
+             or lower theirs (weir set ...); {name} itself had work"
+        ),
         Stall::Gate if sum.beside.is_none() => format!("raise its limit: weir set {name} --limit ..."),
         Stall::Gate => {
             format!("it asks for more than it is granted: weir set {name} --request ... --limit ...")
         }
-        Stall::Neighbour => {
-            format!(
-                "the GPU was a neighbour's: raise its request, or lower the neighbour's limit (weir set {name} ...)"
-            )
-        }
+        Stall::Neighbour => format!(
+            "the GPU was a neighbour's: raise its request, or lower the neighbour's limit (weir set {name} ...)"
+        ),
         Stall::Copies if why.budget.copy_limit.is_limited() => {
             format!("copies are limited: weir set {name} --copy-limit ...")
         }
@@ -174,9 +200,7 @@ fn verdict(why: &Why, gpu: &WhyGpu) -> String {
         Stall::Host | Stall::Compute => {
             "it had nothing queued on the GPU: the program's own CPU, input or network, not Weir".into()
         }
-    };
-    let counted = counted(&sum);
-    format!("GPU {}: mostly {}, {} in all{counted}\nhelp: {help}", gpu.index, cause.name(), Nanos(waited))
+    }
 }
 
 #[cfg(test)]
@@ -193,6 +217,23 @@ mod tests {
             state: "STEADY".into(),
             beside: Some(("serve".into(), 650)),
             ..Moment::default()
+        }
+    }
+
+    fn why(class: ClassName, moments: Vec<Moment>) -> Why {
+        Why {
+            class,
+            tenant: "train".into(),
+            processes_ever: 1,
+            budget: crate::control::schema::Budget {
+                request: SmShare::percent(30),
+                limit: SmShare::FULL,
+                memory: weir_protocol::units::Bytes::gib(1),
+                copy_limit: weir_protocol::units::Bandwidth::UNLIMITED,
+                slo: None,
+            },
+            events: Vec::new(),
+            gpus: vec![WhyGpu { index: 0, moments }],
         }
     }
 
@@ -218,22 +259,7 @@ mod tests {
         let gate = [300, 0, 0, 0, 700, 0];
         let busy = |at| Moment { throttled: 40, forced: 1, ..second(at, gate) };
         let full = Moment { refused: 3, ..second(2, [300, 0, 0, 0, 0, 700]) };
-        let gpu = WhyGpu { index: 0, moments: vec![busy(0), busy(1), full] };
-        let why = Why {
-            class: crate::control::schema::ClassName::Primary,
-            tenant: "train".into(),
-            processes_ever: 1,
-            budget: crate::control::schema::Budget {
-                request: SmShare::percent(30),
-                limit: SmShare::FULL,
-                memory: weir_protocol::units::Bytes::gib(1),
-                copy_limit: weir_protocol::units::Bandwidth::UNLIMITED,
-                slo: None,
-            },
-            events: Vec::new(),
-            gpus: vec![gpu],
-        };
-        let text = text(&why);
+        let text = text(&why(ClassName::Primary, vec![busy(0), busy(1), full]));
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[0].ends_with("; launches waited at the gate: 80; launches were let through it: 2"),
@@ -242,6 +268,26 @@ mod tests {
         assert!(lines[1].ends_with("; allocations were refused: 3"), "{text}");
         let all = "1.40 s in all; launches waited at the gate: 80; launches were let through it: 2; allocations were refused: 3";
         assert!(lines[2].ends_with(all), "{text}");
+    }
+
+    #[test]
+    fn who_rests_for_long_and_waits_at_the_gate_when_at_work_is_told_of_the_gate() {
+        let rests = (0..50).map(|at| second(at, [0, 0, 0, 0, 0, 1_000]));
+        let waits = (50..55).map(|at| Moment { throttled: 2, ..second(at, [30, 0, 0, 0, 960, 10]) });
+        let moments: Vec<_> = rests.clone().chain(waits).collect();
+        let last = |class, moments| {
+            text(&why(class, moments)).lines().rev().take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let filler = last(ClassName::Filler, moments.clone());
+        assert_eq!(filler[1], "GPU 0: mostly gate, 4.80 s in all; launches waited at the gate: 10");
+        assert!(
+            filler[0].starts_with("help: a filler waits at the gate while others want the GPU"),
+            "{filler:?}"
+        );
+        let primary = last(ClassName::Primary, moments);
+        assert!(primary[0].starts_with("help: it asks for more than it is granted"), "{primary:?}");
+        let idle = last(ClassName::Filler, rests.collect());
+        assert!(idle[0].starts_with("help: it had nothing queued on the GPU"), "{idle:?}");
     }
 
     #[test]

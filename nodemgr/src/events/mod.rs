@@ -2,8 +2,8 @@
 //! was not as it should be.
 //!
 //! The last [`KEPT`] events are kept in memory, under numbers that only grow: whoever asks for what came after a number
-//! can tell whether he missed some. Nothing here is written from the tick: what changes often (states of policies, forced
-//! launches) is looked at ten times a second and told with a count.
+//! can tell whether he missed some. Nothing here is written from the tick: forced launches are looked at ten times a second and
+//! told with a count, states of policies once they have lasted for a second.
 
 mod told;
 mod what;

@@ -53,9 +53,9 @@ pub enum What {
         /// Now.
         new: String,
     },
-    /// The policy has another state for a tenant.
+    /// The policy has another state for a tenant, and has kept to it for a second.
     StateChanged {
-        /// When it was last looked at.
+        /// The last one that was told.
         old: String,
         /// Now.
         new: String,

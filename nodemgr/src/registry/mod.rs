@@ -12,6 +12,7 @@ mod create;
 mod draining;
 mod growth;
 mod heirs;
+mod lasting;
 mod launch;
 mod mps;
 mod outside;

@@ -8,6 +8,7 @@ use weir_protocol::pages::{Gate, ProcessSlot, ProcessState, Stall};
 use weir_protocol::units::{Bytes, Nanos, SmShare};
 
 use super::cell::Cell;
+use super::lasting::Lasting;
 use super::ruler::Ruler;
 use super::tenant::Tenant;
 use crate::events::{About, Ring, What, unix_ms};
@@ -67,7 +68,7 @@ pub struct History {
     begun: Nanos,
     at_begin: Totals,
     last: Totals,
-    told_state: &'static str,
+    told_state: Lasting,
     told_over: bool,
     told_uncovered: bool,
     told_unsound: Option<&'static str>,
@@ -130,6 +131,7 @@ pub(super) fn look(tenants: &mut [Tenant], rulers: &[Ruler], events: &mut Ring, 
             // A sleeper's pages are left alone: each costs misses, and nothing has moved there.
             let totals = if cell.is_asleep() { cell.history.last } else { Totals::of(cell, slots) };
             tell_counts(cell, &totals, about, events);
+            tell_state(cell, about, events, now);
             if !cell.is_asleep() {
                 tell_standing(cell, about, events);
             }
@@ -160,12 +162,14 @@ fn tell_counts(cell: &mut Cell, totals: &Totals, about: About<'_>, events: &mut 
     if grown.refused > 0 {
         events.push(about, What::MemoryRefused { allocations: grown.refused });
     }
+}
+
+/// Which state the policy has for it, once that lasts.
+fn tell_state(cell: &mut Cell, about: About<'_>, events: &mut Ring, now: Nanos) {
     let (state, changes) = cell.take_changes();
-    if changes > 0 && !cell.history.told_state.is_empty() {
-        let old = cell.history.told_state.to_owned();
-        events.push(about, What::StateChanged { old, new: state.to_owned(), changes });
+    if let Some((old, changes)) = cell.history.told_state.look(state, changes, now) {
+        events.push(about, What::StateChanged { old: old.to_owned(), new: state.to_owned(), changes });
     }
-    cell.history.told_state = state;
 }
 
 /// How it stands to its memory limit.
