@@ -1,5 +1,10 @@
 //! The few driver functions that a client calls which launches kernels and graphs and waits for them.
 
+#![allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "handles: the driver knows them, nothing here follows them"
+)]
+
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 

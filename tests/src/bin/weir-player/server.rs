@@ -23,17 +23,26 @@ pub struct Latencies {
     p90_ms: f64,
     p99_ms: f64,
     max_ms: f64,
+    /// For so much of the time some of its work was not done.
+    undrained_percent: f64,
 }
 
 impl Latencies {
-    fn of(mut took: Vec<Duration>, slow: f64) -> Self {
+    fn of(mut took: Vec<Duration>, undrained: Duration, time: Duration, slow: f64) -> Self {
         took.sort_unstable();
         let requests = took.len();
         let pick = |percent: usize| {
             let at = (requests * percent / 100).min(requests.saturating_sub(1));
             took.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3 / slow)
         };
-        Self { requests, p50_ms: pick(50), p90_ms: pick(90), p99_ms: pick(99), max_ms: pick(100) }
+        Self {
+            requests,
+            p50_ms: pick(50),
+            p90_ms: pick(90),
+            p99_ms: pick(99),
+            max_ms: pick(100),
+            undrained_percent: 100.0 * undrained.as_secs_f64() / time.as_secs_f64(),
+        }
     }
 }
 
@@ -68,14 +77,14 @@ pub fn serve(
     let tell: Option<Tell> =
         unsafe { Library::this().get::<Tell>(b"weir_latency\0").ok().map(|found| *found) };
     let (slow, start) = (player.host.slow(), Instant::now());
-    let (mut due, mut took) = (Duration::ZERO, Vec::new());
+    let (mut due, mut undrained, mut took) = (Duration::ZERO, Duration::ZERO, Vec::new());
     loop {
         due += player.host.time(service.gap_us * arrivals.gap());
         if due > time {
-            return Ok(Latencies::of(took, slow));
+            return Ok(Latencies::of(took, undrained, start.elapsed(), slow));
         }
         std::thread::sleep(due.saturating_sub(start.elapsed()));
-        answer(player, service)?;
+        undrained += answer(player, service)?;
         let latency = start.elapsed().saturating_sub(due);
         if let Some(tell) = tell {
             let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
@@ -86,14 +95,18 @@ pub fn serve(
     }
 }
 
-/// One request.
-fn answer(player: &mut Player, service: Service) -> Result<(), DriverError> {
+/// One request; for how long it had work that was not done.
+fn answer(player: &mut Player, service: Service) -> Result<Duration, DriverError> {
+    let (mut undrained, mut began) = (Duration::ZERO, Instant::now());
     for _ in 0..service.units {
         player.launch(service.unit)?;
         if let Some(between_us) = service.between_us {
             player.driver.synchronize()?;
+            undrained += began.elapsed();
             player.host.spend(player.host.time(between_us));
+            began = Instant::now();
         }
     }
-    player.driver.synchronize()
+    player.driver.synchronize()?;
+    Ok(undrained + began.elapsed())
 }
