@@ -1,4 +1,4 @@
-//! A row measured: its programs alone, and together in each setting, settings taking turns (A B A B).
+//! A row measured: its programs alone, and together in each setting, all of these taking turns (A B A B).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -75,20 +75,20 @@ pub struct Measured {
 pub fn measure(pair: &'static Pair, effort: &Effort) -> io::Result<Measured> {
     let slow = effort.slow.unwrap_or_else(|| pair.slow());
     let bench = Bench::open(pair, effort, slow)?;
-    let mut alone: Vec<(&str, Got)> = Vec::new();
-    for work in pair.works {
-        if !alone.iter().any(|(name, _)| *name == work.name) {
-            let got = bench.run(std::slice::from_ref(work), Setting::Plain)?;
-            alone.extend(got.tenants.first().map(|got| (work.name, *got)));
-        }
-    }
+    let mut alone: BTreeMap<&str, Vec<Together>> = BTreeMap::new();
     let mut windows: BTreeMap<Setting, Vec<Together>> = BTreeMap::new();
-    for _ in 0..effort.rounds {
+    for round in 1..=effort.rounds {
+        for work in pair.works {
+            let of_work = alone.entry(work.name).or_default();
+            if of_work.len() < round {
+                of_work.push(bench.run(std::slice::from_ref(work), Setting::Plain)?);
+            }
+        }
         for setting in Setting::of(pair) {
             windows.entry(*setting).or_default().push(bench.run(pair.works, *setting)?);
         }
     }
-    let each = |work: &Work| alone.iter().find(|(name, _)| *name == work.name).map(|(_, got)| *got);
+    let each = |work: &Work| medians(alone.get(work.name)?).tenants.first().copied();
     Ok(Measured {
         name: pair.name(),
         pair,

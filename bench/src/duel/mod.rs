@@ -52,10 +52,7 @@ pub struct Options {
 /// Measures and prints.
 pub fn run(options: &Options) -> io::Result<ExitCode> {
     let effort = options.effort()?;
-    let measured = options.rows()?.into_iter().map(|row| {
-        let measured = measure::measure(row, &effort)?;
-        Ok(measured)
-    });
+    let measured = options.rows()?.into_iter().map(|row| measure::measure(row, &effort));
     let measured = measured.collect::<io::Result<Vec<Measured>>>()?;
     let mut report = Report::new("duel", true);
     bars::judge(&measured).into_iter().for_each(|bar| report.bar(bar));

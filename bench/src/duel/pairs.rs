@@ -95,7 +95,8 @@ pub const PAIRS: [Pair; 20] = [
     pair(Kind::Peers, &[TRAIN, TRAIN], &[PerS(0, 44.0), PerS(1, 44.0)]),
     quick(pair(Kind::Peers, &[DECODE, DECODE], &[PerS(0, 870.0), PerS(1, 835.0)])),
     pair(Kind::Peers, &[REPLAY, REPLAY], &[PerS(0, 1_556.0), PerS(1, 1_557.0)]),
-    pair(Kind::Peers, &[DECODE, TRAIN], &[PerS(0, 506.0), PerS(1, 56.0)]),
+    // No figure of decoding: it had between 490 and 860 alone in that run.
+    pair(Kind::Peers, &[DECODE, TRAIN], &[PerS(1, 56.0)]),
     pair(Kind::Peers, &[DECODE, FLOOD], &[PerS(0, 871.0), PerS(1, 409.0)]),
     pair(Kind::Peers, &[WAITS, FLOOD], &[PerS(0, 376.0), PerS(1, 475.0)]),
     pair(Kind::Peers, &[DECODE_SYNC, FLOOD], &[]),

@@ -66,7 +66,7 @@ impl Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// Everything, after so many units.
-    Each(u64),
+    Each(usize),
     /// The launch so many before, by an event, ahead of each.
     Behind(usize),
     /// Nothing.

@@ -71,7 +71,7 @@ impl Player {
         let (shape, start) = (work.shape(), Instant::now());
         let (mut spans, mut last) = (Vec::new(), start);
         while last - start < time {
-            self.unit(shape, spans.len() as u64)?;
+            self.unit(shape, spans.len())?;
             let now = Instant::now();
             spans.push(now - last);
             last = now;
@@ -90,9 +90,9 @@ impl Player {
     }
 
     /// One unit, the `n`th.
-    fn unit(&mut self, shape: Shape, n: u64) -> Result<(), DriverError> {
+    fn unit(&mut self, shape: Shape, n: usize) -> Result<(), DriverError> {
         let mark = match shape.waits {
-            Waits::Behind(depth) => self.ring.get((n % depth as u64) as usize).copied(),
+            Waits::Behind(depth) => self.ring.get(n % depth).copied(),
             _ => None,
         };
         mark.map_or(Ok(()), |mark| self.driver.wait(mark))?;
