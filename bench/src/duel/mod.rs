@@ -2,7 +2,7 @@
 //! under Weir. All their times, and those of the GPU, are longer by one factor, so that two processors hold them.
 //!
 //! A row is two programs or more ([`pairs`]); each runs alone, and all of them run in each setting ([`setting`]), settings
-//! taking turns. Figures are medians, in units of the card.
+//! taking turns. Figures are medians, in units of the card. All rows take an hour and a half.
 
 mod bars;
 mod client;
@@ -44,7 +44,7 @@ pub struct Options {
     /// Another factor, 1 to 100 [default: 4 for programs that the GPU bounds, else 10]
     #[arg(long, value_name = "FACTOR")]
     slow: Option<f64>,
-    /// Another length of each window, in seconds
+    /// Another length of each window, in seconds; of eager servers three times that
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
 }

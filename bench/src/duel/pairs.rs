@@ -13,10 +13,12 @@ pub struct Work {
     pub unit_us: f64,
     /// Of each of its cycles the GPU rests so long, us of the card.
     pub pause_us: f64,
+    /// Whether it serves requests.
+    pub serves: bool,
 }
 
 const fn dense(name: &'static str, unit_us: f64) -> Work {
-    Work { name, dense: true, unit_us, pause_us: 0.0 }
+    Work { name, dense: true, unit_us, pause_us: 0.0, serves: false }
 }
 
 const fn host_bound(name: &'static str, unit_us: f64) -> Work {
@@ -27,14 +29,14 @@ const FLOOD: Work = dense("flood", 1_640.0);
 const BIGTRAIN: Work = dense("bigtrain", 17.3);
 const REPLAY: Work = dense("replay", 288.0);
 const WAITS: Work = dense("waits", 300.0);
-const SERVER: Work = dense("server", 254.4);
+const SERVER: Work = Work { serves: true, ..dense("server", 254.4) };
 const BURSTY: Work = Work { pause_us: 10_060.0, ..dense("bursty", 1_430.0) };
 const LOADER: Work = Work { pause_us: 11_950.0, ..dense("loader", 1_430.0) };
 const TRAIN: Work = host_bound("train", 5.05);
 const DECODE: Work = host_bound("decode", 3.0);
 const DECODE_SYNC: Work = host_bound("decode-sync", 3.0);
 const LIGHT: Work = host_bound("light", 3.0);
-const EAGER_SERVER: Work = host_bound("eager-server", 3.0);
+const EAGER_SERVER: Work = Work { serves: true, ..host_bound("eager-server", 3.0) };
 
 /// What the programs of a row are to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
