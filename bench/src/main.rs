@@ -15,6 +15,7 @@ mod client;
 mod clock;
 mod count;
 mod demo;
+mod duel;
 mod events;
 mod gate;
 mod gpu;
@@ -139,6 +140,8 @@ enum Bench {
     Policy(policy::Options),
     /// What placement makes of recorded and generated clusters
     Placement(QuickOptions),
+    /// Programs like PyTorch's in pairs, under plain slicing and under Weir
+    Duel(duel::Options),
     /// Searches of the profiler, on surfaces with a known best
     Profile(Options),
     /// What scaling policies make of request traces, in virtual time
@@ -217,6 +220,7 @@ fn main() -> ExitCode {
         Bench::AgreePlayer(options) => agree::play(&options),
         Bench::Policy(options) => policy::run(&options),
         Bench::Placement(options) => placement::run(&options),
+        Bench::Duel(options) => duel::run(&options),
         Bench::Profile(options) => profile::run(&options),
         Bench::Scaling(options) => scaling::run(&options),
         Bench::Shapes(options) => shapes::run(&options),

@@ -1,9 +1,10 @@
 //! What the stories stand on: the laid-out build, a simulated GPU, a node manager and programs under them. Each
 //! story makes its own of all of these, so none can see another; each panics with what was seen when something
-//! does not come about in time. `driver` and `obeying` are what the programs that they drive have in common.
+//! does not come about in time. `driver`, `client` and `obeying` are what the programs that they drive have in common.
 
 pub mod asked;
 pub mod cgroup;
+pub mod client;
 pub mod cluster;
 pub mod compile;
 pub mod container;

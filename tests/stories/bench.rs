@@ -92,6 +92,30 @@ fn the_simulator_and_real_processes_are_compared_tenant_by_tenant() {
 }
 
 #[test]
+fn programs_like_pytorchs_meet_under_plain_slicing_and_under_weir() {
+    let bars = [
+        "duel.model_error_percent",
+        "duel.model_host_error_percent",
+        "duel.against_slicing_percent",
+        "duel.entitled_percent",
+        "duel.entitled_host_percent",
+        "duel.latency_ratio",
+        "duel.beside_percent",
+        "duel.promise_percent",
+        "duel.filled_percent",
+        "duel.filled_loss_percent",
+    ];
+    let document = document(&["duel", "--quick"], &bars);
+    for row in list(&document["figures"]["rows"]) {
+        let settings = row["settings"].as_object().expect("one for each setting");
+        assert!(settings.contains_key("plain") && settings.len() >= 2, "{row}");
+        for tenant in settings.values().flat_map(|setting| list(&setting["tenants"])) {
+            assert!(number(&tenant["used_percent"]) > 0.0, "everybody has some of the GPU: {row}");
+        }
+    }
+}
+
+#[test]
 fn every_policy_has_its_row_in_each_case_of_the_bars() {
     let out = tempfile::tempdir().expect("a temporary directory");
     let plot = out.path().to_str().expect("a name in letters");

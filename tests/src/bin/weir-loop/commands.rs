@@ -4,11 +4,11 @@ use std::io::BufRead;
 
 use weir_abi::types::{CUDA_SUCCESS, CUdeviceptr};
 use weir_protocol::units::Bytes;
+use weir_tests::client::Driver;
 use weir_tests::driver::DriverError;
 use weir_tests::obeying::say_json as say;
 use weir_tests::said::Said;
 
-use crate::driver::Driver;
 use crate::progress::Tally;
 
 /// Reads until stdin ends.

@@ -7,7 +7,6 @@
 //! runs, the last one what it did.
 
 mod commands;
-mod driver;
 mod progress;
 mod steps;
 mod telling;
@@ -21,11 +20,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use weir_protocol::units::Bytes;
+use weir_tests::client::Driver;
 use weir_tests::driver::DriverError;
 use weir_tests::obeying::say_json as say;
 use weir_tests::said::Said;
 
-use driver::Driver;
 use progress::Tally;
 use steps::Steps;
 

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_abi::types::{CUevent, CUfunction, CUgraphExec, CUstream};
+use weir_tests::client::Driver;
 use weir_tests::driver::DriverError;
 
-use crate::driver::Driver;
 use crate::progress::Tally;
 use crate::telling::Telling;
 use crate::{Cli, Until};

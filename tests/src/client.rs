@@ -1,12 +1,18 @@
-//! The few driver functions that the loop calls.
+//! The few driver functions that a client calls which launches kernels and graphs and waits for them.
+
+#![allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "handles: the driver knows them, nothing here follows them"
+)]
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
 use libloading::os::unix::Library;
 use weir_abi::types::*;
-use weir_tests::driver::{self, DriverError, check};
-use weir_tests::driver_functions;
+
+use crate::driver::{self, DriverError, check};
+use crate::driver_functions;
 
 driver_functions! {
     cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxSynchronize, cuModuleLoadData, cuModuleGetFunction,
@@ -29,6 +35,9 @@ unsafe impl Sync for Driver {}
 
 impl Driver {
     /// Opens the driver, makes the GPU's primary context current and loads kernels of these names.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn open(gpu: c_int, kernels: &[String]) -> Result<Self, DriverError> {
         let library = driver::open()?;
         let functions = Functions::find(&library)?;
@@ -46,12 +55,18 @@ impl Driver {
     }
 
     /// Makes the context current in this thread too.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn use_context(&self) -> Result<(), DriverError> {
         // SAFETY: the context lives as long as this process.
         check("cuCtxSetCurrent", unsafe { (self.functions.cuCtxSetCurrent)(self.context) })
     }
 
     /// A kernel by name.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn function(&self, name: &str) -> Result<CUfunction, DriverError> {
         let name = CString::new(name).unwrap_or_default();
         let mut function = null_mut();
@@ -62,6 +77,9 @@ impl Driver {
     }
 
     /// A stream beside the default one.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn stream(&self) -> Result<CUstream, DriverError> {
         let mut stream = null_mut();
         // SAFETY: a place for the answer.
@@ -70,6 +88,9 @@ impl Driver {
     }
 
     /// An event.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn event(&self) -> Result<CUevent, DriverError> {
         let mut event = null_mut();
         // SAFETY: a place for the answer.
@@ -77,24 +98,36 @@ impl Driver {
     }
 
     /// Puts the event behind what is in the stream now.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn record(&self, event: CUevent, stream: CUstream) -> Result<(), DriverError> {
         // SAFETY: both were made above and are never destroyed.
         check("cuEventRecord", unsafe { (self.functions.cuEventRecord)(event, stream) })
     }
 
     /// Waits for the event.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn wait(&self, event: CUevent) -> Result<(), DriverError> {
         // SAFETY: as in `record`.
         check("cuEventSynchronize", unsafe { (self.functions.cuEventSynchronize)(event) })
     }
 
     /// Waits for everything.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn synchronize(&self) -> Result<(), DriverError> {
         // SAFETY: a context is current.
         check("cuCtxSynchronize", unsafe { (self.functions.cuCtxSynchronize)() })
     }
 
     /// Launches `blocks` blocks.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     #[inline]
     pub fn launch(&self, function: CUfunction, blocks: u32, stream: CUstream) -> Result<(), DriverError> {
         let null = null_mut();
@@ -106,6 +139,9 @@ impl Driver {
     }
 
     /// What `work` launches into the stream, as a graph that is ready.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn capture(
         &self,
         stream: CUstream,
@@ -125,12 +161,18 @@ impl Driver {
     }
 
     /// Launches a graph.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn launch_graph(&self, graph: CUgraphExec, stream: CUstream) -> Result<(), DriverError> {
         // SAFETY: both were made above and are never destroyed.
         check("cuGraphLaunch", unsafe { (self.functions.cuGraphLaunch)(graph, stream) })
     }
 
     /// Device memory.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn allocate(&self, bytes: u64) -> Result<CUdeviceptr, DriverError> {
         let mut pointer = 0;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -140,6 +182,9 @@ impl Driver {
     }
 
     /// Gives it back.
+    ///
+    /// # Errors
+    /// What the driver does not like.
     pub fn free(&self, pointer: CUdeviceptr) -> Result<(), DriverError> {
         // SAFETY: the pointer came from `allocate`.
         check("cuMemFree_v2", unsafe { (self.functions.cuMemFree_v2)(pointer) })

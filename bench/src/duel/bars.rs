@@ -1,0 +1,163 @@
+//! What the rows are held to. A figure is a program's *progress*: its units a second by those that it has alone.
+
+use super::measure::{Got, Measured, Together};
+use super::pairs::{Card, Kind};
+use super::setting::{PROMISED_MS, Setting, UNEVEN};
+use crate::report::Bar;
+use crate::sample::{least, most};
+
+/// A switch in mid-kernel, a piece of a dense tenant's work beside a server, and how long before the end of one the next is
+/// let go, us of the card.
+const SWITCH_US: f64 = 195.0;
+const PIECE_US: f64 = 500.0;
+const LEAD_US: f64 = 100.0;
+
+/// A bar of all rows that have something to do with it: each tenant's figures, the worst of them.
+struct Row {
+    name: &'static str,
+    at_most: bool,
+    limit: f64,
+    figures: fn(&Measured) -> Vec<f64>,
+}
+
+const ROWS: [Row; 10] = [
+    Row { name: "duel.model_error_percent", at_most: true, limit: 10.0, figures: |row| model(row, true) },
+    Row {
+        name: "duel.model_host_error_percent",
+        at_most: true,
+        limit: 25.0,
+        figures: |row| model(row, false),
+    },
+    Row { name: "duel.against_slicing_percent", at_most: false, limit: 93.0, figures: against_slicing },
+    Row { name: "duel.entitled_percent", at_most: false, limit: 92.0, figures: |row| entitled(row, true) },
+    Row {
+        name: "duel.entitled_host_percent",
+        at_most: false,
+        limit: 80.0,
+        figures: |row| entitled(row, false),
+    },
+    Row { name: "duel.latency_ratio", at_most: true, limit: 1.4, figures: latency },
+    Row { name: "duel.beside_percent", at_most: false, limit: 85.0, figures: beside },
+    Row { name: "duel.promise_percent", at_most: false, limit: 85.0, figures: promise },
+    Row { name: "duel.filled_percent", at_most: false, limit: 70.0, figures: filled },
+    Row { name: "duel.filled_loss_percent", at_most: true, limit: 4.0, figures: filled_loss },
+];
+
+/// All bars that these rows have figures for.
+pub fn judge(rows: &[Measured]) -> Vec<Bar> {
+    let bar = |row: &Row| {
+        let figures: Vec<f64> = rows.iter().flat_map(row.figures).collect();
+        let unit = if row.name.ends_with("ratio") { "ratio" } else { "percent" };
+        match (figures.is_empty(), row.at_most) {
+            (true, _) => None,
+            (_, true) => Some(Bar::at_most(row.name, most(figures.into_iter()), unit, row.limit)),
+            (_, false) => Some(Bar::at_least(row.name, least(figures.into_iter()), unit, row.limit)),
+        }
+    };
+    ROWS.iter().filter_map(bar).collect()
+}
+
+/// What each bar has of one row, by name: what the worst is the worst of.
+pub fn of_row(row: &Measured) -> std::collections::BTreeMap<&'static str, Vec<f64>> {
+    let all = ROWS.iter().map(|bar| (bar.name, (bar.figures)(row)));
+    all.filter(|(_, figures)| !figures.is_empty()).collect()
+}
+
+/// By how much plain slicing is off the card's figures, percent; of rows that the GPU bounds, or of the others.
+fn model(row: &Measured, dense: bool) -> Vec<f64> {
+    let Some(plain) = row.settings.get(&Setting::Plain) else { return Vec::new() };
+    let off = |card: &Card| {
+        let (at, wanted, field): (_, _, fn(&Got) -> Option<f64>) = match *card {
+            Card::PerS(at, wanted) => (at, wanted, |got| got.per_s),
+            Card::P50(at, wanted) => (at, wanted, |got| got.p50_ms),
+            Card::P99(at, wanted) => (at, wanted, |got| got.p99_ms),
+        };
+        let got = plain.tenants.get(at).and_then(field).unwrap_or(f64::NAN);
+        100.0 * (got / wanted - 1.0).abs()
+    };
+    if row.pair.is_dense() == dense { row.pair.card.iter().map(off).collect() } else { Vec::new() }
+}
+
+/// Of the program at this position, as a part of what it has alone.
+fn progress(row: &Measured, together: &Together, at: usize) -> f64 {
+    let per_s = |got: Option<&Got>| got.and_then(|got| got.per_s).unwrap_or(f64::NAN);
+    per_s(together.tenants.get(at)) / per_s(row.alone.get(at))
+}
+
+/// Each tenant's progress against the lesser of what plain slicing gives it and its share.
+fn against_slicing(row: &Measured) -> Vec<f64> {
+    let (Some(plain), Some(weir)) = (row.settings.get(&Setting::Plain), row.settings.get(&Setting::Equal))
+    else {
+        return Vec::new();
+    };
+    let requests = row.pair.requests.iter().enumerate();
+    let of = |(at, request): (usize, &u16)| {
+        let share = f64::from(*request) / 100.0;
+        100.0 * progress(row, weir, at) / progress(row, plain, at).min(share)
+    };
+    requests.map(of).collect()
+}
+
+/// At 70/30: against the greater of its share and what the others leave it.
+fn entitled(row: &Measured, dense: bool) -> Vec<f64> {
+    let Some(weir) = row.settings.get(&Setting::Uneven) else { return Vec::new() };
+    let of = |(at, request): (usize, u16)| {
+        let others = weir.tenants.iter().enumerate().filter(|(other, _)| *other != at);
+        let taken: f64 = others.map(|(_, got)| got.used_percent).sum::<f64>() + weir.switch_percent;
+        let entitled = (f64::from(request) / 100.0).max(1.0 - taken / 100.0).min(1.0);
+        100.0 * progress(row, weir, at) / entitled
+    };
+    let each = UNEVEN.into_iter().enumerate();
+    each.filter(|(at, _)| row.pair.works.get(*at).is_some_and(|work| work.dense == dense)).map(of).collect()
+}
+
+/// A server's p99 against what it has alone and what can lie in its way.
+fn latency(row: &Measured) -> Vec<f64> {
+    let p99_ms = |got: Option<&Got>| got.and_then(|got| got.p99_ms).unwrap_or(f64::NAN);
+    let unit_us = row.pair.works.get(1).map_or(f64::NAN, |work| work.unit_us);
+    let beyond_ms = (unit_us.max(PIECE_US) + LEAD_US + 2.0 * SWITCH_US) / 1e3;
+    let ratio = |weir: &Together| p99_ms(weir.tenants.first()) / (p99_ms(row.alone.first()) + beyond_ms);
+    served(row, &[Setting::Filler, Setting::Primary]).map(ratio).collect()
+}
+
+/// What the other does then, against the time in which the server alone has nothing to do.
+fn beside(row: &Measured) -> Vec<f64> {
+    served(row, &[Setting::Filler, Setting::Primary]).map(|weir| of_rest(row, weir)).collect()
+}
+
+/// The same under a promise; nothing where it is broken.
+fn promise(row: &Measured) -> Vec<f64> {
+    let of = |weir: &Together| match weir.tenants.first().and_then(|got| got.p99_ms) {
+        Some(p99_ms) if p99_ms < PROMISED_MS => of_rest(row, weir),
+        _ => 0.0,
+    };
+    served(row, &[Setting::Promise]).map(of).collect()
+}
+
+fn of_rest(row: &Measured, weir: &Together) -> f64 {
+    let busy = row.alone.first().and_then(|got| got.undrained_percent).unwrap_or(f64::NAN);
+    100.0 * progress(row, weir, 1) / (1.0 - busy / 100.0)
+}
+
+/// A row with a server, under these settings.
+fn served<'a>(row: &'a Measured, settings: &'a [Setting]) -> impl Iterator<Item = &'a Together> {
+    let online = row.pair.kind == Kind::Online;
+    settings.iter().filter(move |_| online).filter_map(|setting| row.settings.get(setting))
+}
+
+/// A filler's work against the pauses, less two switches and one of its units in each.
+fn filled(row: &Measured) -> Vec<f64> {
+    let [primary, filler] = row.pair.works else { return Vec::new() };
+    let cycle_us = 1e6 / row.alone.first().and_then(|got| got.per_s).unwrap_or(f64::NAN);
+    let rest = (primary.pause_us - 2.0 * SWITCH_US - filler.unit_us) / cycle_us;
+    pauses(row).map(|weir| 100.0 * progress(row, weir, 1) / rest).collect()
+}
+
+/// What that costs the primary.
+fn filled_loss(row: &Measured) -> Vec<f64> {
+    pauses(row).map(|weir| 100.0 * (1.0 - progress(row, weir, 0))).collect()
+}
+
+fn pauses(row: &Measured) -> impl Iterator<Item = &Together> {
+    row.settings.get(&Setting::Filler).filter(|_| row.pair.kind == Kind::Pauses).into_iter()
+}

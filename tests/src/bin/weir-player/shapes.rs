@@ -1,0 +1,187 @@
+//! The programs by their shapes. Source of all figures: what the same PyTorch programs did alone on an H200 (units a
+//! second, percentiles of latency). Nothing here comes from what two of them did together.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// The kernels, by names that the simulated GPU's configuration prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// A product of two 8192 x 8192 matrices.
+    Product,
+    /// The same on a card that rests between bursts, whose clocks are higher.
+    BurstProduct,
+    /// One of a training step that the host bounds.
+    Train,
+    /// One of the same step with four times the data.
+    BigTrain,
+    /// One of a decoding step of one token.
+    Decode,
+    /// The same on a card that rests between requests.
+    RequestDecode,
+    /// Work that is waited for each time.
+    Wait,
+}
+
+impl Kernel {
+    /// All of them, in the order of their positions.
+    pub const ALL: [Self; 7] = [
+        Self::Product,
+        Self::BurstProduct,
+        Self::Train,
+        Self::BigTrain,
+        Self::Decode,
+        Self::RequestDecode,
+        Self::Wait,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Product => "duel_product",
+            Self::BurstProduct => "duel_burst_product",
+            Self::Train => "duel_train",
+            Self::BigTrain => "duel_bigtrain",
+            Self::Decode => "duel_decode",
+            Self::RequestDecode => "duel_request_decode",
+            Self::Wait => "duel_wait",
+        }
+    }
+
+    /// GPU time of one launch on the card, us.
+    pub const fn time_us(self) -> f64 {
+        match self {
+            Self::Product => 1_640.0,      // 609 a second
+            Self::BurstProduct => 1_430.0, // 53.6 bursts of six a second, 10 ms of rest each
+            Self::Train => 5.05,           // 0.49 of 17.5 ms in 1,700 launches
+            Self::BigTrain => 17.3,        // 34 steps a second of 1,700 launches
+            Self::Decode => 3.0,           // 3,430 graphs of 96 a second
+            Self::RequestDecode => 2.65,   // four graphs of 96 in 1.05 ms
+            Self::Wait => 300.0,           // 3,179 a second
+        }
+    }
+}
+
+/// What a program waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// Everything, after so many units.
+    Each(usize),
+    /// The launch so many before, by an event, ahead of each.
+    Behind(usize),
+    /// Nothing.
+    Never,
+}
+
+/// One unit of a program; times of a card, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What it launches.
+    pub kernel: Kernel,
+    /// How often.
+    pub launches: u32,
+    /// Whether these are one graph.
+    pub graph: bool,
+    /// The host's time for each launch, the call included.
+    pub host_us: f64,
+    /// What it waits for.
+    pub waits: Waits,
+    /// How long it sleeps then.
+    pub pause_us: f64,
+}
+
+const fn eager(kernel: Kernel, launches: u32, host_us: f64, waits: Waits) -> Shape {
+    Shape { kernel, launches, graph: false, host_us, waits, pause_us: 0.0 }
+}
+
+/// Launches of a training step, and its host's time for each, us: 57 steps a second.
+const STEP: (u32, f64) = (1_700, 10.3);
+
+/// Kernels of a decoding step, and the host's time for each, us: 860 steps a second.
+const TOKEN: (u32, f64) = (96, 12.1);
+
+/// One decoding step as a graph; the host's time is that of a replay in Python, us.
+const fn graph(kernel: Kernel) -> Shape {
+    Shape { graph: true, ..eager(kernel, TOKEN.0, 6.0, Waits::Each(4)) }
+}
+
+/// How requests are served; times of a card, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Service {
+    /// Mean time between two arrivals.
+    pub gap_us: f64,
+    /// Units of a request.
+    pub units: u32,
+    /// What each of them is.
+    pub unit: Shape,
+    /// The host's time after each of them, which has been waited for then; none: only the last is waited for.
+    pub between_us: Option<f64>,
+}
+
+/// The programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Products, four deep
+    Flood,
+    /// A training step that the GPU bounds
+    Bigtrain,
+    /// The same with less data, which the host bounds
+    Train,
+    /// Decoding, twenty tokens before each wait
+    Decode,
+    /// Decoding, each token waited for
+    DecodeSync,
+    /// Decoding as graphs, four before each wait
+    Replay,
+    /// Six products, a wait, 10 ms of sleep
+    Bursty,
+    /// Six products, then 20 ms without a call
+    Loader,
+    /// A kernel of 300 us and a wait
+    Waits,
+    /// A millisecond of launches, a wait, a millisecond of sleep
+    Light,
+    /// Requests of four graphs
+    Server,
+    /// Requests of eight eager steps with 0.3 ms between them
+    EagerServer,
+}
+
+impl Work {
+    /// One unit of it.
+    pub const fn shape(self) -> Shape {
+        match self {
+            Self::Flood => eager(Kernel::Product, 1, 10.0, Waits::Behind(4)),
+            Self::Bigtrain => eager(Kernel::BigTrain, STEP.0, STEP.1, Waits::Each(10)),
+            Self::Train => eager(Kernel::Train, STEP.0, STEP.1, Waits::Each(10)),
+            Self::Decode => eager(Kernel::Decode, TOKEN.0, TOKEN.1, Waits::Each(20)),
+            Self::DecodeSync | Self::EagerServer => eager(Kernel::Decode, TOKEN.0, TOKEN.1, Waits::Each(1)),
+            Self::Replay => graph(Kernel::Decode),
+            Self::Server => graph(Kernel::RequestDecode),
+            // 53.6 a second.
+            Self::Bursty => {
+                Shape { pause_us: 10_060.0, ..eager(Kernel::BurstProduct, 6, 10.0, Waits::Each(1)) }
+            }
+            // 48.7 a second: its host is late by 0.4 ms besides.
+            Self::Loader => {
+                Shape { pause_us: 20_470.0, ..eager(Kernel::BurstProduct, 6, 10.0, Waits::Never) }
+            }
+            Self::Waits => eager(Kernel::Wait, 1, 1.0, Waits::Each(1)),
+            // 1.1 ms of launches.
+            Self::Light => {
+                Shape { pause_us: 1_060.0, ..eager(Kernel::Decode, TOKEN.0, 11.4, Waits::Each(1)) }
+            }
+        }
+    }
+
+    /// Of a program that serves requests, how.
+    pub const fn service(self) -> Option<Service> {
+        let unit = self.shape();
+        match self {
+            Self::Server => Some(Service { gap_us: 8_000.0, units: 4, unit, between_us: None }),
+            Self::EagerServer => Some(Service { gap_us: 40_000.0, units: 8, unit, between_us: Some(300.0) }),
+            _ => None,
+        }
+    }
+}
