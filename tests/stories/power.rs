@@ -82,7 +82,6 @@ fn a_filler_beside_a_primary_backs_off_while_the_card_is_at_its_power_limit() {
     let batch = batch(&gpu, &node);
     wait_for_event(&node, "GPU 0: clocks held back: sw_power_cap");
     filler(&node, "half or less", |state, ppm| state == "CAPPED" && ppm <= ALL / 2);
-    wait_for_event(&node, "-> CAPPED");
     let capped = "tenant=\"batch\",policy=\"weir\",state=\"CAPPED\"} 1.0";
     wait::until("its state as a metric", || page(&node).contains(capped).then_some(()));
     wait::until("its state in weir ps", || node.says(&["ps"]).contains("weir CAPPED").then_some(()));

@@ -205,7 +205,9 @@ impl Gate {
     pub fn ask(&self, pages: Pages<'_>, now: Nanos, request: Request) -> Verdict {
         let grant = capped(pages.grant.read(), request.piece);
         let rate = self.rate(&grant, pages.grant.epoch(), now);
-        let rate = if request.passes && grant.limit > Rate::default() { grant.limit } else { rate };
+        // Without a manager lent time goes back, also where nobody else seems to want it.
+        let passes = request.passes && !self.is_stale() && grant.limit > Rate::default();
+        let rate = if passes { grant.limit } else { rate };
         let closed = !request.passes && (request.closed || grant.gate == GateWord::Closed);
         self.turn_to(pages, closed);
         let (rate, capacity) = match closed {

@@ -64,11 +64,6 @@ impl Betters {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Whether there are any.
-    pub fn are_any(&self) -> bool {
-        self.list().is_some()
-    }
-
     /// Whether none of them has begun anything since they were last found quiet. For the launch path.
     #[inline]
     pub fn are_calm(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Who waits on this GPU: whether this process passes without turns, and who goes first beside it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_core::lag::{self, Look};
 use weir_core::lock::Lock;
@@ -28,7 +28,6 @@ pub struct Standing {
     pace: Lock<Pace>,
     passes: AtomicBool,
     looked_at: AtomicU64,
-    edges: AtomicU32, // of its own page, at the last look
     before: Lock<Cost>,
 }
 
@@ -67,12 +66,14 @@ impl Gpu {
         self.passes() && self.activity.standing.goes_first(self.slot_index())
     }
 
-    /// Whether it has to share by turns: others want some, or it gives way to somebody, or work of all runs at once.
+    /// Whether what it is granted holds it back, and not its limit alone: others want turns, it is a filler, or work of all runs at
+    /// once.
     pub fn is_contended(&self) -> bool {
         let now = clock::now();
+        let is_filler = Client::get().is_none_or(|client| client.class == Class::Filler);
         let any = |equals: &mut [Neighbour]| equals.iter_mut().any(|neighbour| neighbour.wants_turns(now));
         self.overlaps()
-            || self.betters.are_any()
+            || is_filler
             || self.board.with_equals(self.grant.board(), any).is_none_or(|contended| contended)
     }
 
@@ -97,12 +98,22 @@ impl Gpu {
         self.standing.pace.lock().returns(clock::now());
     }
 
+    /// Its work has ended: from now on nobody waits for it.
+    pub fn note_rest(&self) {
+        if self.goes_first() {
+            self.count_and_decide(clock::now());
+        }
+    }
+
     /// Counts the time since the last look, and decides whether this process passes.
     pub fn look_at_standing(&self, now: Nanos) {
         let looked_at = Nanos(self.standing.looked_at.load(Ordering::Relaxed));
-        if now.since(looked_at) < EVERY {
-            return;
+        if now.since(looked_at) >= EVERY {
+            self.count_and_decide(now);
         }
+    }
+
+    fn count_and_decide(&self, now: Nanos) {
         self.standing.looked_at.store(now.0, Ordering::Relaxed); // of two threads one looks for nothing
         let class = Client::get().map(|client| client.class);
         let mut around = Around::default();
@@ -121,10 +132,7 @@ impl Gpu {
     fn count_time(&self, around: &Around, online: bool, now: Nanos) -> i64 {
         let request = self.grant.read().fallback_rate;
         let own = &self.activity.standing;
-        // Between two kernels it may be drained for an instant: too short for anybody else to begin.
-        let edges = self.activity.edges();
-        let worked = self.standing.edges.swap(edges, Ordering::Relaxed) != edges;
-        let passing_work = self.passes() && (worked || self.is_busy());
+        let passing_work = self.passes() && self.is_busy();
         let wants = self.activity.quiet(None).is_none() || self.activity.turn.is_there();
         let wanted = if wants { u64::from(request.as_ppm()) } else { 0 };
         let holds_up = (online && passing_work && around.any_gives_way).then_some(around.passing + 1);
