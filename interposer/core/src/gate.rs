@@ -126,7 +126,7 @@ pub struct Request {
     pub drains: bool,
     /// It passes: its tenant is within its share, so that only what the operator allows at most holds it back.
     pub passes: bool,
-    /// Most predicted work that may be queued beside those who pass; 0: what the grant says.
+    /// Most predicted work that may be queued beside those who go first; 0: what the grant says.
     pub piece: Nanos,
 }
 

@@ -89,8 +89,8 @@ impl<'a> Hands<'a> {
         CAPTURES.load(Ordering::Relaxed) == 0 && self.current.context.flight.mark(self.here.key(), due, self)
     }
 
-    /// Sees to it that completion shows while the queue is short: behind a mark if one is due, else by a word of the GPU's,
-    /// where it can write any, for an eighth of the `cap`. Says whether a look at what is done is worth it now.
+    /// Sees to it that completion shows: by a word of the GPU's behind each [`WORD`] of work beside others, where it can write any,
+    /// and by a mark where one is due. Says whether a look at what is done is worth it now.
     pub fn keep_up(&mut self, cap: Nanos) -> bool {
         let seen = self.keep_up_here(cap);
         if self.current.context.flight.has_streams() {
