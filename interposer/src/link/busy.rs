@@ -44,7 +44,7 @@ impl Gpu {
         self.busy.flows.store(true, Ordering::Relaxed);
         if begins {
             self.tell(self.grant.bell.wants());
-            helper::wake(); // which finds it busy
+            self.wake_helper(); // which finds it busy
         }
     }
 
@@ -60,9 +60,16 @@ impl Gpu {
 
     /// A launch or a copy waits here. The manager is told, if it takes the tenant for asleep.
     pub fn waits(&self) {
-        helper::wake();
+        self.wake_helper();
         let wants = self.grant.bell.wants();
         self.tell(Wants { ring: wants.stir, ..wants });
+    }
+
+    /// Nobody waits for the end of its work while it is alone.
+    fn wake_helper(&self) {
+        if self.has_company() {
+            helper::wake();
+        }
     }
 
     fn tell(&self, wants: Wants) {

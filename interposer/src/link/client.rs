@@ -198,6 +198,7 @@ impl Client {
             let Some((notice, pages)) = notice else { return };
             if let Some(gpu) = self.gpus.get(notice.gpu as usize) {
                 gpu.betters.replace(gpu.board.replace(&notice, &pages, gpu.overlaps()));
+                helper::wake();
             }
         }
     }

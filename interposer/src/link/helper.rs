@@ -3,7 +3,7 @@
 //! A program may launch and then compute, or sleep, for as long as it likes; its neighbours wait until its work is drained. The
 //! helper reads the words that the GPU writes, and predicts the end of what lies behind the last one. It never calls the driver:
 //! a thread of the program may block there with the driver's locks held. It sleeps while nothing is in flight, and while the
-//! tenant is alone.
+//! tenant is alone; a notice of neighbours wakes it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -20,9 +20,6 @@ const LOOK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(500));
 
 /// While nobody does.
 const CALM: Nanos = Nanos::from_millis(2);
-
-/// While nobody else is there it looks so often whether somebody has come.
-const ALONE: Nanos = Nanos::from_millis(20);
 
 /// The thread's stack: it calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
@@ -79,7 +76,7 @@ impl Gpu {
             return waits.then_some(LOOK.1);
         }
         if !self.has_company() {
-            return Some(ALONE);
+            return None; // a notice says who has come
         }
         self.for_each_context(|context| context.flight.see_words(self.slot()));
         self.book_runs();
