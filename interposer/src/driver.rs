@@ -141,8 +141,6 @@ driver_calls! {
     fn clone_graph = cuGraphClone(copy: *mut CUgraph, graph: CUgraph);
     /// The copy of a node.
     fn node_in_clone = cuGraphNodeFindInClone(copy: *mut CUgraphNode, node: CUgraphNode, clone: CUgraph);
-    /// Adds a node to a graph that records an event.
-    fn record_node = cuGraphAddEventRecordNode(node: *mut CUgraphNode, graph: CUgraph, behind: *const CUgraphNode, count: usize, event: CUevent);
     /// Ends a node.
     fn destroy_node = cuGraphDestroyNode(node: CUgraphNode);
     /// Ends a graph.

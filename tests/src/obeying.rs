@@ -50,7 +50,10 @@ pub fn run<Client: Obeys>(name: &str) -> ExitCode {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let mut words = line.split_whitespace();
         let command = words.next().unwrap_or_default();
-        let numbers: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
+        let number = |word: &str| {
+            word.replace('_', "").parse().unwrap_or_else(|_| panic!("no number: {word}: {line}"))
+        };
+        let numbers: Vec<u64> = words.map(number).collect();
         say(client.obey(command, &numbers).unwrap_or_else(|| panic!("no such command: {line}")));
     }
     ExitCode::SUCCESS

@@ -13,7 +13,7 @@ use crate::GRAPHS;
 const WHOLE: Budget<'_> = Budget { name: "whole", request: "100%", limit: "100%", memory: "2GiB" };
 
 /// Charged and used may differ by this, in percent: what a few unmarked launches at the ends of a second come to.
-pub const CLOSE: f64 = 1.0;
+const CLOSE: f64 = 1.0;
 
 /// Kernels by their places in `weir_tests::graphs::KERNELS`.
 pub const US_50: u64 = 1;
@@ -344,6 +344,48 @@ fn a_kernel_that_sets_the_switch_decides_what_runs() {
     story.client.does(&format!("depend {graph} {setting} {conditional}"));
     let exec = story.instantiate(graph);
     story.costs("set before it is asked", exec, 202);
+}
+
+#[test]
+fn a_graph_with_a_host_function_is_charged_from_begin_to_end_and_reported() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let (graph, kernels) = story.chain(&[US_50, US_200]);
+    let host = story.client.does(&format!("add_slow_host {graph} {} 2_000", kernels[1]));
+    story.client.does(&format!("add {graph} {host} {US_200}"));
+    let exec = story.instantiate(graph);
+    let launch = format!("launch {exec} {} 20", story.stream);
+    story.spends(&launch);
+    let spent = story.spends(&launch);
+    assert_eq!(spent.used_ns, 20 * 450_000);
+    assert!(spent.charged_ns >= 20 * 2_400_000, "{spent:?}");
+    let ps = node.says(&["ps"]);
+    let told = "graphs of whole on GPU 0: 1 with host functions or waits inside, charged from begin to end";
+    assert!(ps.lines().any(|line| line == told), "{ps}");
+}
+
+#[test]
+fn while_a_host_function_runs_in_a_stream_nothing_is_charged() {
+    let gpu = SimGpu::new(COSTS);
+    let node = Node::start(&gpu, "policy = \"static\"\n");
+    let mut story = Story::begin(&gpu, &node);
+    let stream = story.stream;
+    let mut rounds = |us: u64| {
+        let before = story.spent();
+        for _ in 0..30 {
+            story.client.does(&format!("kernels {stream} {US_200} 3"));
+            story.client.does(&format!("slow_host {stream} {us}"));
+            story.client.does(&format!("kernels {stream} {US_50} 6"));
+        }
+        story.client.does("wait");
+        story.spent().since(before)
+    };
+    for us in [300, 2_000] {
+        rounds(us);
+        let spent = rounds(us);
+        assert!(spent.error_percent().abs() <= 3.0, "{us} us: {spent:?}, {} %", spent.error_percent());
+    }
 }
 
 #[test]

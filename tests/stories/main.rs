@@ -19,7 +19,6 @@ mod gate;
 mod gpu_check;
 mod graph_copies;
 mod graph_order;
-mod graph_pauses;
 mod graph_split;
 mod graphs;
 mod green;

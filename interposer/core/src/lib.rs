@@ -24,7 +24,6 @@ pub mod meter;
 mod ones;
 pub mod overlap;
 pub mod pace;
-pub mod pauses;
 pub mod pool;
 pub mod price;
 pub mod progress;

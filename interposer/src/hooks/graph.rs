@@ -14,11 +14,12 @@ use weir_abi::CUresult;
 use weir_abi::types::*;
 use weir_core::lock::Lock;
 use weir_core::price::{Book, Estimate, Kernels};
+use weir_protocol::pages::GraphCount;
 
 use super::copy_pieces::{Amounts, What};
 use super::graph_memory;
 use super::graph_nodes::{KernelNode, Kinds, Walk, nodes_of};
-use super::{graph_device, graph_pauses, graph_split};
+use super::{graph_device, graph_split};
 use crate::guard::{after_success, guard};
 use crate::link::Client;
 use crate::thread;
@@ -75,14 +76,26 @@ pub fn instantiate(
             // SAFETY: the driver has just written it.
             let exec = unsafe { *exec };
             client.graphs.forget(exec.addr() as u64); // of a context that went with all its graphs
-            graph_pauses::forget(client, exec);
             let kinds = client.graphs.enter(client, exec, graph);
             graph_memory::look_at(client, exec);
             graph_device::note(client, flags);
+            note_waits(client, kinds);
             graph_split::watch(client, exec, graph, flags, kinds);
-            graph_pauses::watch(client, exec, graph, flags, kinds);
         }
     })
+}
+
+/// Counts a graph that waits inside: it is charged from its begin to its end, though none of its kernels may run meanwhile.
+fn note_waits(client: &'static Client, kinds: Kinds) {
+    const WAITS: [CUgraphNodeType; 4] = [
+        CU_GRAPH_NODE_TYPE_HOST,
+        CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+        CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
+        CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+    ];
+    if kinds.has(&WAITS) {
+        graph_device::count(client, GraphCount::Waits, 1);
+    }
 }
 
 /// The flags of an instantiation with parameters.
@@ -96,8 +109,6 @@ pub fn update(exec: CUgraphExec, graph: CUgraph, call: impl FnOnce() -> CUresult
     after_success(call, |client| {
         client.graphs.enter(client, exec, graph);
         graph_split::updated(client, exec);
-        let same = graph_pauses::any() && !client.graphs.has_disabled(exec);
-        graph_pauses::updated(client, exec, same.then_some(graph));
     })
 }
 
@@ -107,7 +118,6 @@ pub fn set_node(
     node: CUgraphNode,
     params: KernelNode,
     call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
@@ -120,7 +130,7 @@ pub fn set_node(
                 nodes.put(node, Kernel { ns: estimate.price().unsigned_abs(), within, estimate });
             }
         });
-        is_changed(client, exec, node, also);
+        graph_split::updated(client, exec);
     })
 }
 
@@ -130,7 +140,6 @@ pub fn set_child(
     node: CUgraphNode,
     child: CUgraph,
     call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
@@ -149,7 +158,7 @@ pub fn set_child(
             walk.kernels.into_iter().for_each(|(kernel, price)| nodes.put(kernel, price));
             walk.copies.into_iter().for_each(|(node, copying)| nodes.put_copy(node, copying));
         });
-        is_changed(client, exec, node, also);
+        graph_split::updated(client, exec);
     })
 }
 
@@ -159,27 +168,26 @@ pub fn set_any(
     node: CUgraphNode,
     params: *const CUgraphNodeParams,
     call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     // SAFETY: the caller passes parameters or null; the driver reads the same fields.
     match unsafe { params.as_ref() } {
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_KERNEL => {
             // The kind says that this member is set; later layouts only add to its end.
-            set_node(exec, node, KernelNode::v2(&raw const params.node.kernel), call, also)
+            set_node(exec, node, KernelNode::v2(&raw const params.node.kernel), call)
         }
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_GRAPH => {
             // SAFETY: the kind says that this member is set.
-            set_child(exec, node, unsafe { params.node.graph }, call, also)
+            set_child(exec, node, unsafe { params.node.graph }, call)
         }
         // SAFETY: the kind says that this member is set.
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMCPY => unsafe {
-            set_memcpy(exec, node, &raw const params.node.memcpy.copy_params, call, also)
+            set_memcpy(exec, node, &raw const params.node.memcpy.copy_params, call)
         },
         // SAFETY: the kind says that this member is set.
         Some(params) if params.kind == CU_GRAPH_NODE_TYPE_MEMSET => unsafe {
-            set_memset(exec, node, &raw const params.node.memset.memset, call, also)
+            set_memset(exec, node, &raw const params.node.memset.memset, call)
         },
-        _ => changed(exec, node, call, also),
+        _ => changed(exec, call),
     }
 }
 
@@ -189,9 +197,8 @@ pub fn set_memcpy(
     node: CUgraphNode,
     params: *const CUDA_MEMCPY3D,
     call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
-    set_copy(exec, node, What::Solid(params), call, also)
+    set_copy(exec, node, What::Solid(params), call)
 }
 
 /// A memset node of an executable graph got other parameters.
@@ -200,22 +207,15 @@ pub fn set_memset(
     node: CUgraphNode,
     params: *const CUDA_MEMSET_NODE_PARAMS,
     call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     // SAFETY: the caller passes parameters or null; the driver reads the same fields.
     match unsafe { params.as_ref() } {
-        Some(params) => set_copy(exec, node, What::of_fill_node(params), call, also),
-        None => changed(exec, node, call, also),
+        Some(params) => set_copy(exec, node, What::of_fill_node(params), call),
+        None => changed(exec, call),
     }
 }
 
-fn set_copy(
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    what: What,
-    call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
-) -> CUresult {
+fn set_copy(exec: CUgraphExec, node: CUgraphNode, what: What, call: impl FnOnce() -> CUresult) -> CUresult {
     after_success(call, |client| {
         let amounts = what.amounts(client.gpus.len() > 1);
         client.graphs.change(client, exec, |nodes| {
@@ -223,18 +223,13 @@ fn set_copy(
             let within = nodes.take_copy(node).map_or(node, |before| before.within);
             nodes.put_copy(node, Copying { amounts, within });
         });
-        is_changed(client, exec, node, also);
+        graph_split::updated(client, exec);
     })
 }
 
 /// A node of an executable graph that takes no SM time was changed.
-pub fn changed(
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
-) -> CUresult {
-    after_success(call, |client| is_changed(client, exec, node, also))
+pub fn changed(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
+    after_success(call, |client| graph_split::updated(client, exec))
 }
 
 /// A node of an executable graph was enabled or disabled.
@@ -243,7 +238,6 @@ pub fn enable(
     node: CUgraphNode,
     enabled: bool,
     call: impl FnOnce() -> CUresult,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
 ) -> CUresult {
     after_success(call, |client| {
         client.graphs.change(client, exec, |nodes| {
@@ -257,7 +251,7 @@ pub fn enable(
             kernel.into_iter().for_each(|kernel| nodes.put(node, kernel));
             copying.into_iter().for_each(|copying| nodes.put_copy(node, copying));
         });
-        is_changed(client, exec, node, also);
+        graph_split::updated(client, exec);
     })
 }
 
@@ -284,32 +278,17 @@ pub fn add_node(
     })
 }
 
-/// A node of an executable graph is another one now: segments are not what the graph is, a copy is where the node that it has
-/// there can be changed, `also`.
-fn is_changed(
-    client: &Client,
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    also: impl FnOnce(CUgraphExec, CUgraphNode) -> CUresult,
-) {
-    graph_split::updated(client, exec);
-    if graph_pauses::any() {
-        let place = client.graphs.place_of(exec, node);
-        graph_pauses::changed(client, exec, place, also);
-    }
-}
-
 /// An executable graph is gone.
 pub fn destroy(exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     guard(
         |client| {
             client.graphs.forget(exec.addr() as u64);
-            let copies = (graph_split::forget(client, exec), graph_pauses::forget(client, exec));
-            Ok((client.graph_memory.forget(exec), copies))
+            let segments = graph_split::forget(client, exec);
+            Ok((client.graph_memory.forget(exec), segments))
         },
         call,
-        |client, (needs, copies), _| {
-            drop(copies);
+        |client, (needs, segments), _| {
+            drop(segments);
             if let Some(needs) = needs {
                 graph_memory::look(client, &needs);
             }
@@ -351,18 +330,6 @@ impl GraphPrices {
         own_estimate.into_iter().for_each(|estimate| estimate.weigh(weight, weight[0]));
         execs.insert(key, nodes);
         walk.kinds
-    }
-
-    /// Whether some of its nodes are disabled, which they stay when it is updated.
-    fn has_disabled(&self, exec: CUgraphExec) -> bool {
-        self.execs.lock().get(&(exec.addr() as u64)).is_some_and(|nodes| !nodes.disabled.is_empty())
-    }
-
-    /// Which of the nodes it was made of, in the driver's order, a node is.
-    fn place_of(&self, exec: CUgraphExec, node: CUgraphNode) -> Option<usize> {
-        let execs = self.execs.lock();
-        let made_of = &execs.get(&(exec.addr() as u64))?.made_of;
-        made_of.iter().position(|of| *of == node.addr() as u64)
     }
 
     fn change(&self, client: &Client, exec: CUgraphExec, change: impl FnOnce(&mut Nodes)) {

@@ -10,7 +10,6 @@ use weir_abi::types::*;
 use weir_core::cut::cut;
 
 use super::graph_nodes::{Edges, Walk, edges_of, nodes_of};
-use super::graph_pauses;
 use crate::driver;
 use crate::link::Client;
 
@@ -125,7 +124,6 @@ impl Graph {
     fn ready(self, client: &Client, expected_ns: u64, flags: u64) -> Option<Segment> {
         let exec = Exec::of(&self, flags)?;
         client.book.set_graph(exec.0, expected_ns, false); // no graph with a collective is split
-        graph_pauses::watch(client, exec.raw(), self.raw(), flags, Walk::within(client, self.raw(), 0).kinds);
         Some(Segment { exec, graph: Some(self) })
     }
 }
@@ -169,17 +167,8 @@ impl Exec {
 impl Event {
     /// A new one in the thread's context.
     pub fn new() -> Option<Self> {
-        Self::with(CU_EVENT_DISABLE_TIMING)
-    }
-
-    /// One that says when it was reached.
-    pub fn timed() -> Option<Self> {
-        Self::with(0)
-    }
-
-    fn with(flags: u32) -> Option<Self> {
         let mut event: CUevent = std::ptr::null_mut();
-        let made = driver::event_create(&raw mut event, flags) == CUDA_SUCCESS;
+        let made = driver::event_create(&raw mut event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
         made.then(|| Self(event.expose_provenance() as u64))
     }
 
@@ -199,9 +188,6 @@ impl Drop for Graph {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        if let Some(client) = Client::get() {
-            graph_pauses::forget(client, self.raw());
-        }
         driver::destroy_exec(self.raw());
     }
 }

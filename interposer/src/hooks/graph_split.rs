@@ -24,9 +24,8 @@ use weir_protocol::pages::GraphCount;
 
 use super::graph_device::{self, count};
 use super::graph_nodes::Kinds;
-use super::graph_pauses;
 use super::graph_segments::{Event, Exec, Graph, MOST_NS, Segment, Whole};
-use super::launch::UNCOUNTED;
+use super::launch::{self, UNCOUNTED};
 use crate::driver::{Relaxed, Stream};
 use crate::guard::caught;
 use crate::link::{CAPTURES, Client};
@@ -146,9 +145,9 @@ pub fn launch(
     });
     let segments = match way.flatten().unwrap_or(Way::Whole) {
         Way::Segments(segments) => segments,
-        Way::Whole => return graph_pauses::launch(counted, stream, exec, call),
+        Way::Whole => return launch::whole(counted, stream, exec, call),
         Way::LastWhole => {
-            let result = graph_pauses::launch(counted, stream, exec, call);
+            let result = launch::whole(counted, stream, exec, call);
             caught(client, || {
                 let _inside = Inside::enter();
                 client.splits.went(exec, stream, result);
@@ -159,12 +158,12 @@ pub fn launch(
     let mut counting = counted;
     for segment in segments.iter() {
         let raw = segment.raw();
-        let result = graph_pauses::launch(counting, stream, raw, || stream.launch_graph(raw));
+        let result = launch::whole(counting, stream, raw, || stream.launch_graph(raw));
         if result != CUDA_SUCCESS {
             caught(client, || client.splits.leave_whole(exec, GraphCount::WholeRefused));
             // Nothing of the graph has run yet: the program's own one can still go out.
             let first = counting == counted;
-            return if first { graph_pauses::launch(UNCOUNTED, stream, exec, call) } else { result };
+            return if first { launch::whole(UNCOUNTED, stream, exec, call) } else { result };
         }
         counting = UNCOUNTED;
     }

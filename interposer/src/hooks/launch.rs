@@ -19,7 +19,7 @@ pub(super) use self::admit::{Admission, owe};
 pub use self::multi_device::multi_device;
 use super::copy_pieces::list;
 use super::graph::copies;
-use super::{graph_memory, graph_pauses, graph_split, names};
+use super::{graph_memory, graph_split, names};
 use crate::driver::Stream;
 use crate::guard;
 use crate::link::{CAPTURES, Client};
@@ -85,8 +85,6 @@ fn pair(config: &CUlaunchConfig) -> Pair {
 pub fn graph(counted: usize, stream: Stream, exec: CUgraphExec, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = if graph_split::any() {
         graph_split::launch(counted, stream, exec, call)
-    } else if graph_pauses::any() {
-        graph_pauses::launch(counted, stream, exec, call)
     } else {
         whole(counted, stream, exec, call)
     };

@@ -14,7 +14,6 @@ use weir_core::stall::Span;
 use weir_protocol::pages::{CopyWay, Rate};
 use weir_protocol::units::{Nanos, Tokens};
 
-use super::graph_pauses;
 use crate::clock;
 use crate::driver::{self, Relaxed, Stream};
 use crate::joins;
@@ -174,7 +173,6 @@ impl<'a> Hands<'a> {
     /// Sees which marks were reached, in all contexts that this process has on the GPU, and settles what they say.
     pub fn look(&mut self) {
         let gpu = self.current.gpu;
-        graph_pauses::look();
         if gpu.overlaps() {
             gpu.look_around();
         }

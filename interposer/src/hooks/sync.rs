@@ -6,7 +6,7 @@ use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUcontext, CUevent, CUstream};
 
 use super::meter::{ANYTHING, Hands};
-use super::{capture, graph_pauses, pool};
+use super::{capture, pool};
 use crate::clock;
 use crate::driver::Stream;
 use crate::guard::{after_success, guard};
@@ -168,7 +168,6 @@ pub fn stream_gone(stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresul
         |client| {
             thread::with(Thread::book_run);
             capture::stream_gone(Stream::legacy(stream));
-            graph_pauses::stream_gone();
             for gpu in &client.gpus {
                 gpu.for_each_context(|context| context.flight.stream_gone(stream.addr() as u64, gpu.slot()));
             }

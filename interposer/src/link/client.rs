@@ -17,7 +17,7 @@ use super::helper;
 use super::local::Former;
 use crate::driver;
 use crate::hooks::{
-    self, GraphMemory, GraphPauses, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
+    self, GraphMemory, GraphPrices, Pools, Shares, Splits, StreamWaits, Tiles, VirtualMemory,
 };
 
 /// Streams of this process that capture now. At zero, launches skip the question.
@@ -64,8 +64,6 @@ pub struct Client {
     pub graphs: GraphPrices,
     /// Graphs that go out in segments.
     pub splits: Splits,
-    /// Graphs that pause.
-    pub pauses: GraphPauses,
     /// What graphs with memory nodes need.
     pub graph_memory: GraphMemory,
     /// Waits for words that streams have not come past.
@@ -115,7 +113,6 @@ impl Client {
             pools: Pools::default(),
             graphs: GraphPrices::default(),
             splits: Splits::default(),
-            pauses: GraphPauses::default(),
             graph_memory: GraphMemory::default(),
             stream_waits: StreamWaits::default(),
             devices: [const { AtomicU8::new(0) }; KNOWN_DEVICES],

@@ -133,7 +133,10 @@ fn graphs(tenant: &str, gpu: &TenantGpuStats) -> Option<String> {
     let device =
         (device > 0).then(|| format!("{device} can be launched by the tenant's own kernels, uncharged"));
     let whole = (whole > 0).then(|| format!("{whole} longer than 500 us could not be split"));
-    let told: Vec<_> = device.into_iter().chain(whole).collect();
+    let waits = gpu.total.graphs(GraphCount::Waits);
+    let waits = (waits > 0)
+        .then(|| format!("{waits} with host functions or waits inside, charged from begin to end"));
+    let told: Vec<_> = device.into_iter().chain(waits).chain(whole).collect();
     (!told.is_empty()).then(|| format!("graphs of {tenant} on GPU {}: {}", gpu.index, told.join("; ")))
 }
 

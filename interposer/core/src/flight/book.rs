@@ -21,7 +21,6 @@ pub(super) struct StreamBook {
     pub marked: AtomicU64, // with copies
     pub completed: AtomicU64,
     communicated: AtomicU64, // part of `submitted`
-    paused: AtomicU64,       // the same, of graphs that pause
     calls: [AtomicU64; ENGINES],
     units: [AtomicU64; ENGINES],
     predicted: [AtomicU64; ENGINES],
@@ -49,8 +48,6 @@ pub(super) struct Value {
     pub work: u64,
     /// Part of it that exchanges data with other GPUs.
     pub communicated: u64,
-    /// Part of it that belongs to graphs that pause.
-    pub paused: u64,
     /// Copies.
     pub copies: Tally,
 }
@@ -75,7 +72,6 @@ impl StreamBook {
             marked: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             communicated: AtomicU64::new(0),
-            paused: AtomicU64::new(0),
             calls: zeroes(),
             units: zeroes(),
             predicted: zeroes(),
@@ -100,7 +96,6 @@ impl StreamBook {
         Value {
             work: self.submitted.load(Ordering::Relaxed),
             communicated: self.communicated.load(Ordering::Relaxed),
-            paused: self.paused.load(Ordering::Relaxed),
             copies: Tally {
                 calls: load(&self.calls),
                 units: load(&self.units),
@@ -152,11 +147,6 @@ impl StreamBook {
     /// Part of what was submitted exchanges data with other GPUs.
     pub fn communicates(&self, ns: u64) {
         self.communicated.fetch_add(ns, Ordering::Relaxed);
-    }
-
-    /// Part of what was submitted belongs to graphs that pause.
-    pub fn pauses(&self, ns: u64) {
-        self.paused.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// The program has waited until now for so much work and copies, if any.

@@ -280,7 +280,6 @@ impl Marks {
         Stretch {
             charged: charged as f64,
             communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
-            pauses: value.paused > chain.value.paused,
             copies: value.copies.since(&chain.value.copies),
             stood: chain.stood,
             elsewhere: chain.elsewhere,

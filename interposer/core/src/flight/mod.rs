@@ -173,20 +173,6 @@ impl Flight {
         }
     }
 
-    /// Of what was submitted on `stream`, `ns` belong to a graph that pauses.
-    pub fn pauses(&self, stream: u64, ns: u64) {
-        if let Some(index) = self.find(stream) {
-            self.books[index].pauses(ns);
-        }
-    }
-
-    /// What streams other than this one have been given so far, if all of that is known to be done: the same number twice means that
-    /// none of them had work in between.
-    pub fn given_elsewhere(&self, stream: u64) -> Option<u64> {
-        let (given, idle) = self.elsewhere(self.find(stream)?);
-        idle.then_some(given)
-    }
-
     /// Whether anything on `stream` is not known to be done.
     pub fn is_busy(&self, stream: u64) -> bool {
         self.queued_ns(stream) > 0

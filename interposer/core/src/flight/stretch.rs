@@ -37,7 +37,6 @@ const SHORT_NS: f64 = 10e6;
 pub(super) struct Stretch {
     pub charged: f64,
     pub communicated: f64, // part of `charged`
-    pub pauses: bool,      // a graph of it takes longer than it runs
     pub copies: Tally,
     pub stood: bool,          // work stood still in it
     pub never_idle: bool,     // its first mark had not been reached when its second was put
@@ -175,10 +174,9 @@ impl Stretch {
         }
     }
 
-    /// Bounds the price of the one launch that it is. If that says when the burst began, it says nothing more; nor does it of a graph
-    /// that pauses.
+    /// Bounds the price of the one launch that it is. If that says when the burst began, it says nothing more.
     fn bound(&self, ns: f64, how: Bound) -> f64 {
-        if self.clipped || self.pauses { 0.0 } else { self.parts.bound(ns, how) }
+        if self.clipped { 0.0 } else { self.parts.bound(ns, how) }
     }
 
     /// Until when the process's time slice is not over that began within this stretch, from one moment to another on the GPU's
@@ -216,11 +214,6 @@ impl Stretch {
                 self.learn_copies(to, (surely, most), measure, engines, prices);
                 let busy = self.copied(prices).clamp(surely, most);
                 return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
-            }
-            _ if self.pauses => {
-                let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
-                // Not a neighbour's time, but that of a pause.
-                return (bill, Spent { waited: spent.busy, ..spent });
             }
             Company::Before if learnt && self.by_itself && doubt < PROMPT_NS && copied == 0.0 => {
                 bill.switch = sms.switched(most, self.parts.sum());

@@ -108,7 +108,6 @@ pub struct Estimate {
     bounds: AtomicPtr<Bounds>, // most signatures never need them
     made_of: AtomicPtr<Lock<Kernels>>, // of a graph
     collective: AtomicBool,
-    pauses: AtomicBool,
     restarts: AtomicU32,
 }
 
@@ -147,7 +146,6 @@ impl Estimate {
             bounds: AtomicPtr::new(std::ptr::null_mut()),
             made_of: AtomicPtr::new(std::ptr::null_mut()),
             collective: AtomicBool::new(false),
-            pauses: AtomicBool::new(false),
         }
     }
 
@@ -160,17 +158,6 @@ impl Estimate {
     /// Whether its launches run until other ranks have launched theirs.
     pub fn is_collective(&self) -> bool {
         self.collective.load(Ordering::Relaxed)
-    }
-
-    /// Says whether it is a graph's that pauses: such launches are told apart, as their times say nothing of what they take.
-    pub fn set_pauses(&self, pauses: bool) {
-        self.pauses.store(pauses, Ordering::Relaxed);
-        self.set(self.mean(), self.variance());
-    }
-
-    /// Whether its launches take less of the GPU than the time from their begin to their end, by an amount that is not known.
-    pub fn pauses(&self) -> bool {
-        self.pauses.load(Ordering::Relaxed)
     }
 
     /// Starts afresh with a new first price: the handle now stands for something else.
@@ -206,7 +193,7 @@ impl Estimate {
     }
 
     /// The price, if it can be relied upon: one load for the launch path. The others go the long way, where they are
-    /// measured; collectives and graphs that pause too, where they are told apart.
+    /// measured; collectives too.
     #[inline]
     pub fn learnt_price(&self) -> Option<i64> {
         let price = self.price_ns.load(Ordering::Relaxed);
@@ -465,7 +452,7 @@ impl Estimate {
     fn set(&self, mean: f64, variance: f64) {
         self.mean_ns.store(mean.to_bits(), Ordering::Relaxed);
         self.variance.store(variance.to_bits(), Ordering::Relaxed);
-        let by_itself = self.is_settled() && !self.is_collective() && !self.pauses();
+        let by_itself = self.is_settled() && !self.is_collective();
         self.price_ns.store(signed(whole(mean), by_itself), Ordering::Relaxed);
     }
 }

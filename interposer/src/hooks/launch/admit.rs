@@ -102,9 +102,6 @@ fn admit(
     if collective {
         current.context.flight.communicates(stream.key(), price.unsigned_abs());
     }
-    if known.estimate.pauses() {
-        current.context.flight.pauses(stream.key(), price.unsigned_abs());
-    }
     Some(Admission { current, price, bracketed, is_new, paired, collective })
 }
 

@@ -7,16 +7,6 @@ use weir_abi::types::*;
 use crate::driver::Stream;
 use crate::hooks::{capture, graph, graph_memory, graph_nodes};
 
-/// The same change of a node, by the driver's function `real`, to another executable graph and the node that it has there.
-macro_rules! also {
-    ($real:ident($($rest:ident),+)) => {
-        |exec, node| {
-            // SAFETY: what the driver has just taken from the caller, for a copy of the same graph.
-            unsafe { $real(exec, node, $($rest),+) }
-        }
-    };
-}
-
 driver_hooks! {
     // Graphs.
 
@@ -43,43 +33,43 @@ driver_hooks! {
         = |call| graph::update(exec, graph, call);
     /// Prices one node anew.
     fn cuGraphExecKernelNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1)
-        = |call, real| graph::set_node(exec, node, graph_nodes::KernelNode::v1(params), call, also!(real(params)));
+        = |call| graph::set_node(exec, node, graph_nodes::KernelNode::v1(params), call);
     /// As above, CUDA 12.
     fn cuGraphExecKernelNodeSetParams_v2(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS)
-        = |call, real| graph::set_node(exec, node, graph_nodes::KernelNode::v2(params), call, also!(real(params)));
+        = |call| graph::set_node(exec, node, graph_nodes::KernelNode::v2(params), call);
     /// Prices one node anew, of whatever kind it is.
     fn cuGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams)
-        = |call, real| graph::set_any(exec, node, params, call, also!(real(params)));
+        = |call| graph::set_any(exec, node, params, call);
     /// Prices the nodes of the child graph anew.
     fn cuGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph)
-        = |call, real| graph::set_child(exec, node, child, call, also!(real(child)));
+        = |call| graph::set_child(exec, node, child, call);
     /// A node that is disabled costs nothing.
     fn cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint)
-        = |call, real| graph::enable(exec, node, enabled != 0, call, also!(real(enabled)));
+        = |call| graph::enable(exec, node, enabled != 0, call);
     /// Counts what the node copies from now on.
     fn cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext)
-        = |call, real| graph::set_memcpy(exec, node, params, call, also!(real(params, context)));
+        = |call| graph::set_memcpy(exec, node, params, call);
     /// As above.
     fn cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
-        context: CUcontext) = |call, real| graph::set_memset(exec, node, params, call, also!(real(params, context)));
+        context: CUcontext) = |call| graph::set_memset(exec, node, params, call);
     /// A graph that is split is so no longer.
     fn cuGraphExecHostNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS)
-        = |call, real| graph::changed(exec, node, call, also!(real(params)));
-    /// As above: a copy of the graph would do what it did before.
+        = |call| graph::changed(exec, call);
+    /// As above.
     fn cuGraphExecEventRecordNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent)
-        = |call, real| graph::changed(exec, node, call, also!(real(event)));
+        = |call| graph::changed(exec, call);
     /// As above.
     fn cuGraphExecEventWaitNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent)
-        = |call, real| graph::changed(exec, node, call, also!(real(event)));
+        = |call| graph::changed(exec, call);
     /// As above.
     fn cuGraphExecExternalSemaphoresSignalNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const c_void)
-        = |call, real| graph::changed(exec, node, call, also!(real(params)));
+        = |call| graph::changed(exec, call);
     /// As above.
     fn cuGraphExecExternalSemaphoresWaitNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const c_void)
-        = |call, real| graph::changed(exec, node, call, also!(real(params)));
+        = |call| graph::changed(exec, call);
     /// As above.
     fn cuGraphExecBatchMemOpNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const c_void)
-        = |call, real| graph::changed(exec, node, call, also!(real(params)));
+        = |call| graph::changed(exec, call);
     /// Learns the bodies of a conditional node.
     fn cuGraphAddNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
         params: *mut CUgraphNodeParams) = |call| graph::add_node(node, params, call);

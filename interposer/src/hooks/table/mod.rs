@@ -39,10 +39,10 @@ macro_rules! address_of {
 pub(crate) use address_of;
 
 /// Each row: documentation, the driver's function, and the handler. In a handler's arguments `call` stands for the
-/// real function with these arguments, to be called once; a second name, where one is given, for that function itself.
+/// real function with these arguments, to be called once.
 macro_rules! driver_hooks {
     ($($(#[doc = $doc:literal])+
-       fn $symbol:ident($($arg:ident: $kind:ty),* $(,)?) = |$call:ident $(, $again:ident)?| $handler:expr;)+) => {
+       fn $symbol:ident($($arg:ident: $kind:ty),* $(,)?) = |$call:ident| $handler:expr;)+) => {
         $(
             $(#[doc = $doc])+
             ///
@@ -61,7 +61,6 @@ macro_rules! driver_hooks {
                     crate::failpoint::called();
                     result
                 };
-                $(let $again = real;)?
                 $handler
             }
             const _: weir_abi::fns::$symbol = $symbol;

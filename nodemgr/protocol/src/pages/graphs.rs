@@ -21,6 +21,8 @@ pub enum GraphCount {
     Segments,
     /// Launches of graphs that went out as segments.
     SplitLaunches,
+    /// Graphs with host functions or waits inside: they are charged from begin to end.
+    Waits,
     /// Heavy graphs left whole: they have memory nodes.
     WholeMemory,
     /// Heavy graphs left whole: they have conditional nodes.
@@ -39,11 +41,12 @@ pub enum GraphCount {
 
 impl GraphCount {
     /// Every count, in the order of the words on the page.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::DeviceLaunchable,
         Self::Split,
         Self::Segments,
         Self::SplitLaunches,
+        Self::Waits,
         Self::WholeMemory,
         Self::WholeConditional,
         Self::WholeSignals,
@@ -60,6 +63,7 @@ impl GraphCount {
             Self::Split => "split",
             Self::Segments => "segments",
             Self::SplitLaunches => "split_launches",
+            Self::Waits => "waits",
             Self::WholeMemory => "whole_memory",
             Self::WholeConditional => "whole_conditional",
             Self::WholeSignals => "whole_signals",

@@ -67,32 +67,6 @@ fn a_sparse_small_kernel_is_learnt_without_the_time_before_it() {
 }
 
 #[test]
-fn a_graph_that_pauses_is_charged_its_price_and_its_time_teaches_nothing() {
-    let mut process = process();
-    let (graph, kernel) = (guess(100_000), guess(5_000));
-    graph.set_pauses(true);
-    for _ in 0..5 {
-        let mut told = Parts::with_room();
-        assert!(told.add(graph, 1));
-        told.learn(crate::price::Took::exactly(100_000.0));
-    }
-    process.mark(STREAM);
-    for _ in 0..50 {
-        process.launch(STREAM, graph, 3_100_000); // a host function of 3 ms is a node of it
-        process.flight.pauses(STREAM, 100_000);
-        process.launch(STREAM, kernel, 10_000);
-        process.mark(STREAM);
-        process.launch(STREAM, kernel, 10_000); // what comes by itself is measured all the same
-        process.mark(STREAM);
-        process.wait(process.gpu.ends[&STREAM] - 5_000);
-    }
-    process.drain();
-    assert!((process.charged - 50 * 120_000).abs() < 50_000, "{}", process.charged);
-    assert!((graph.mean() - 100_000.0).abs() < 100.0, "{}", graph.mean());
-    assert!((kernel.mean() - 10_000.0).abs() < 100.0, "{}", kernel.mean());
-}
-
-#[test]
 fn a_driver_that_tells_late_what_was_reached_makes_no_kernel_dearer() {
     let mut process = process();
     let (kernel, mut took) = (guess(5_000), 0);
