@@ -1,4 +1,4 @@
-//! Fillers beside a primary on a card that is at its power limit back off until its clocks are free, and have all of it again
+//! Fillers beside a primary on a card whose power limit takes a good deal of its clocks back off, and have all of it again
 //! once the primary rests; whose work takes how much energy is told; and cards that tell nothing of it change nothing
 //! (gpu-truths, rule 17).
 
@@ -20,6 +20,9 @@ const WEIR: &str = "policy = \"weir\"\n[[price]]\nname = \"*\"\ntime_us = 20\n";
 
 /// A card that one program which works for half of the time does not bring to its limit: 55 W at rest, 400 W at work.
 const CAPPED: &str = "power_limit_w = 270\n";
+
+/// A card whose clocks fall below half of what they are once it is full: 55 W at rest, 400 W at work.
+const SLOWED: &str = "power_limit_w = 200\n";
 
 /// What a card draws at work more than at rest, by the defaults.
 const BEYOND_REST_W: u64 = 400 - 55;
@@ -74,8 +77,8 @@ fn filler(node: &Node<'_>, what: &str, accept: impl Fn(&str, u32) -> bool) {
 }
 
 #[test]
-fn a_filler_beside_a_primary_backs_off_while_the_card_is_at_its_power_limit() {
-    let gpu = gpu(CAPPED);
+fn a_filler_beside_a_primary_backs_off_while_power_takes_half_of_the_clocks() {
+    let gpu = gpu(SLOWED);
     let node = Node::start(&gpu, WEIR);
     wait::until("what it draws at rest", || (power(&node).idle_mw? < 60_000).then_some(()));
     let mut train = train(&gpu, &node, 10, 10);
@@ -85,13 +88,25 @@ fn a_filler_beside_a_primary_backs_off_while_the_card_is_at_its_power_limit() {
     let capped = "tenant=\"batch\",policy=\"weir\",state=\"CAPPED\"} 1.0";
     wait::until("its state as a metric", || page(&node).contains(capped).then_some(()));
     wait::until("its state in weir ps", || node.says(&["ps"]).contains("weir CAPPED").then_some(()));
-    wait_for_event(&node, "GPU 0: clocks no longer held back");
-    train.goes_on(1_000);
-    filler(&node, "not all of it as long as it may be a moment", |state, ppm| state == "CAPPED" && ppm < ALL);
     program::signal(train.pid, libc::SIGSTOP); // it rests
     filler(&node, "all of it", |state, ppm| state == "OPEN" && ppm == ALL);
     program::signal(train.pid, libc::SIGCONT);
     train.goes_on(100);
+    for program in [train, batch] {
+        program.finish().well();
+    }
+}
+
+#[test]
+fn a_filler_that_brings_the_card_to_its_power_limit_and_takes_few_of_its_clocks_keeps_all() {
+    let gpu = gpu("power_limit_w = 360\n");
+    let node = Node::start(&gpu, WEIR);
+    let (train, batch) = (train(&gpu, &node, 10, 10), batch(&gpu, &node));
+    wait_for_event(&node, "GPU 0: clocks held back: sw_power_cap");
+    let later = node.stats().node.epoch + 3_000;
+    wait::until("three more readings", || (node.stats().node.epoch > later).then_some(()));
+    assert_eq!(power(&node).held_back_by(), ["sw_power_cap"]);
+    filler(&node, "all of it", |state, ppm| state == "FILL" && ppm == ALL);
     for program in [train, batch] {
         program.finish().well();
     }

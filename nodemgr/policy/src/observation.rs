@@ -109,11 +109,9 @@ impl Default for Signals {
 /// What was read last of a GPU's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Power {
-    /// Whether power or heat holds them back.
-    pub held_back: bool,
-    /// What the GPU took since the reading before, by its energy counter, of what it may take, in thousandths; none where it
-    /// does not count, or has no limit.
-    pub taken_permille: Option<u16>,
+    /// How much longer work takes at these clocks than at the highest, in thousandths: 1,000 where neither power nor heat holds
+    /// them back.
+    pub slowed_permille: u32,
     /// When it was read, by the manager's clock: about once a second.
     pub read_at: Nanos,
 }

@@ -112,6 +112,11 @@ impl Stretched {
         Self { permille, judged: 1_000 }
     }
 
+    /// That was not judged before and is interference however far it goes.
+    pub fn at_most(permille: u64) -> Self {
+        Self::by(permille.min(ANOTHER_WORKLOAD - 1))
+    }
+
     fn verdict(self) -> Verdict {
         match self.permille {
             EMERGENCY..ANOTHER_WORKLOAD => Verdict::Emergency,

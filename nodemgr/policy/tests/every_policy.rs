@@ -67,8 +67,8 @@ fn any_sample() -> impl Strategy<Value = Sample> {
 }
 
 fn any_signals() -> impl Strategy<Value = Signals> {
-    let power = (any::<bool>(), any::<Option<u16>>(), any_time())
-        .prop_map(|(held_back, taken_permille, read_at)| Power { held_back, taken_permille, read_at });
+    let power =
+        (any::<u32>(), any_time()).prop_map(|(slowed_permille, read_at)| Power { slowed_permille, read_at });
     (0u16..=1_000, prop::option::of(power)).prop_map(|(best_effort_permille, power)| Signals {
         best_effort_permille,
         power,

@@ -21,6 +21,18 @@ pub struct Power {
     pub energy_mj: Option<u64>,
 }
 
+impl Power {
+    /// How much longer work takes at the clock of the SMs than at its highest, in thousandths; 1,000 where neither power nor heat
+    /// holds it back.
+    pub fn slowed_permille(&self) -> Option<u32> {
+        if !self.reasons?.held_back().is_any() {
+            return Some(1_000);
+        }
+        let permille = (u64::from(self.sm_most_mhz?) * 1_000).checked_div(self.sm_mhz?.into())?;
+        Some(u32::try_from(permille).unwrap_or(u32::MAX).max(1_000))
+    }
+}
+
 /// `nvmlClocksEventReasons`: one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reasons(pub u64);

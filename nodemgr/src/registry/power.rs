@@ -68,15 +68,10 @@ struct Gpu {
 impl Powered {
     /// What a policy hears of a GPU's clocks.
     pub(super) fn signal(&self, gpu: usize, now: Nanos) -> Option<Signal> {
-        let known = self.gpus.get(&gpu)?;
-        let last = &known.last;
-        let held_back = last.reasons?.held_back().is_any();
+        let last = &self.gpus.get(&gpu)?.last;
+        let slowed_permille = last.slowed_permille()?;
         let fresh = u128::from(now.since(last.at).0) <= STALE.as_nanos();
-        (fresh && self.rule == PowerRule::BackOff).then_some(Signal {
-            held_back,
-            taken_permille: known.taken_permille(),
-            read_at: last.at,
-        })
+        (fresh && self.rule == PowerRule::BackOff).then_some(Signal { slowed_permille, read_at: last.at })
     }
 }
 
@@ -94,12 +89,6 @@ impl Gpu {
         let over = self.told && self.free >= FREE_READINGS;
         self.told &= !over;
         over.then_some(What::ClocksFree)
-    }
-
-    /// What it took between the last two readings, of what it may.
-    fn taken_permille(&self) -> Option<u16> {
-        let permille = self.mean_mw?.saturating_mul(1_000).checked_div(self.last.limit_mw?.into())?;
-        Some(u16::try_from(permille).unwrap_or(u16::MAX))
     }
 
     /// What it has taken beyond rest since this was last asked, in mJ; none where that cannot be told.
@@ -238,21 +227,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_card_takes_of_what_it_may_is_by_its_energy_counter_and_none_where_that_jumps() {
-        // gpu-truths, rule 17.
-        let mut gpu = Gpu::default();
-        let mut taken = |second, joules, limit_mw| {
-            gpu.note(Power { limit_mw, ..at(second, joules, NONE) });
-            gpu.above_rest();
-            gpu.taken_permille()
-        };
-        assert_eq!(taken(1, 1_000, Some(270_000)), None, "the first reading");
-        assert_eq!(taken(3, 1_540, Some(270_000)), Some(1_000), "270 W for two seconds");
-        assert_eq!((taken(4, 1_810, None), taken(5, 2_080, Some(0))), (None, None), "no limit");
-        assert_eq!((taken(6, 3, Some(270_000)), taken(7, 138, Some(270_000))), (None, Some(500)));
-    }
-
-    #[test]
     fn a_policy_hears_what_is_fresh_and_known_unless_the_operator_says_otherwise() {
         // gpu-truths, rule 17.
         let mut powered = Powered::default();
@@ -260,8 +234,9 @@ mod tests {
         assert_eq!(signal(&powered, 1), None, "NVML has not answered");
         powered.gpus.entry(0).or_default().note(Power { at: Nanos::from_secs(1), ..Power::default() });
         assert_eq!(signal(&powered, 1), None, "a card that does not tell");
-        powered.gpus.entry(0).or_default().note(at(2, 0, CAPPED));
-        let heard = Some(Signal { held_back: true, taken_permille: None, read_at: Nanos::from_secs(2) });
+        let (sm_mhz, sm_most_mhz) = (Some(1_500), Some(1_980));
+        powered.gpus.entry(0).or_default().note(Power { sm_mhz, sm_most_mhz, ..at(2, 0, CAPPED) });
+        let heard = Some(Signal { slowed_permille: 1_320, read_at: Nanos::from_secs(2) });
         assert_eq!((signal(&powered, 3), signal(&powered, 9)), (heard, None), "and an NVML that hangs");
         powered.rule = PowerRule::Report;
         assert_eq!(signal(&powered, 3), None);

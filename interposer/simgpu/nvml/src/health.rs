@@ -1,7 +1,7 @@
 //! Power, clocks, temperature. Power follows the time in which kernels run, from `idle_w` to `busy_w` of the configuration. A
-//! mean beyond `power_limit_w` is shown as a reason that holds the clocks back, and that is all that comes of it: clocks stand
-//! still at the data sheet's value, kernels are as fast as ever, and so the card draws more than its limit, which a real one
-//! does not for long. There is no thermal model.
+//! mean beyond `power_limit_w` is shown as a reason that holds the clocks back, and as a clock at which a card keeps to its limit
+//! whose power beyond rest goes with its clock. Nothing else comes of it: kernels are as fast as ever, and so the card draws more
+//! than its limit, which a real one does not for long. There is no thermal model.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
@@ -13,6 +13,8 @@ use crate::{nvml, session};
 const SW_POWER_CAP: c_ulonglong = 0x4;
 /// Clocks, MHz: SM and memory. Source: the A100 data sheet.
 const CLOCKS_MHZ: [c_uint; 2] = [1_410, 1_215];
+/// `NVML_CLOCK_MEM`.
+const MEMORY: c_uint = 2;
 /// Temperature, degrees Celsius: a cooled room's card, whatever it does.
 const TEMPERATURE_C: c_uint = 40;
 
@@ -44,12 +46,24 @@ fn reasons(device: Handle) -> Answer<c_ulonglong> {
     Ok(if power_mw(device)? > limit_mw(device)? { SW_POWER_CAP } else { 0 })
 }
 
-/// Clocks by kind: graphics, SM, memory, video.
+/// A clock now: that of the memory is never held back.
 fn clock_mhz(device: Handle, kind: c_uint) -> Answer<c_uint> {
+    let (most, power, limit) = (most_mhz(device, kind)?, power_mw(device)?, limit_mw(device)?);
+    let idle = session::current()?.config().idle_w * 1_000;
+    let held_back = kind != MEMORY && power > limit;
+    Ok(if held_back {
+        most * limit.saturating_sub(idle).div_ceil(1_000) / (power - idle).div_ceil(1_000)
+    } else {
+        most
+    })
+}
+
+/// Clocks at most by kind: graphics, SM, memory, video.
+fn most_mhz(device: Handle, kind: c_uint) -> Answer<c_uint> {
     place(device)?;
     match kind {
         0 | 1 | 3 => Ok(CLOCKS_MHZ[0]),
-        2 => Ok(CLOCKS_MHZ[1]),
+        MEMORY => Ok(CLOCKS_MHZ[1]),
         _ => Err(INVALID_ARGUMENT),
     }
 }
@@ -76,7 +90,7 @@ nvml! {
     /// A clock now, MHz.
     fn nvmlDeviceGetClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) { put(out, clock_mhz(device, kind)?) }
     /// A clock at most, MHz.
-    fn nvmlDeviceGetMaxClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) { put(out, clock_mhz(device, kind)?) }
+    fn nvmlDeviceGetMaxClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) { put(out, most_mhz(device, kind)?) }
     /// Why clocks are held down, by the older name.
     fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, out: *mut c_ulonglong) { put(out, reasons(device)?) }
     /// Why clocks are held down.
