@@ -74,6 +74,9 @@ const LEAST_BURST: Nanos = Nanos::from_millis(5);
 /// Fillers that worked for less than this part of a burst, around it, did not stretch it.
 const BESIDE_PART: u64 = 20;
 
+/// Fillers queue no more than one part in so many of the time for which nobody woke: so little of it is lost to whoever wakes next.
+const QUEUED_PART: u64 = 125;
+
 /// What a wake in a bubble has cost shows so much later at most.
 const SETTLED_LATE: Nanos = Nanos::from_millis(10);
 
@@ -343,10 +346,10 @@ fn is_bubble(lull: &Lull, careful: bool, filling: bool) -> bool {
     }
 }
 
-/// How much fillers may queue: what a purse pays for the time that nobody woke, in steps of two so that it seldom changes.
+/// How much fillers may queue: a small part of the time that nobody woke, in steps of two so that it seldom changes.
 fn cap(lull: &Lull, most: Nanos) -> Nanos {
     let ends_in = lull.ends_in.unwrap_or(Nanos(u64::MAX));
-    let allowed = (lull.quiet.0 / PART).min(ends_in.0 / 4).min(most.0);
+    let allowed = (lull.quiet.0 / QUEUED_PART).min(ends_in.0 / 4).min(most.0);
     let steps = (allowed / SHORT_CAP.0).max(1).ilog2();
     Nanos(SHORT_CAP.0 << steps)
 }

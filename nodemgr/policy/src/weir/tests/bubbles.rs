@@ -8,7 +8,7 @@ use crate::lend::FULL;
 use crate::story::{Doing, Story, filler, latency, primary, slo};
 
 #[test]
-fn bubbles_are_filled_at_less_than_a_hundredth_of_the_primarys_time() {
+fn bubbles_are_filled_at_a_fiftieth_of_the_primarys_time() {
     // design 10: policy.idle_filled_percent over what can be filled: the gap less a tick until it is seen, what is in flight,
     // and two switches. policy.primary_loss_percent.
     for busy_us in [3_300, 40_300] {
@@ -20,7 +20,7 @@ fn bubbles_are_filled_at_less_than_a_hundredth_of_the_primarys_time() {
             let fillable = 100 * (bubble_us - 1_500) / bubble_us;
             let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 2_000_000_000);
             assert!(filled * 10 >= fillable * 9, "{busy_us}/{bubble_us}: {filled} % of {fillable} %");
-            assert!(lost < 10, "{busy_us}/{bubble_us}: lost {lost} thousandths");
+            assert!(lost <= 20, "{busy_us}/{bubble_us}: lost {lost} thousandths");
         }
     }
 }
@@ -41,7 +41,7 @@ fn bubbles_that_nobody_foretells_cost_no_more() {
         if who == FILLER || length.is_some_and(|_| at < 6_000) { Doing::Works } else { Doing::Idle }
     });
     let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 6_000_000_000);
-    assert!(lost < 10, "lost {lost} thousandths");
+    assert!(lost <= 20, "lost {lost} thousandths");
     assert!(filled > 20, "and yet {filled} % are filled");
 }
 
