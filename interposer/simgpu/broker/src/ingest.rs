@@ -122,9 +122,9 @@ fn work_of(work: Work, owner: u32) -> Option<model::Work> {
         Work::Copy { direction: Direction::DeviceToDevice, bytes } | Work::Memset { bytes } => {
             model::Work::Memory(bytes)
         }
-        Work::Record { slot, record } => model::Work::Record(model::EventKey { owner, slot }, record),
+        Work::Record { slot, record } => model::Work::Record(model::EventKey { owner, slot }, record, 0),
         Work::Wait { slot, record } => model::Work::Wait(model::EventKey { owner, slot }, record),
-        Work::Host => model::Work::Host,
+        Work::Host => model::Work::Hold(0),
         Work::Open { .. } | Work::Close => return None,
     })
 }

@@ -108,6 +108,7 @@ fn spec(config: &Config) -> model::Spec {
             .map(|rate| rate * 1000),
         device_bytes_per_us: config.device_gb_s * 1000,
         knee_permille: BANDWIDTH_KNEE,
+        ..model::Spec::default()
     }
 }
 

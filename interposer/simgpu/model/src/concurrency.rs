@@ -48,6 +48,11 @@ impl Resident {
         self.sms.max(self.bandwidth)
     }
 
+    /// Part of the SMs it wants, thousandths.
+    pub fn sms(&self) -> u64 {
+        self.sms
+    }
+
     /// ns until it ends at its present rate; `None` while it spins.
     pub fn ends_in(&self) -> Option<Nanos> {
         (!self.spins).then(|| self.left.div_ceil(self.rate.max(1)))

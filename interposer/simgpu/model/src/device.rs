@@ -2,12 +2,14 @@
 
 mod time;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use self::time::Share;
 use crate::Nanos;
-use crate::books::{Backlog, ContextBooks, Copied, DeviceBooks};
+use crate::births;
+use crate::books::{ContextBooks, DeviceBooks};
 use crate::concurrency::Resident;
+use crate::context::Context;
 use crate::copy::CopyEngine;
 use crate::run_list::Turn;
 use crate::spec::Spec;
@@ -56,39 +58,6 @@ pub enum Completion {
     },
 }
 
-/// A context.
-#[derive(Debug, Default)]
-pub(crate) struct Context {
-    /// Kernels that come next, first come first served.
-    pub ready: VecDeque<StreamId>,
-    /// Kernels that were preempted at the end of the slice.
-    pub parked: Vec<Resident>,
-    /// Kernels among the device's residents.
-    pub resident: usize,
-    /// It holds the turn, or waits for one.
-    pub listed: bool,
-    pub backlog: Backlog,
-    pub true_use: Nanos,
-    pub alone: Nanos,
-    pub copied: [Copied; 3],
-    pub switches: u64,
-    pub launches: u64,
-    pub streams: Vec<StreamId>,
-    pub legacy: Option<StreamId>,
-    /// Streams whose first command waits for the legacy stream.
-    pub held: Vec<StreamId>,
-    /// Commands submitted and done: of the legacy stream, of all blocking streams.
-    pub legacy_commands: Progress,
-    pub blocking_commands: Progress,
-}
-
-/// How many were submitted, how many are done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
-    pub submitted: u64,
-    pub done: u64,
-}
-
 /// A place for a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -124,11 +93,17 @@ pub struct Device {
     /// When something happens next, where that is known.
     pub(crate) next: Option<Nanos>,
     pub(crate) turn: Turn,
+    /// When the slice of the context that is loaded ends: it goes on if the context rests in between.
+    pub(crate) slice_ends: Nanos,
     pub(crate) run_list: VecDeque<usize>,
     /// Whose state the device has loaded.
     pub(crate) loaded: Option<usize>,
     pub(crate) engines: [CopyEngine; 3],
     pub(crate) arrivals: VecDeque<Arrival>,
+    /// What is to be done yet for contexts that were just made.
+    pub(crate) births: BinaryHeap<births::Step>,
+    /// Commands given so far.
+    pub(crate) given: u64,
     pub(crate) reached: HashMap<EventKey, u32>,
     pub(crate) waiting: HashMap<EventKey, Vec<(StreamId, u32)>>,
     /// Streams whose first command has to be looked at.
@@ -155,10 +130,13 @@ impl Device {
             next_end: Nanos::MAX,
             next: None,
             turn: Turn::Idle,
+            slice_ends: now,
             run_list: VecDeque::new(),
             loaded: None,
             engines: Default::default(),
             arrivals: VecDeque::new(),
+            births: BinaryHeap::new(),
+            given: 0,
             reached: HashMap::new(),
             waiting: HashMap::new(),
             pumps: VecDeque::new(),
@@ -175,7 +153,9 @@ impl Device {
     /// Makes a context.
     pub fn create_context(&mut self) -> ContextId {
         self.contexts.push(Some(Box::default()));
-        ContextId(self.contexts.len() - 1)
+        let made = ContextId(self.contexts.len() - 1);
+        self.expect_birth(made);
+        made
     }
 
     /// Ends a context at once: running kernels too, and what it holds is over. Its books go with it, so read them before.
@@ -214,7 +194,9 @@ impl Device {
             u32::try_from(self.streams.len() - 1).unwrap_or(u32::MAX)
         });
         let slot = &mut self.streams[index as usize];
-        slot.stream = Some(Stream::new(context.0, kind, priority, tag));
+        let channel = owner.opened / self.spec.channel_streams.max(1);
+        owner.opened = owner.opened.wrapping_add(1);
+        slot.stream = Some(Stream::new(context.0, kind, priority, channel, tag));
         let id = StreamId { index, generation: slot.generation };
         owner.streams.push(id);
         if kind == StreamKind::Legacy {
@@ -248,6 +230,7 @@ impl Device {
         let Some(stream) = lookup(&self.streams, id) else { return };
         let arriving = self.arrivals.iter().filter(|arrival| arrival.stream == id);
         let held = stream.queue.iter().chain(arriving.map(|arrival| &arrival.queued));
+        let held = held.filter(|command| command.sequence > 0);
         let over = held.map(|command| Completion::Done { tag: stream.tag, sequence: command.sequence, at });
         self.completions.extend(over);
     }
@@ -292,6 +275,12 @@ impl Device {
             queued: owner.backlog.commands(),
             copied: owner.copied,
         })
+    }
+
+    /// The next command's place among all.
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.given += 1;
+        self.given
     }
 
     pub(crate) fn stream_mut(&mut self, id: StreamId) -> Option<&mut Stream> {

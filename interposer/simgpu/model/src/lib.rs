@@ -16,13 +16,19 @@
 //! assert_eq!(done, [Completion::Done { tag: 7, sequence: 1, at: 6_000 }]);
 //! ```
 //!
-//! Simplifications, on purpose: events, waits and host functions are front-end work that needs no slice;
-//! a device's power and clocks are constant; the L2 cache is part of the bandwidth.
+//! Timed events and words take their time in their context's turn; a stream that waits for one makes no context runnable.
+//!
+//! Simplifications, on purpose: untimed events, waits for events and host functions are front-end work that needs no
+//! slice; a device's power and clocks are constant; the L2 cache is part of the bandwidth.
 
+mod births;
 mod books;
+mod channel;
 mod concurrency;
+mod context;
 mod copy;
 mod device;
+mod noise;
 mod run_list;
 mod spec;
 mod stream;
@@ -32,6 +38,7 @@ mod tests;
 
 pub use books::{ContextBooks, Copied, DeviceBooks};
 pub use device::{Completion, ContextId, Device, EventKey, StreamId};
+pub use noise::Noise;
 pub use spec::{Kernel, Mode, Spec};
 pub use stream::{Engine, StreamKind, Work};
 

@@ -1,13 +1,14 @@
 //! Turns: whose kernels run. Under time-slicing the front end goes round the contexts that have kernels: each
 //! has the device for a slice, keeps it if nobody else wants it, loses it early when it is drained. A context
 //! that arrives waits for the rest of the slice. What runs at the end of a slice is preempted, and goes on in
-//! its next one. Under MPS all contexts have the turn, always.
+//! its next one. A slice is counted from the switch; a context that rests while nobody else wants the device goes on
+//! with what is left of its slice. Under MPS all contexts have the turn, always.
 
 use crate::Nanos;
 use crate::concurrency::{MOST_RESIDENT, Resident};
 use crate::device::{Device, StreamId, lookup};
 use crate::spec::{Kernel, Mode};
-use crate::stream::{State, Work};
+use crate::stream::State;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl Device {
         } else if !std::mem::replace(&mut owner.listed, true) {
             self.run_list.push_back(context);
             if self.turn == Turn::Idle {
-                self.next_turn();
+                self.next_turn(0);
             }
         }
     }
@@ -54,11 +55,8 @@ impl Device {
             && let Some(id) = owner.ready.pop_front()
         {
             let Some(stream) = self.streams[id.index as usize].stream.as_mut() else { continue };
-            let kernel = match stream.queue.front().map(|queued| queued.work) {
-                Some(Work::Kernel(kernel)) => kernel,
-                Some(Work::Memory(bytes)) => self.spec.memory_kernel(bytes),
-                _ => continue,
-            };
+            let first = stream.queue.front().and_then(|queued| self.spec.demand(queued.work));
+            let Some(kernel) = first else { continue };
             stream.state = State::Resident;
             owner.resident += 1;
             self.resident.push(Resident::new(id, context, stream.priority, kernel, &self.spec));
@@ -66,8 +64,8 @@ impl Device {
         }
     }
 
-    /// The turn goes to the next context that waits for one.
-    pub(crate) fn next_turn(&mut self) {
+    /// The turn goes to the next context that waits for one, after a switch that takes `beyond` more than one after a drain.
+    fn next_turn(&mut self, beyond: Nanos) {
         self.turn = Turn::Idle;
         let Some(next) = self.run_list.pop_front() else { return };
         if self.loaded.is_none_or(|loaded| loaded == next) {
@@ -76,12 +74,15 @@ impl Device {
         if let Some(owner) = self.contexts[next].as_mut() {
             owner.switches += 1;
         }
-        self.turn = Turn::Switching { to: next, until: self.now + self.spec.switch };
+        self.turn = Turn::Switching { to: next, until: self.now + self.spec.switch + beyond };
     }
 
     fn run(&mut self, context: usize) {
-        self.loaded = Some(context);
-        self.turn = Turn::Running { context, ends: self.now + self.spec.slice };
+        let switched = self.loaded.replace(context) != Some(context);
+        if switched || self.slice_ends <= self.now {
+            self.slice_ends = self.now + self.spec.slice;
+        }
+        self.turn = Turn::Running { context, ends: self.slice_ends };
         if let Some(owner) = self.contexts[context].as_mut() {
             self.resident = std::mem::take(&mut owner.parked);
         }
@@ -99,31 +100,41 @@ impl Device {
     }
 
     fn slice_over(&mut self, context: usize) {
-        if self.run_list.is_empty() {
-            self.turn = Turn::Running { context, ends: self.now + self.spec.slice };
-            return;
-        }
         if self.is_drained(context) {
             return; // its last kernel ended with its slice: `settle` passes the turn on, and it has no further one
         }
+        if self.run_list.is_empty() {
+            self.slice_ends = self.now + self.spec.slice;
+            self.turn = Turn::Running { context, ends: self.slice_ends };
+            return;
+        }
+        let beyond = self.cut();
         if let Some(owner) = self.contexts[context].as_mut() {
             owner.parked = std::mem::take(&mut self.resident);
             self.run_list.push_back(context);
         }
         self.stale = true;
-        self.next_turn();
+        self.next_turn(beyond);
+    }
+
+    /// What it costs to cut off what is resident: the more, the more of the SMs are full.
+    fn cut(&self) -> Nanos {
+        let held = self.resident.iter().map(Resident::sms).sum::<u64>().min(1000);
+        let [least, most] = self.spec.cut;
+        least + most.saturating_sub(least) * held / 1000
     }
 
     /// Ends the turn of a context that is drained, or gone.
     pub(crate) fn settle(&mut self) {
-        while let Turn::Running { context, .. } = self.turn {
-            if !self.is_drained(context) {
+        while let Turn::Running { context, ends } = self.turn {
+            let keeps = !self.spec.yields_drained && ends > self.now && self.contexts[context].is_some();
+            if !self.is_drained(context) || keeps {
                 return;
             }
             if let Some(owner) = self.contexts[context].as_mut() {
                 owner.listed = false;
             }
-            self.next_turn();
+            self.next_turn(0);
         }
     }
 

@@ -37,12 +37,14 @@ pub enum Work {
     Copy(Engine, u64),
     /// Fill or copy bytes of device memory: runs on SMs.
     Memory(u64),
-    /// Stamp an event with the n-th record of it.
-    Record(EventKey, u32),
+    /// Take so long of the context's turn, and nothing of the SMs: a word that the front end writes or finds as it should be.
+    Mark(Nanos),
+    /// The same, then stamp an event with the n-th record of it; one that takes no time needs no turn.
+    Record(EventKey, u32, Nanos),
     /// Hold the stream until an event's n-th record was reached.
     Wait(EventKey, u32),
-    /// Hold the stream until it is resumed.
-    Host,
+    /// Hold the stream until it is resumed; then, or if it has been by then, be as long as [`Work::Mark`].
+    Hold(Nanos),
     /// Nothing: complete when it is reached.
     Nothing,
 }
@@ -50,7 +52,10 @@ pub enum Work {
 /// A command in a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
+    /// 0: the context's own, of which nobody is told.
     pub sequence: u64,
+    /// Place among all commands that were given to the device.
+    pub order: u64,
     pub work: Work,
     /// How many commands of the other side (legacy or blocking streams) must be complete before it.
     pub after: u64,
@@ -63,7 +68,7 @@ pub(crate) struct Queued {
 pub(crate) enum State {
     /// There is none.
     Empty,
-    /// Held by the legacy stream, or by the blocking streams if it is the legacy one.
+    /// Held by the legacy stream, by the blocking streams if it is the legacy one, or by one that shares its channel.
     Held,
     /// A kernel without a place among the residents.
     Ready,
@@ -83,6 +88,8 @@ pub(crate) struct Stream {
     pub context: usize,
     pub kind: StreamKind,
     pub priority: i32,
+    /// Which of its context's channels its commands go through.
+    pub channel: u32,
     /// The caller's name for it, handed back with completions.
     pub tag: u64,
     pub queue: VecDeque<Queued>,
@@ -97,11 +104,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub fn new(context: usize, kind: StreamKind, priority: i32, tag: u64) -> Self {
+    pub fn new(context: usize, kind: StreamKind, priority: i32, channel: u32, tag: u64) -> Self {
         Self {
             context,
             kind,
             priority,
+            channel,
             tag,
             queue: VecDeque::new(),
             state: State::Empty,

@@ -2,7 +2,7 @@
 
 use crate::Nanos;
 use crate::device::{Arrival, Completion, Device, EventKey, StreamId, lookup};
-use crate::spec::transfer;
+use crate::spec::{Kernel, transfer};
 use crate::stream::{Queued, State, Stream, StreamKind, Work};
 
 impl Device {
@@ -10,6 +10,13 @@ impl Device {
     /// `sequence` ascends within a stream. A stream that is gone swallows it; then the answer is `false`.
     pub fn submit(&mut self, at: Nanos, id: StreamId, sequence: u64, work: Work) -> bool {
         let at = at.max(self.now);
+        let order = self.next_order();
+        let work = match work {
+            Work::Kernel(kernel) => {
+                Work::Kernel(Kernel { solo: self.spec.noise.on(kernel.solo, order, at), ..kernel })
+            }
+            other => other,
+        };
         let solo = self.solo(work);
         let Some(stream) = self.stream_mut(id) else { return false };
         stream.arriving += 1;
@@ -29,7 +36,7 @@ impl Device {
                 owner.blocking_commands.submitted
             }
         };
-        let queued = Queued { sequence, work, after, solo_sum };
+        let queued = Queued { sequence, order, work, after, solo_sum };
         let at = (at + self.spec.submit_to_start).max(last);
         self.expect(Arrival { at, stream: id, queued });
         true
@@ -38,14 +45,14 @@ impl Device {
     /// Least time that a command takes, ns.
     fn solo(&self, work: Work) -> Nanos {
         match work {
-            Work::Kernel(kernel) if !kernel.spins => kernel.solo,
-            Work::Memory(bytes) => self.spec.memory_kernel(bytes).solo,
+            Work::Kernel(kernel) if kernel.spins => 0,
             Work::Copy(engine, bytes) => transfer(bytes, self.spec.copy_bytes_per_us[engine as usize]),
-            _ => 0,
+            Work::Hold(takes) => takes,
+            _ => self.spec.demand(work).map_or(0, |kernel| kernel.solo),
         }
     }
 
-    /// Ends a stall, a host function's or a spinning kernel's, also before the stream has come to it. `false`
+    /// Ends a stall, a held stream's or a spinning kernel's, also before the stream has come to it. `false`
     /// if the command has not arrived yet: try again later.
     pub fn resume(&mut self, id: StreamId, sequence: u64) -> bool {
         self.next = None;
@@ -55,12 +62,15 @@ impl Device {
         };
         let command = &mut stream.queue[place].work;
         match command {
-            Work::Host => *command = Work::Nothing,
+            Work::Hold(takes) => *command = Work::Mark(*takes),
             Work::Kernel(kernel) if kernel.spins => (kernel.spins, kernel.solo) = (false, 1),
             _ => return true,
         }
         match stream.state {
-            State::Stalled if place == 0 => self.pumps.push_back(id),
+            State::Stalled if place == 0 => {
+                self.pumps.push_back(id);
+                self.let_sharers_go(id);
+            }
             State::Resident if place == 0 => self.release_spinner(id),
             _ => {}
         }
@@ -84,6 +94,7 @@ impl Device {
         while self.arrivals.front().is_some_and(|arrival| arrival.at <= self.now) {
             self.arrive();
         }
+        self.take_birth_steps();
         self.pump_all();
         self.turn_over();
         self.settle();
@@ -99,9 +110,14 @@ impl Device {
             // In order: among equals the first to come is the first to go.
             let kernel = self.resident.remove(place);
             self.stale = true;
+            let first = lookup(&self.streams, kernel.stream).and_then(|stream| stream.queue.front());
+            let work = first.map_or(Work::Nothing, |first| first.work);
             if let Some(owner) = self.contexts[kernel.context].as_mut() {
                 owner.resident -= 1;
-                owner.launches += 1;
+                owner.launches += u64::from(matches!(work, Work::Kernel(_) | Work::Memory(_)));
+            }
+            if let Work::Record(event, record, _) = work {
+                self.reach(event, record);
             }
             self.complete(kernel.stream);
             // Those that waited for a place come before the stream's own next one.
@@ -130,7 +146,7 @@ impl Device {
     /// Does what a stream's first command asks, and the next one's, until one takes time.
     fn pump(&mut self, id: StreamId) {
         while let Some(stream) = self.stream_mut(id) {
-            let Some(&Queued { work, after, .. }) = stream.queue.front() else {
+            let Some(&Queued { order, work, after, .. }) = stream.queue.front() else {
                 stream.state = State::Empty;
                 if stream.closing && stream.arriving == 0 {
                     self.retire(id);
@@ -149,6 +165,9 @@ impl Device {
                 {
                     owner.held.push(id);
                 }
+                return;
+            }
+            if self.is_behind_another(id, order) {
                 return;
             }
             if !self.begin(id, context, work) {
@@ -171,8 +190,8 @@ impl Device {
     /// Begins a stream's first command; `true` if it is over at once.
     fn begin(&mut self, id: StreamId, context: usize, work: Work) -> bool {
         let state = match work {
-            Work::Nothing => return true,
-            Work::Record(event, record) => {
+            Work::Nothing | Work::Mark(0) => return true,
+            Work::Record(event, record, 0) => {
                 self.reach(event, record);
                 return true;
             }
@@ -185,8 +204,8 @@ impl Device {
                 self.waiting.entry(event).or_default().push((id, record));
                 State::Waiting
             }
-            Work::Host => State::Stalled,
-            Work::Kernel(_) | Work::Memory(_) => State::Ready,
+            Work::Hold(_) => State::Stalled,
+            Work::Kernel(_) | Work::Memory(_) | Work::Mark(_) | Work::Record(..) => State::Ready,
             Work::Copy(engine, bytes) => {
                 let duration = self.solo(work);
                 if let Some(owner) = self.contexts[context].as_mut() {
@@ -228,7 +247,9 @@ impl Device {
         stream.state = State::Empty;
         stream.solo_done = done.solo_sum;
         let &mut Stream { kind, tag, context, .. } = stream;
-        self.completions.push(Completion::Done { tag, sequence: done.sequence, at: now });
+        if done.sequence > 0 {
+            self.completions.push(Completion::Done { tag, sequence: done.sequence, at: now });
+        }
         let Some(owner) = self.contexts[context].as_mut() else { return };
         owner.backlog.remove(now);
         match kind {

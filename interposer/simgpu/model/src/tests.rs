@@ -183,7 +183,7 @@ fn a_spinning_kernel_is_busy_until_resumed_but_a_waiting_stream_is_not() {
     device.submit(0, stream, 1, spinner());
     device.advance(5 * MS);
     assert!(device.resume(stream, 1));
-    device.submit(5 * MS, stream, 2, Work::Host);
+    device.submit(5 * MS, stream, 2, Work::Hold(0));
     device.advance(9 * MS);
     assert_eq!(device.books().busy, 5 * MS + 1);
     assert!(device.resume(stream, 2));
@@ -206,9 +206,9 @@ fn a_spinner_loses_its_slice_and_sees_its_flag_in_the_next() {
 fn an_event_on_an_idle_stream_is_stamped_before_the_next_kernel_is_submitted() {
     let mut device = sliced();
     let (_, stream) = tenant(&mut device, 0);
-    device.submit(100, stream, 1, Work::Record(EVENT, 1));
+    device.submit(100, stream, 1, Work::Record(EVENT, 1, 0));
     device.submit(5_000, stream, 2, full(1_000));
-    device.submit(5_000, stream, 3, Work::Record(EVENT, 2));
+    device.submit(5_000, stream, 3, Work::Record(EVENT, 2, 0));
     device.advance(MS);
     let stamps: Vec<_> =
         device.drain_completions().filter(|c| matches!(c, Completion::Stamp { .. })).collect();
@@ -224,7 +224,7 @@ fn a_stream_waits_for_an_event_of_another() {
     device.submit(0, second, 1, Work::Wait(EVENT, 1));
     device.submit(0, second, 2, full(1_000));
     device.submit(0, first, 1, full(MS));
-    device.submit(0, first, 2, Work::Record(EVENT, 1));
+    device.submit(0, first, 2, Work::Record(EVENT, 1, 0));
     device.advance(10 * MS);
     assert_eq!(ends(&mut device, 1), [MS, MS + 1_000]);
 }
@@ -235,7 +235,7 @@ fn the_legacy_stream_waits_for_blocking_streams_and_they_for_it() {
     let (context, blocking) = tenant(&mut device, 0);
     let legacy = device.open_stream(context, StreamKind::Legacy, 0, 1).unwrap();
     let free = device.open_stream(context, StreamKind::NonBlocking, 0, 2).unwrap();
-    device.submit(0, blocking, 1, Work::Host);
+    device.submit(0, blocking, 1, Work::Hold(0));
     device.submit(0, legacy, 1, full(MS));
     device.submit(0, blocking, 2, Work::Nothing);
     device.submit(0, free, 1, Work::Nothing);
@@ -298,8 +298,11 @@ fn work() -> impl Strategy<Value = Work> {
             Work::Kernel(Kernel { solo, blocks, bandwidth_permille, spins: false })
         }),
         1 => Just(spinner()),
-        1 => Just(Work::Host),
-        1 => (0u32..4, 1u32..3).prop_map(|(slot, record)| Work::Record(EventKey { owner: 0, slot }, record)),
+        1 => (0u64..3_000).prop_map(Work::Hold),
+        1 => (0u32..4, 1u32..3, 0u64..3_000).prop_map(|(slot, record, takes)| {
+            Work::Record(EventKey { owner: 0, slot }, record, takes)
+        }),
+        1 => (0u64..3_000).prop_map(Work::Mark),
         1 => (0u32..4, 1u32..3).prop_map(|(slot, record)| Work::Wait(EventKey { owner: 0, slot }, record)),
         1 => (1u64..10_000_000).prop_map(|bytes| Work::Copy(Engine::Download, bytes)),
         1 => (1u64..10_000_000).prop_map(Work::Memory),

@@ -50,8 +50,9 @@ impl Device {
         self.refresh();
         let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
         let copies = self.engines.iter().map(|engine| or_never(engine.next())).fold(Nanos::MAX, Nanos::min);
-        let next =
-            or_never(self.next_arrival()).min(copies).min(self.next_end).min(or_never(self.turn.ends()));
+        let births = or_never(self.births.peek().map(|step| step.0.0));
+        let commands = or_never(self.next_arrival()).min(births).min(copies);
+        let next = commands.min(self.next_end).min(or_never(self.turn.ends()));
         self.next = Some(next);
         next
     }
