@@ -92,6 +92,12 @@ impl Shared {
         // Acquire: pairs with the client's release; what the host function wrote comes before.
         self.page.resumed[stall.slot].load(Ordering::Acquire) >= stall.sequence
     }
+
+    /// When the client has said so, ns; as it claims.
+    pub fn resumed_at(&self, stall: &Stall) -> u64 {
+        // Relaxed: stored before the word that `has_resumed` has read.
+        self.page.resumed_at[stall.slot].load(Ordering::Relaxed)
+    }
 }
 
 impl Client {

@@ -1,5 +1,6 @@
 //! From rings to models: each command enters its device at the time at which the client submitted it, in order
-//! of time among all clients. So the broker's own delays do not show in the simulated GPU's time.
+//! of time among all clients, and each stall ends when the client has said so. So the broker's own delays do not show in
+//! the simulated GPU's time.
 
 use weir_simgpu_link::page::RING;
 use weir_simgpu_link::{Command, Direction, StreamKind, Work, now_ns};
@@ -32,15 +33,21 @@ impl Broker {
         }
         // Stable and made for runs that are sorted already, as each client's is.
         batch.sort_by_key(|entry| entry.0);
+        let mut over = self.stalls_that_are_over(now).into_iter().peekable();
         for (at, index, command) in batch.drain(..) {
+            while let Some(earlier) = over.next_if(|over| over.at <= at) {
+                self.end_stall(&earlier);
+            }
             self.apply(at, index, command);
         }
         self.batch = batch;
+        over.for_each(|over| self.end_stall(&over));
+        // Those that have begun with this batch.
+        self.stalls_that_are_over(now).into_iter().for_each(|over| self.end_stall(&over));
         for gpu in &mut self.gpus {
             gpu.device.advance(now);
             gpu.sample();
         }
-        self.end_stalls();
         now
     }
 
@@ -72,17 +79,29 @@ impl Broker {
         }
     }
 
-    /// Lets those streams go on whose client has said so.
-    fn end_stalls(&mut self) {
+    /// Takes those stalls whose client has said that they are over, in order of time.
+    fn stalls_that_are_over(&mut self, now: u64) -> Vec<Over> {
+        let mut over = Vec::new();
         for client in self.clients.iter_mut().flatten() {
             let Some(shared) = client.shared.as_ref() else { continue };
-            let gpus = &mut self.gpus;
-            client.stalls.retain(|stall| {
-                let over = shared.has_resumed(stall);
-                !(over && gpus[stall.gpu].device.resume(stall.stream, stall.sequence))
-            });
+            let ended = client.stalls.extract_if(.., |stall| shared.has_resumed(stall));
+            over.extend(ended.map(|stall| Over { at: shared.resumed_at(&stall).min(now), stall }));
         }
+        over.sort_by_key(|over| over.at);
+        over
     }
+
+    fn end_stall(&mut self, over: &Over) {
+        let device = &mut self.gpus[over.stall.gpu].device;
+        device.advance(over.at.max(device.now()));
+        device.resume(over.stall.stream, over.stall.sequence);
+    }
+}
+
+/// A stall that is over, and since when, ns.
+struct Over {
+    at: u64,
+    stall: Stall,
 }
 
 /// The events' owner: one number per client.
@@ -91,7 +110,7 @@ pub fn owner_of(index: usize) -> u32 {
 }
 
 fn stalls(work: Work) -> bool {
-    matches!(work, Work::Host) || matches!(work, Work::Kernel(kernel) if kernel.spins)
+    matches!(work, Work::Hold { .. }) || matches!(work, Work::Kernel(kernel) if kernel.spins)
 }
 
 fn kind_of(kind: StreamKind) -> model::StreamKind {
@@ -122,9 +141,12 @@ fn work_of(work: Work, owner: u32) -> Option<model::Work> {
         Work::Copy { direction: Direction::DeviceToDevice, bytes } | Work::Memset { bytes } => {
             model::Work::Memory(bytes)
         }
-        Work::Record { slot, record } => model::Work::Record(model::EventKey { owner, slot }, record, 0),
+        Work::Record { slot, record, takes_ns } => {
+            model::Work::Record(model::EventKey { owner, slot }, record, takes_ns)
+        }
         Work::Wait { slot, record } => model::Work::Wait(model::EventKey { owner, slot }, record),
-        Work::Host => model::Work::Hold(0),
+        Work::Hold { then_ns } => model::Work::Hold(then_ns),
+        Work::Mark { takes_ns } => model::Work::Mark(takes_ns),
         Work::Open { .. } | Work::Close => return None,
     })
 }

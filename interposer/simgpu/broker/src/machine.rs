@@ -102,26 +102,38 @@ fn spec(config: &Config) -> model::Spec {
         },
         slice: config.slice_us * 1000,
         switch: config.switch_us * 1000,
+        cut: [config.cut_least_us, config.cut_most_us].map(|us| us * 1000),
+        yields_drained: config.yields_drained,
+        births: config.context_stalls,
+        channel_streams: config.channel_streams,
+        noise: model::Noise { independent_ppm: config.spread_ppm, correlated_ppm: config.drift_ppm },
         submit_to_start: config.submit_to_start_us * 1000,
         // GB/s are thousands of bytes per us.
         copy_bytes_per_us: [config.host_to_device_gb_s, config.device_to_host_gb_s, config.peer_gb_s]
             .map(|rate| rate * 1000),
         device_bytes_per_us: config.device_gb_s * 1000,
         knee_permille: BANDWIDTH_KNEE,
-        ..model::Spec::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_simgpu_link::config::SMS;
     use weir_simgpu_model::{Kernel, StreamKind, Work};
 
     const S: u64 = 1_000_000_000;
 
     #[test]
+    fn the_default_profile_is_the_model_s_card_but_for_its_sms() {
+        let card = model::Spec::h200();
+        assert_eq!(spec(&Config::default()), model::Spec { sms: SMS, ..card });
+    }
+
+    #[test]
     fn recent_is_a_second_also_when_nobody_has_looked_for_long() {
-        let mut gpu = Gpu::new(&Config::default(), 0, 0);
+        let config = Config { spread_ppm: 0, ..Config::default() };
+        let mut gpu = Gpu::new(&config, 0, 0);
         let context = gpu.device.create_context();
         let stream = gpu.device.open_stream(context, StreamKind::Blocking, 0, 0).unwrap();
         gpu.device.submit(0, stream, 1, Work::Kernel(Kernel::full(2 * S)));

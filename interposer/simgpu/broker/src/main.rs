@@ -38,7 +38,7 @@ enum Do {
         /// State directory [default: $WEIR_SIMGPU_DIR, else one per user]
         #[arg(long)]
         dir: Option<PathBuf>,
-        /// Configuration [default: $WEIR_SIMGPU_CONFIG, else an A100]
+        /// Configuration [default: $WEIR_SIMGPU_CONFIG, else profile h200]
         #[arg(long)]
         config: Option<PathBuf>,
         /// Stay in this process; messages go to stderr.

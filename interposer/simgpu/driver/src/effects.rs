@@ -3,7 +3,7 @@
 //!
 //! A stream that has such work gets a thread of its own, once. The stream holds (`Work::Host` in the ring); the
 //! thread waits for what comes before, does it, and lets the stream go on. A blocked host function or a wait
-//! that nobody ends holds up its own stream only, as on a GPU.
+//! that nobody ends holds up its own stream only, as on a GPU. Waits for words that only grow are `watch.rs`'s.
 //!
 //! Words of host memory are written without holding the stream: a GPU writes them in passing, and a stream that held
 //! for a thread of ours would idle for as long as the thread takes to wake. The thread writes as soon as the stream has
@@ -19,18 +19,19 @@ use weir_abi::types::*;
 use crate::edge::Answer;
 use crate::session::Session;
 use crate::stream::Stream;
+use crate::under_way::Writing;
 use crate::work::{MemoryOperation, Work};
-use crate::{locked, memory, session};
+use crate::{locked, memory, session, watch};
 
 /// Between two looks at a word that a stream waits for: short beside a kernel, long beside a look.
 const LOOK: Duration = Duration::from_micros(20);
 /// How a wait compares: the low bits of its flags.
-const COMPARE: u32 = 0b11;
+pub const COMPARE: u32 = 0b11;
 
 /// Work for a stream's thread: what to do, and the place at which the stream holds for it.
 pub struct Effect {
     place: u64,
-    work: Option<Work>, // `None`: a write in passing, which is listed
+    work: Option<(Work, Writing)>, // `None`: a write in passing, which is listed
 }
 
 /// A write that its stream does not hold for.
@@ -38,6 +39,7 @@ struct Write {
     stream: &'static Stream,
     place: u64,
     operation: MemoryOperation,
+    _writing: Writing,
 }
 
 /// Such writes to which the streams had not come, in the order of the calls, and how many there are.
@@ -47,7 +49,11 @@ static LISTED: AtomicUsize = AtomicUsize::new(0);
 /// Gives such work to a stream.
 pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
     let session = session::current()?;
-    let passing = in_passing(work);
+    catch_up(session);
+    if watch::take(stream, work)? {
+        return Ok(());
+    }
+    let (passing, writing) = (in_passing(work), Writing::of(work));
     // The lock keeps the thread's order that of the ring.
     let mut thread = locked(&stream.effects);
     let sender = match thread.take() {
@@ -55,16 +61,20 @@ pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
         None => start(stream)?,
     };
     let place = match (work, passing) {
-        (_, Some(_)) => session.pass(stream)?,
+        (_, Some(_)) => session.mark(stream, session.cost_of(work))?,
         (Work::Spin(launch, _), _) => session.launch(stream, launch)?,
-        _ => session.hold(stream)?,
+        _ => session.hold(stream, session.cost_of(work))?,
     };
-    if let Some(operation) = passing {
-        let mut writes = locked(&WRITES);
-        writes.push(Write { stream, place, operation });
-        LISTED.store(writes.len(), Ordering::Release);
-    }
-    let sent = sender.send(Effect { place, work: passing.is_none().then(|| work.clone()) });
+    let work = match passing {
+        Some(operation) => {
+            let mut writes = locked(&WRITES);
+            writes.push(Write { stream, place, operation, _writing: writing });
+            LISTED.store(writes.len(), Ordering::Release);
+            None
+        }
+        None => Some((work.clone(), writing)),
+    };
+    let sent = sender.send(Effect { place, work });
     *thread = Some(sender);
     sent.map_err(|_| CUDA_ERROR_UNKNOWN)
 }
@@ -111,7 +121,7 @@ fn start(stream: &'static Stream) -> Answer<Sender<Effect>> {
 }
 
 /// Blocks all signals, so that a thread started now never runs the application's handlers.
-fn block_signals() -> libc::sigset_t {
+pub fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are filled by the calls before they are read.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -121,7 +131,8 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-fn restore_signals(before: &libc::sigset_t) {
+/// Ends that.
+pub fn restore_signals(before: &libc::sigset_t) {
     // SAFETY: a set that `block_signals` has filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
@@ -131,7 +142,7 @@ fn serve(stream: &Stream, effects: &Receiver<Effect>) {
     let alive = || stream.context.is_working();
     for Effect { place, work } in effects {
         let done = session::current().and_then(|session| {
-            let Some(work) = work else { return session.wait(stream.slot, place) };
+            let Some((work, _writing)) = work else { return session.wait(stream.slot, place) };
             session.wait(stream.slot, place - 1)?;
             stream.context.check_alive().and_then(|()| stream.context.check_whole())?;
             perform(&work, alive);
@@ -182,7 +193,8 @@ fn write(address: u64, value: u64, wide: bool) {
     }
 }
 
-fn read(address: u64, wide: bool) -> u64 {
+/// A word as it is now.
+pub fn read(address: u64, wide: bool) -> u64 {
     let place = memory::pointer(address);
     // SAFETY: as in `write`.
     unsafe {
@@ -200,7 +212,7 @@ fn low(word: u64) -> u32 {
 }
 
 /// Compares as the flags say: cyclically "at least", "equal", "some common bit", "not all bits in either".
-fn holds(word: u64, value: u64, flags: u32, wide: bool) -> bool {
+pub fn holds(word: u64, value: u64, flags: u32, wide: bool) -> bool {
     let mask = if wide { u64::MAX } else { u64::from(u32::MAX) };
     match flags & COMPARE {
         0 if wide => word.wrapping_sub(value).cast_signed() >= 0,

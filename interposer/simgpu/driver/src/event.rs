@@ -16,7 +16,7 @@ use crate::ipc_event::Shared;
 use crate::registry::{Handle, Registry};
 use crate::stream::{self, Stream};
 use crate::work::Work;
-use crate::{broken, locked, pool, session};
+use crate::{broken, host_time, locked, pool, session};
 
 static EVENTS: Registry<Event> = Registry::new(3, CUDA_ERROR_INVALID_HANDLE);
 /// Destroyed events, oldest first, each with its slot on the page.
@@ -103,7 +103,7 @@ impl Event {
             drop(state); // where a queue is full, a record waits
             return shared.record(stream);
         }
-        state.recorded = session::current()?.record_event(stream, self.slot)?;
+        state.recorded = session::current()?.record_event(stream, self.slot, self.is_timed())?;
         Ok(())
     }
 
@@ -134,9 +134,14 @@ impl Event {
         if state.captured.is_some() { Err(CUDA_ERROR_CAPTURED_EVENT) } else { Ok(state.recorded) }
     }
 
+    /// Whether its records say when they were reached.
+    fn is_timed(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & CU_EVENT_DISABLE_TIMING == 0
+    }
+
     /// When the front end came to the last record, ns.
     fn stamp(&self) -> Answer<u64> {
-        if self.flags.load(Ordering::Relaxed) & CU_EVENT_DISABLE_TIMING != 0 {
+        if !self.is_timed() {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
         match self.recorded()? {
@@ -148,6 +153,10 @@ impl Event {
 
 /// Records in a stream, or in its capture.
 pub fn record_in(stream: &'static Stream, event: &'static Event, flags: c_uint) -> Answer {
+    let _takes = host_time::takes(|session| {
+        let marks = &session.config().marks;
+        if event.is_timed() { marks.timed_event_cpu_ns } else { marks.event_cpu_ns }
+    })?;
     if flags == CU_EVENT_RECORD_EXTERNAL {
         return if capture::take(stream, &Work::Record(event))? { Ok(()) } else { event.record(stream) };
     }

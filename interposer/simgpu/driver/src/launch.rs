@@ -11,7 +11,7 @@ use crate::function::{self, Function};
 use crate::occupancy::blocks_per_sm;
 use crate::stream::{self, Stream};
 use crate::work::{MemoryOperation, Work};
-use crate::{capture, event, locked, session};
+use crate::{capture, event, host_time, locked, session};
 
 /// A kernel with its grid: what a stream runs and a graph node holds.
 #[derive(Clone, Copy)]
@@ -119,6 +119,7 @@ impl Launch {
         if capture::any() && capture::take(stream, &Work::Kernel(self))? {
             return Ok(());
         }
+        let _takes = host_time::takes(|session| session.config().launch_cpu_ns)?;
         self.submit(stream)
     }
 }

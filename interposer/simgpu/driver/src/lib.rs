@@ -29,6 +29,7 @@ mod function;
 mod graph;
 mod graph_memory;
 mod green;
+mod host_time;
 mod image;
 mod ipc;
 mod ipc_event;
@@ -49,8 +50,10 @@ mod registry;
 mod session;
 mod stream;
 mod stream_memory;
+mod under_way;
 mod visible;
 mod vmm;
+mod watch;
 mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -12,7 +12,8 @@ use crate::context::Context;
 use crate::edge::Answer;
 use crate::launch::Launch;
 use crate::stream::{self, Stream};
-use crate::{counters, effects, locked, mps, visible};
+use crate::work::MemoryOperation;
+use crate::{counters, effects, locked, memory, mps, visible, work};
 
 pub use link::{Binding, Direction, Obstacle, ProcessState, Step, TeamRequest};
 
@@ -27,8 +28,6 @@ pub struct Session {
     pub devices: Vec<Device>,
     /// How this process stands to MPS.
     pub mps: mps::Client,
-    /// What a launch call takes of the CPU beyond its own work, ns.
-    launch_cpu_ns: u64,
 }
 
 /// A visible device.
@@ -138,8 +137,7 @@ pub fn open() -> Answer {
     if devices.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
-    let session: &'static Session =
-        Box::leak(Box::new(Session { launch_cpu_ns: link.config().launch_cpu_ns, link, devices, mps }));
+    let session: &'static Session = Box::leak(Box::new(Session { link, devices, mps }));
     counters::move_to(answer(session.link.page())?);
     crate::fault::arm(session.config());
     // SAFETY: a plain function without arguments, which stays loaded as long as the process.
@@ -185,15 +183,6 @@ extern "C" fn forget_in_child() {
     FORKED.store(true, Ordering::Relaxed);
     SESSION.store(std::ptr::null_mut(), Ordering::Relaxed);
     counters::start_again();
-}
-
-/// Keeps this CPU busy for so long: a real launch takes microseconds, and does not sleep.
-#[cold]
-fn burn(ns: u64) {
-    let until = link::now_ns() + ns;
-    while link::now_ns() < until {
-        std::hint::spin_loop();
-    }
 }
 
 impl Session {
@@ -261,9 +250,6 @@ impl Session {
             // Relaxed: for counts; two threads that launch into one stream at once follow nobody closely.
             stream.last_kernel.store(place, Ordering::Relaxed);
         }
-        if self.launch_cpu_ns > 0 {
-            burn(self.launch_cpu_ns);
-        }
         pushed
     }
 
@@ -299,14 +285,28 @@ impl Session {
         answer(self.link.push(stream.slot, Work::Memset { bytes }))
     }
 
-    /// Holds a stream until it is resumed; the place at which it stops.
-    pub fn hold(&self, stream: &Stream) -> Answer<u64> {
-        answer(self.link.push(stream.slot, Work::Host))
+    /// Holds a stream until it is resumed, then for so long; the place at which it stops.
+    pub fn hold(&self, stream: &Stream, then_ns: u64) -> Answer<u64> {
+        answer(self.link.push(stream.slot, Work::Hold { then_ns }))
     }
 
-    /// A place in a stream that takes no time.
-    pub fn pass(&self, stream: &Stream) -> Answer<u64> {
-        answer(self.link.push(stream.slot, Work::Copy { direction: Direction::HostToHost, bytes: 0 }))
+    /// A place in a stream that takes so long of the GPU, and of the SMs nothing.
+    pub fn mark(&self, stream: &Stream, takes_ns: u64) -> Answer<u64> {
+        answer(self.link.push(stream.slot, Work::Mark { takes_ns }))
+    }
+
+    /// What memory operations take of the GPU, ns.
+    pub fn cost_of(&self, work: &work::Work) -> u64 {
+        let marks = &self.config().marks;
+        let cost = |operation: &MemoryOperation| match operation {
+            MemoryOperation::Write { .. } => marks.write_ns,
+            MemoryOperation::Wait { address, .. } if memory::is_host(*address) => marks.wait_on_host_ns,
+            MemoryOperation::Wait { .. } => marks.wait_on_device_ns,
+        };
+        match work {
+            work::Work::Memory(operations) => operations.iter().map(cost).sum(),
+            _ => 0,
+        }
     }
 
     /// Lets a held stream go on.
@@ -315,8 +315,9 @@ impl Session {
     }
 
     /// Records an event slot in a stream: the record's number.
-    pub fn record_event(&self, stream: &Stream, slot: u32) -> Answer<u32> {
-        answer(self.link.push_record(stream.slot, slot))
+    pub fn record_event(&self, stream: &Stream, slot: u32, timed: bool) -> Answer<u32> {
+        let takes_ns = if timed { self.config().marks.timed_event_ns } else { 0 };
+        answer(self.link.push_record(stream.slot, slot, takes_ns))
     }
 
     /// Lets a stream wait for a record.

@@ -8,9 +8,23 @@ use crate::api::Driver;
 use crate::edge::{Answer, list};
 use crate::stream::enqueue;
 use crate::work::{MemoryOperation, Work};
+use crate::{host_time, session};
 
 fn memory_operation(stream: CUstream, operation: MemoryOperation) -> Answer {
+    check_supported()?;
+    let _takes = host_time::takes(|session| match operation {
+        MemoryOperation::Write { .. } => session.config().marks.write_cpu_ns,
+        MemoryOperation::Wait { .. } => session.config().marks.wait_cpu_ns,
+    })?;
     enqueue(stream, Work::Memory(vec![operation]))
+}
+
+/// Whether the device has memory operations in streams at all.
+///
+/// # Errors
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+pub fn check_supported() -> Answer {
+    if session::current()?.config().stream_waits { Ok(()) } else { Err(CUDA_ERROR_NOT_SUPPORTED) }
 }
 
 impl Driver {

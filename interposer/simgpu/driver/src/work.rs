@@ -21,6 +21,7 @@ use crate::ipc_event::Shared;
 use crate::launch::Launch;
 use crate::session;
 use crate::stream::Stream;
+use crate::stream_memory::check_supported;
 
 /// One piece of work.
 #[derive(Clone)]
@@ -86,8 +87,9 @@ impl MemoryOperation {
     /// From one entry of a batch; flushes and barriers need nothing here.
     ///
     /// # Errors
-    /// `CUDA_ERROR_NOT_SUPPORTED` for an operation of a newer driver.
+    /// `CUDA_ERROR_NOT_SUPPORTED` for an operation of a newer driver, or where the device has none of them.
     pub fn from_batch(entry: &CUstreamBatchMemOpParams) -> Answer<Option<Self>> {
+        check_supported()?;
         let CUstreamBatchMemOpParams { operation, address, value, flags, .. } = *entry;
         // The union's 32-bit member leaves the upper half unset.
         let narrow = value & u64::from(u32::MAX);

@@ -4,7 +4,7 @@
 //! word 0   kind (low 32 bits), stream slot (high 32 bits)
 //! word 1   sequence number within the stream
 //! word 2   submission time, ns of the client's CLOCK_MONOTONIC
-//! word 3   kernel: solo ns      copy, memset: bytes       open: context
+//! word 3   kernel: solo ns      copy, memset: bytes       open: context        record, hold, mark: ns of the GPU
 //! word 4   kernel: blocks       copy: direction           record, wait: event slot      open: stream kind
 //! word 5   kernel: bandwidth    record, wait: record      open: priority
 //! word 6   kernel: 1 if it spins
@@ -55,6 +55,8 @@ pub enum Work {
         slot: u32,
         /// Number of this record of that slot, ascending from 1.
         record: u32,
+        /// What it takes of the GPU, ns.
+        takes_ns: u64,
     },
     /// Hold the stream until a record has been reached.
     Wait {
@@ -64,7 +66,15 @@ pub enum Work {
         record: u32,
     },
     /// Hold the stream until the client resumes it: host functions, write-values and wait-values.
-    Host,
+    Hold {
+        /// What it takes of the GPU then, ns.
+        then_ns: u64,
+    },
+    /// A word that the stream writes in passing, or finds as it should be.
+    Mark {
+        /// What it takes of the GPU, ns.
+        takes_ns: u64,
+    },
     /// Make the stream. Takes no sequence number.
     Open {
         /// The context it belongs to.
@@ -126,9 +136,10 @@ mod kind {
     pub const MEMSET: u32 = 3;
     pub const RECORD: u32 = 4;
     pub const WAIT: u32 = 5;
-    pub const HOST: u32 = 6;
+    pub const HOLD: u32 = 6;
     pub const OPEN: u32 = 7;
     pub const CLOSE: u32 = 8;
+    pub const MARK: u32 = 9;
 }
 
 /// The low half of a word.
@@ -148,9 +159,12 @@ impl Command {
             }
             Work::Copy { direction, bytes } => (kind::COPY, [bytes, direction as u64, 0, 0]),
             Work::Memset { bytes } => (kind::MEMSET, [bytes, 0, 0, 0]),
-            Work::Record { slot, record } => (kind::RECORD, [0, u64::from(slot), u64::from(record), 0]),
+            Work::Record { slot, record, takes_ns } => {
+                (kind::RECORD, [takes_ns, u64::from(slot), u64::from(record), 0])
+            }
             Work::Wait { slot, record } => (kind::WAIT, [0, u64::from(slot), u64::from(record), 0]),
-            Work::Host => (kind::HOST, [0; 4]),
+            Work::Hold { then_ns } => (kind::HOLD, [then_ns, 0, 0, 0]),
+            Work::Mark { takes_ns } => (kind::MARK, [takes_ns, 0, 0, 0]),
             Work::Open { context, kind, priority } => {
                 (kind::OPEN, [u64::from(context), kind as u64, u64::from(priority.cast_unsigned()), 0])
             }
@@ -177,9 +191,12 @@ impl Command {
             }),
             kind::COPY => Work::Copy { direction: Direction::from_number(b)?, bytes: a.min(LARGEST_COPY) },
             kind::MEMSET => Work::Memset { bytes: a.min(LARGEST_COPY) },
-            kind::RECORD => event().map(|(slot, record)| Work::Record { slot, record })?,
+            kind::RECORD => {
+                event().map(|(slot, record)| Work::Record { slot, record, takes_ns: a.min(LONGEST_NS) })?
+            }
             kind::WAIT => event().map(|(slot, record)| Work::Wait { slot, record })?,
-            kind::HOST => Work::Host,
+            kind::HOLD => Work::Hold { then_ns: a.min(LONGEST_NS) },
+            kind::MARK => Work::Mark { takes_ns: a.min(LONGEST_NS) },
             kind::OPEN => Work::Open {
                 context: low(a),
                 kind: StreamKind::from_number(b)?,
@@ -214,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_eight_words_are_a_command_in_range_or_none(words: [u64; 8], kind in 0u64..10, stream in 0u64..5000) {
+        fn any_eight_words_are_a_command_in_range_or_none(words: [u64; 8], kind in 0u64..11, stream in 0u64..5000) {
             let mut words = words;
             words[0] = kind | stream << 32;
             if let Some(command) = Command::decode(words) {

@@ -15,7 +15,7 @@
 //! let stream = session.open_stream(context, StreamKind::Blocking, 0)?; // a slot of the page
 //! let kernel = Kernel { solo_ns: 5_000, blocks: 108, bandwidth_permille: 200, spins: false };
 //! let sequence = session.push(stream, Work::Kernel(kernel))?;         // waits only when the queue is full
-//! let record = session.push_record(stream, 7)?;                       // event slot 7, chosen by the driver
+//! let record = session.push_record(stream, 7, 2_080)?;                // event slot 7, chosen by the driver; ns
 //! session.wait_completed(stream, sequence)?;                          // cuStreamSynchronize
 //! session.wait_event(7, record)?;                                     // cuEventSynchronize
 //! assert!(session.event_stamp(7, record).is_some());                  // ns, for cuEventElapsedTime
@@ -24,7 +24,7 @@
 //! # }
 //! ```
 //!
-//! Host functions, stream write-values and wait-values: push [`Work::Host`], wait until the command *before*
+//! Host functions, stream write-values and wait-values: push [`Work::Hold`], wait until the command *before*
 //! it is complete, do the effect, then [`Session::resume`]. A kernel that spins for a flag is
 //! [`Kernel::spins`] and ends by the same call.
 //!

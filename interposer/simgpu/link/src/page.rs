@@ -21,7 +21,7 @@ use crate::rpc::Obstacle;
 /// "WEIRSIM1", read as a little-endian word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRSIM1");
 /// Raise it with every change of [`Page`] or of a command's words.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Commands that the ring holds.
 pub const RING: usize = 4096;
 /// Streams that one process can have at a time.
@@ -89,6 +89,8 @@ pub struct Page {
     pub completed: [AtomicU64; STREAMS],
     /// C: sequence number up to which a stream's stalls are over.
     pub resumed: [AtomicU64; STREAMS],
+    /// C: since when, ns; stored before `resumed`.
+    pub resumed_at: [AtomicU64; STREAMS],
     /// B: event time stamps.
     pub stamps: [Stamp; EVENTS],
     /// C: calls per driver function. The broker only reads them, so they outlive the client.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 
 /// Raise it with every change of a message.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Longest request, bytes: a tag and a few integers.
 pub const LONGEST_REQUEST: usize = 64;

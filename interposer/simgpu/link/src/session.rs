@@ -6,7 +6,7 @@ mod team;
 mod wait;
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -53,6 +53,8 @@ pub struct Session {
     socket: Mutex<OwnedFd>,
     shared: Option<Shared>,
     welcome: Welcome,
+    /// Held by a launch that waits for room in a full queue, where the configuration wants it.
+    full: RwLock<()>,
 }
 
 /// What a driver has beyond an observer.
@@ -98,7 +100,7 @@ impl Session {
             _ if kind == Kind::Cuda => return Err(SessionError::Confused),
             _ => None,
         };
-        Ok(Self { socket: Mutex::new(socket), shared, welcome: *welcome })
+        Ok(Self { socket: Mutex::new(socket), shared, welcome: *welcome, full: RwLock::new(()) })
     }
 
     /// What the broker said at the start.

@@ -52,31 +52,36 @@ impl Device {
         }
     }
 
-    /// Ends a stall, a held stream's or a spinning kernel's, also before the stream has come to it. `false`
-    /// if the command has not arrived yet: try again later.
-    pub fn resume(&mut self, id: StreamId, sequence: u64) -> bool {
+    /// Ends a stall, a held stream's or a spinning kernel's, also before the stream has come to it.
+    pub fn resume(&mut self, id: StreamId, sequence: u64) {
         self.next = None;
-        let Some(stream) = self.stream_mut(id) else { return true };
-        let Ok(place) = stream.queue.binary_search_by_key(&sequence, |queued| queued.sequence) else {
-            return stream.arriving == 0;
+        let Some(stream) = self.stream_mut(id) else { return };
+        let state = stream.state;
+        let place = stream.queue.binary_search_by_key(&sequence, |queued| queued.sequence).ok();
+        let command = match place {
+            Some(place) => &mut stream.queue[place],
+            None => {
+                let its_own =
+                    |arrival: &&mut Arrival| arrival.stream == id && arrival.queued.sequence == sequence;
+                let Some(arrival) = self.arrivals.iter_mut().find(its_own) else { return };
+                &mut arrival.queued
+            }
         };
-        let command = &mut stream.queue[place].work;
-        match command {
-            Work::Hold(takes) => *command = Work::Mark(*takes),
+        match &mut command.work {
+            Work::Hold(takes) => command.work = Work::Mark(*takes),
             Work::Kernel(kernel) if kernel.spins => (kernel.spins, kernel.solo) = (false, 1),
-            _ => return true,
+            _ => return,
         }
-        match stream.state {
-            State::Stalled if place == 0 => {
+        match state {
+            State::Stalled if place == Some(0) => {
                 self.pumps.push_back(id);
                 self.let_sharers_go(id);
             }
-            State::Resident if place == 0 => self.release_spinner(id),
+            State::Resident if place == Some(0) => self.release_spinner(id),
             _ => {}
         }
         self.pump_all();
         self.settle();
-        true
     }
 
     /// Everything that is due now.

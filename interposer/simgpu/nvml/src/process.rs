@@ -5,6 +5,7 @@ use std::ffi::{c_uint, c_ulonglong};
 use std::sync::Mutex;
 
 use weir_simgpu_link::books::{Books, Client};
+use weir_simgpu_link::config::ProcessMemory;
 
 use crate::device::{Handle, place};
 use crate::edge::{
@@ -13,6 +14,8 @@ use crate::edge::{
 use crate::session::locked;
 use crate::{fault, nvml, session};
 
+/// `NVML_VALUE_NOT_AVAILABLE`, as a size.
+const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
 /// No MIG instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;
 
@@ -152,10 +155,19 @@ pub fn begin(books: &Books) {
 }
 
 fn processes(device: Handle) -> Answer<Vec<Process>> {
-    let gpu = session::gpu(place(device)?)?;
+    let (gpu, says) = (session::gpu(place(device)?)?, session::current()?.config().process_memory);
+    if says == ProcessMemory::Absent {
+        return Ok(Vec::new());
+    }
+    let held = |client: &Client| match says {
+        ProcessMemory::Shown | ProcessMemory::Absent if client.alive => client.memory_bytes,
+        ProcessMemory::Shown | ProcessMemory::Absent => client.memory_peak_bytes,
+        ProcessMemory::Zero => 0,
+        ProcessMemory::Unavailable => NOT_AVAILABLE,
+    };
     let of = |client: &Client| Process {
         pid: client.pid.cast_unsigned(),
-        used_memory: fault::figure(if client.alive { client.memory_bytes } else { client.memory_peak_bytes }),
+        used_memory: fault::figure(held(client)),
         gpu_instance: NO_INSTANCE,
         compute_instance: NO_INSTANCE,
     };

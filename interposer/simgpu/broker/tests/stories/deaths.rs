@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use weir_simgpu_link::{Session, Work};
 
-use crate::harness::{Broker, kernel, stream, until};
+use crate::harness::{Broker, EXACT, kernel, stream, until};
 use crate::roles::Role;
 
 /// Clients killed in one story, and how many live at a time.
@@ -20,12 +20,12 @@ const STOPS: u64 = 10;
 /// Runs a kernel of 3 ms; how long it took by its events, ns.
 fn span_of_3_ms(session: &Session, stream: u32) -> u64 {
     // Nothing runs before all is queued: this process may be held up between two of its calls.
-    let held = session.push(stream, Work::Host).unwrap();
+    let held = session.push(stream, Work::Hold { then_ns: 0 }).unwrap();
     // The GPU turns to this context for it, so that the switch is not in the span.
     session.push(stream, kernel(1_000)).unwrap();
-    let first = session.push_record(stream, 0).unwrap();
+    let first = session.push_record(stream, 0, 0).unwrap();
     session.push(stream, kernel(3_000_000)).unwrap();
-    let second = session.push_record(stream, 1).unwrap();
+    let second = session.push_record(stream, 1, 0).unwrap();
     session.resume(stream, held).unwrap();
     session.wait_event(1, second).unwrap();
     session.event_stamp(1, second).unwrap() - session.event_stamp(0, first).unwrap()
@@ -81,7 +81,7 @@ fn after_two_hundred_kills_at_any_point_all_memory_is_back() {
 
 #[test]
 fn a_stopped_client_harms_nobody_and_goes_on_when_it_is_continued() {
-    let broker = Broker::start("");
+    let broker = Broker::start(EXACT);
     let (session, neighbour) = (broker.client(), broker.play(Role::Works));
     let stream = stream(&session);
     for _ in 0..STOPS {

@@ -2,17 +2,17 @@
 
 use weir_simgpu_link::{Refusal, Session, SessionError, StreamKind, Work};
 
-use crate::harness::{Broker, kernel, stream};
+use crate::harness::{Broker, EXACT, kernel, stream};
 
 #[test]
 fn a_kernel_takes_its_time_and_its_events_say_so() {
-    let broker = Broker::start("");
+    let broker = Broker::start(EXACT);
     let session = broker.client();
     let stream = stream(&session);
     session.push(stream, kernel(1_000_000)).unwrap();
-    let first = session.push_record(stream, 0).unwrap();
+    let first = session.push_record(stream, 0, 0).unwrap();
     session.push(stream, kernel(3_000_000)).unwrap();
-    let second = session.push_record(stream, 1).unwrap();
+    let second = session.push_record(stream, 1, 0).unwrap();
     session.wait_event(1, second).unwrap();
     let span = session.event_stamp(1, second).unwrap() - session.event_stamp(0, first).unwrap();
     assert_eq!(span, 3_000_000, "the broker's own delays do not show");
@@ -20,7 +20,7 @@ fn a_kernel_takes_its_time_and_its_events_say_so() {
 
 #[test]
 fn two_clients_share_by_slices_and_the_books_add_up() {
-    let broker = Broker::start("");
+    let broker = Broker::start(EXACT);
     let sessions = [broker.client(), broker.client()];
     let streams = sessions.each_ref().map(stream);
     let mut last = sessions.each_ref().map(|session| (session, 0));
@@ -37,7 +37,8 @@ fn two_clients_share_by_slices_and_the_books_add_up() {
         gpu.clients.iter().flat_map(|client| &client.contexts).map(|c| c.true_use_ns).collect();
     assert_eq!(used, [200_000_000, 200_000_000]);
     assert_eq!(gpu.busy_ns, 400_000_000);
-    assert!(gpu.switch_ns >= 190 * 100_000, "each slice of 2 ms is followed by a switch: {}", gpu.switch_ns);
+    let switches = 400_000_000 / 2_060_000 - 2;
+    assert!(gpu.switch_ns >= switches * 195_000, "each slice is followed by a switch: {}", gpu.switch_ns);
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn a_host_function_holds_its_stream_until_it_is_resumed() {
     let broker = Broker::start("");
     let session = broker.client();
     let stream = stream(&session);
-    let host = session.push(stream, Work::Host).unwrap();
+    let host = session.push(stream, Work::Hold { then_ns: 0 }).unwrap();
     let after = session.push(stream, kernel(1_000)).unwrap();
     session.resume(stream, host).unwrap();
     session.wait_completed(stream, after).unwrap();
@@ -81,7 +82,7 @@ fn a_closed_stream_still_does_what_it_holds_and_keeps_its_slot_until_then() {
     let context = session.create_context(0).unwrap();
     let open = |kind| session.open_stream(context, kind, 0).unwrap();
     let (closed, legacy) = (open(StreamKind::Blocking), open(StreamKind::Legacy));
-    let host = session.push(closed, Work::Host).unwrap();
+    let host = session.push(closed, Work::Hold { then_ns: 0 }).unwrap();
     session.close_stream(closed).unwrap();
     assert_ne!(open(StreamKind::Blocking), closed);
     let after = session.push(legacy, kernel(1_000)).unwrap();
@@ -105,7 +106,7 @@ fn what_a_context_held_is_over_with_it() {
     let session = broker.client();
     let context = session.create_context(0).unwrap();
     let stream = session.open_stream(context, StreamKind::Blocking, 0).unwrap();
-    session.push(stream, Work::Host).unwrap();
+    session.push(stream, Work::Hold { then_ns: 0 }).unwrap();
     let last = session.push(stream, kernel(1_000)).unwrap();
     session.close_stream(stream).unwrap();
     session.destroy_context(context).unwrap();

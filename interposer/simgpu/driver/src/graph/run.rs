@@ -11,7 +11,7 @@ use super::{nodes, of, place_of};
 use crate::api::Driver;
 use crate::edge::{Answer, get, put, put_optional};
 use crate::work::Work;
-use crate::{capture, event, stream};
+use crate::{capture, event, host_time, stream};
 
 fn instantiate(out: *mut CUgraphExec, graph: CUgraph, flags: u64) -> Result<(), Failure> {
     let graph = of(graph)?;
@@ -112,6 +112,7 @@ impl Driver {
         if capture::any() && capture::captures(stream)? {
             capture::take(stream, &nodes::child(exec.graph()?)?).map(drop)
         } else {
+            let _takes = host_time::takes(|session| session.config().graph_cpu_ns)?;
             exec.launch(stream)
         }
     }

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use super::Config;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+
+use super::{Config, Profile};
 
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
@@ -55,14 +59,29 @@ const OVERRIDES: [(&str, &str, bool); 7] = [
     ("WEIR_SIMGPU_DRIVER_VERSION", "driver_version", false),
 ];
 
+/// The variable that names the profile.
+const PROFILE: &str = "WEIR_SIMGPU_PROFILE";
+
+fn named(value: &str) -> Result<Profile, ConfigError> {
+    let from: StrDeserializer<'_, Error> = value.into_deserializer();
+    let refuse =
+        |why: Error| ConfigError::Variable { name: PROFILE, value: value.into(), why: why.to_string() };
+    Profile::deserialize(from).map_err(refuse)
+}
+
 impl Config {
     /// From a file, if one is named, and from the environment.
     ///
     /// # Errors
     /// [`ConfigError`], with the line or the variable.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        let config = path.map_or_else(|| Ok(Self::default()), Self::from_file)?;
-        config.overridden(|name| std::env::var(name).ok())
+        let get = |name: &str| std::env::var(name).ok();
+        let profile = get(PROFILE).map(|value| named(&value)).transpose()?;
+        let config = match path {
+            Some(path) => Self::from_file_as(path, profile)?,
+            None => Self::of(profile.unwrap_or_default()),
+        };
+        config.overridden(get)
     }
 
     /// From a file alone.
@@ -70,12 +89,32 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], with the line.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        Self::from_file_as(path, None)
+    }
+
+    fn from_file_as(path: &Path, profile: Option<Profile>) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
         let text =
             std::fs::read_to_string(path).map_err(|why| ConfigError::Read { path: shown.clone(), why })?;
-        let config: Self =
-            toml::from_str(&text).map_err(|why| ConfigError::File { path: shown, why: why.to_string() })?;
-        config.consistent()
+        Self::from_text(&text, shown, profile)
+    }
+
+    fn from_text(text: &str, path: String, profile: Option<Profile>) -> Result<Self, ConfigError> {
+        let refuse = |why: toml::de::Error| ConfigError::File { path, why: why.to_string() };
+        let config: Self = toml::from_str(text).map_err(refuse)?;
+        match profile.unwrap_or(config.profile) {
+            Profile::H200 => config.consistent(),
+            other => Self::of(other).with(text)?.consistent(),
+        }
+    }
+
+    /// With what a text sets; it has been found to be in order.
+    fn with(self, text: &str) -> Result<Self, ConfigError> {
+        let conflict = |why: &dyn std::fmt::Display| ConfigError::Conflict(why.to_string());
+        let mut all = toml::Table::try_from(&self).map_err(|why| conflict(&why))?;
+        let set: toml::Table = text.parse().map_err(|why| conflict(&why))?;
+        all.extend(set.into_iter().filter(|(key, _)| key != "profile"));
+        all.try_into().map_err(|why| conflict(&why))
     }
 
     /// With the variables that `get` finds.
@@ -106,6 +145,12 @@ impl Config {
                 "context_overhead = {overhead} does not fit into memory = {memory}\nhelp: set context_overhead below memory"
             )));
         }
+        if self.cut_least_us > self.cut_most_us {
+            let (least, most) = (self.cut_least_us, self.cut_most_us);
+            return Err(ConfigError::Conflict(format!(
+                "cut_least_us = {least} is more than cut_most_us = {most}\nhelp: set cut_least_us to cut_most_us at most"
+            )));
+        }
         if self.idle_w > self.busy_w {
             let (idle, busy) = (self.idle_w, self.busy_w);
             return Err(ConfigError::Conflict(format!(
@@ -128,6 +173,17 @@ mod tests {
         let get = |name: &str| (name == "WEIR_SIMGPU_SMS").then(|| "0".to_owned());
         let why = Config::default().overridden(get).unwrap_err().to_string();
         assert!(why.contains("WEIR_SIMGPU_SMS=0") && why.contains("help:"), "{why}");
+    }
+
+    #[test]
+    fn a_profile_says_what_the_file_does_not_and_the_file_what_it_does() {
+        let file = |text: &str| Config::from_text(text, String::new(), None).unwrap();
+        let unkind = Config::of(Profile::Unkind);
+        assert_eq!(file("profile = 'unkind'"), unkind);
+        let wanted = Config { drift_ppm: 7, slice_us: 500, ..unkind };
+        assert_eq!(file("profile = 'unkind'\ndrift_ppm = 7\nslice_us = 500"), wanted);
+        assert_eq!(file("profile = 'h200'"), Config::default());
+        assert!(named("kind").unwrap_err().to_string().contains("h200"));
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! Configuration of the simulated machine: one TOML file (`$WEIR_SIMGPU_CONFIG`), single keys overridden from
-//! the environment. Defaults describe one NVIDIA A100 40 GB; each is a named constant with its source.
-//! Nonsense is refused with the line, the key and the range.
+//! the environment. A profile says what the other keys are if nobody sets them: `h200` behaves in time as a card was
+//! measured to, with the memory and the SMs of an A100; `unkind` adds what other cards and drivers do. Each figure is a
+//! named constant with its source. Nonsense is refused with the line, the key and the range.
 
 mod fault;
 mod kernel;
 mod load;
+mod marks;
+mod profile;
 mod size;
+mod ways;
 
 pub use fault::{Fault, FaultAction, Lie, When};
 pub use kernel::{KernelRow, waves_ns};
 pub use load::ConfigError;
+pub use marks::Marks;
+pub use profile::*;
+pub use ways::{Mode, ProcessMemory, Profile};
 
 use std::path::PathBuf;
 
@@ -17,67 +24,12 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use weir_protocol::price;
 use weir_protocol::units::Bytes;
 
-/// Memory of an A100 40 GB. Source: NVIDIA A100 data sheet.
-pub const MEMORY: Bytes = Bytes::gib(40);
-/// SMs of an A100. Source: NVIDIA A100 white paper.
-pub const SMS: u32 = 108;
-/// A context's turn under time-slicing, us. Source: the driver's default class "medium", 2 ms in nvidia-smi's help.
-pub const SLICE_US: u64 = 2_000;
-/// A switch between contexts, us. Source: two sliced tenants got 92 % in sum on an A100, i.e. a twentieth to a
-/// tenth of the slice (GA100 note); to be replaced by calibration.
-pub const SWITCH_US: u64 = 100;
-/// Commands a stream takes before the launcher blocks. Source: common experience, about 1,024.
-pub const QUEUE_DEPTH: u32 = 1_024;
-/// From submission to start on an idle GPU, us. Source: 3-6 us between launch and start in profiler traces.
-pub const SUBMIT_TO_START_US: u64 = 4;
-/// Host to device and back, GB/s. Source: PCIe 4.0 x16, 32 GB/s less protocol.
-pub const PCIE_GB_S: u64 = 25;
-/// To another device, GB/s. Source: A100 NVLink, 600 GB/s in both directions.
-pub const PEER_GB_S: u64 = 300;
-/// Device memory, GB/s. Source: A100 40 GB data sheet, 1,555 GB/s.
-pub const DEVICE_GB_S: u64 = 1_555;
-/// Memory that a context takes. Source: `nvidia-smi` beside an empty context on an A100, about 400 MiB.
-pub const CONTEXT_OVERHEAD: Bytes = Bytes::mib(400);
-/// Power of a card on which nothing runs, W. Source: `nvidia-smi` on idle A100s shows 50 to 60 W.
-pub const IDLE_W: u32 = 55;
-/// Power of a card on which a kernel always runs, W. Source: A100 SXM4 data sheet, 400 W at most.
-pub const BUSY_W: u32 = 400;
-/// Power limit, W. Source: as above.
-pub const POWER_LIMIT_W: u32 = 400;
-/// How long a broker stays without clients, ms. Long enough for a shell loop of short programs.
-pub const LINGER_MS: u64 = 2_000;
-/// The CUDA version that the driver says, 1000 x major + 10 x minor.
-pub const DRIVER_VERSION: u32 = 12_090;
-/// Time of one block of a kernel without a row, ns.
-pub const NS_PER_BLOCK: u64 = 5_000;
-/// Bandwidth demand at which kernels begin to slow each other, thousandths of the device's. Ours: DRAM
-/// efficiency under mixed streams is commonly seen at 80-90 % of the peak.
-pub const BANDWIDTH_KNEE: u32 = 850;
-
-/// How contexts share the GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Each context in turn.
-    TimeSlice,
-    /// All at once, as under MPS.
-    Mps,
-}
-
-impl Mode {
-    /// As written in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mode::TimeSlice => "time-slice",
-            Mode::Mps => "mps",
-        }
-    }
-}
-
 /// The whole configuration, complete and in range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Where all that is not set comes from, `h200` or `unkind`.
+    pub profile: Profile,
     /// Number of GPUs, 1 to 16.
     #[serde(deserialize_with = "within::<1, 16, _, _>")]
     pub gpus: u32,
@@ -94,9 +46,29 @@ pub struct Config {
     /// A context's turn, us, 10 to 1,000,000.
     #[serde(deserialize_with = "within::<10, 1_000_000, _, _>")]
     pub slice_us: u64,
-    /// A switch of contexts, us, 1 to 100,000: never zero, real ones are not.
+    /// A switch of contexts after a drain, us, 1 to 100,000: never zero, real ones are not.
     #[serde(deserialize_with = "within::<1, 100_000, _, _>")]
     pub switch_us: u64,
+    /// What a switch takes beyond that where kernels are cut off in their middle, us: where they hold hardly any SM.
+    #[serde(deserialize_with = "within::<0, 100_000, _, _>")]
+    pub cut_least_us: u64,
+    /// The same where they fill all SMs.
+    #[serde(deserialize_with = "within::<0, 100_000, _, _>")]
+    pub cut_most_us: u64,
+    /// Whether a context that is drained yields at once. If not, it has its slice to the end.
+    pub yields_drained: bool,
+    /// How often the making of a context interrupts others that run, 0 to 1,000.
+    #[serde(deserialize_with = "within::<0, 1_000, _, _>")]
+    pub context_stalls: u32,
+    /// How many streams of a context share a channel, 1 to 64: one that is held holds up the others.
+    #[serde(deserialize_with = "within::<1, 64, _, _>")]
+    pub channel_streams: u32,
+    /// Standard deviation of the time of each kernel, millionths.
+    #[serde(deserialize_with = "within::<0, 200_000, _, _>")]
+    pub spread_ppm: u32,
+    /// The same of what all kernels of 20 ms, and of 5 s, have in common.
+    #[serde(deserialize_with = "within::<0, 200_000, _, _>")]
+    pub drift_ppm: u32,
     /// Commands outstanding in one stream, 1 to 2,048.
     #[serde(deserialize_with = "within::<1, 2048, _, _>")]
     pub queue_depth: u32,
@@ -106,9 +78,20 @@ pub struct Config {
     /// CUDA version of the driver, 11000 to 13990.
     #[serde(deserialize_with = "within::<11_000, 13_990, _, _>")]
     pub driver_version: u32,
-    /// CPU time that each launch call burns, ns.
+    /// CPU time that a launch call takes at least, ns.
     #[serde(deserialize_with = "within::<0, 1_000_000, _, _>")]
     pub launch_cpu_ns: u64,
+    /// The same of a graph's launch.
+    #[serde(deserialize_with = "within::<0, 1_000_000, _, _>")]
+    pub graph_cpu_ns: u64,
+    /// What events and words cost.
+    pub marks: Marks,
+    /// Whether streams can wait for words. If not, such calls answer `CUDA_ERROR_NOT_SUPPORTED`, and no attribute says so.
+    pub stream_waits: bool,
+    /// Whether a launch that waits for room in a full queue holds a lock that the process's other driver calls need.
+    pub driver_locks: bool,
+    /// What NVML says of the memory of processes: `shown`, `zero`, `absent` or `unavailable`.
+    pub process_memory: ProcessMemory,
     /// From submission to start on an idle GPU, us.
     #[serde(deserialize_with = "within::<0, 100_000, _, _>")]
     pub submit_to_start_us: u64,
@@ -144,36 +127,6 @@ pub struct Config {
     pub kernel: Vec<KernelRow>,
     /// Faults to inject.
     pub fault: Vec<Fault>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            gpus: 1,
-            memory: MEMORY,
-            sms: SMS,
-            mode: Mode::TimeSlice,
-            mps_pipe_directory: None,
-            slice_us: SLICE_US,
-            switch_us: SWITCH_US,
-            queue_depth: QUEUE_DEPTH,
-            linger_ms: LINGER_MS,
-            driver_version: DRIVER_VERSION,
-            launch_cpu_ns: 0,
-            submit_to_start_us: SUBMIT_TO_START_US,
-            host_to_device_gb_s: PCIE_GB_S,
-            device_to_host_gb_s: PCIE_GB_S,
-            peer_gb_s: PEER_GB_S,
-            device_gb_s: DEVICE_GB_S,
-            context_overhead: CONTEXT_OVERHEAD,
-            idle_w: IDLE_W,
-            busy_w: BUSY_W,
-            power_limit_w: POWER_LIMIT_W,
-            ns_per_block: NS_PER_BLOCK,
-            kernel: Vec::new(),
-            fault: Vec::new(),
-        }
-    }
 }
 
 impl Config {

@@ -9,10 +9,13 @@ use crate::rpc::{Obstacle, ProcessState, Reply, Request, Step};
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// A call begins; waits while the process is locked. With the broker everything else ends, so that call goes on.
+    /// A call begins; waits while the process is locked, or a launch holds the lock that it needs. With the broker everything else ends, so that call goes on.
     #[inline]
     pub fn begin_call(&self) {
         let Ok(page) = self.page() else { return };
+        if self.config().driver_locks {
+            drop(self.full.read());
+        }
         while !page.begin_call() {
             page.wait_until_unlocked(LOOK);
             if self.check_broker().is_err() {

@@ -88,15 +88,15 @@ impl Session {
         self.push_with(stream, |_| work)
     }
 
-    /// Submits a record of event slot `slot` and returns the record's number: see [`Session::event_stamp`].
+    /// Submits a record of event slot `slot`, which takes `takes_ns` of the GPU, and returns the record's number: see [`Session::event_stamp`].
     ///
     /// # Errors
     /// As for [`Session::push`].
-    pub fn push_record(&self, stream: u32, slot: u32) -> Result<u32, SessionError> {
+    pub fn push_record(&self, stream: u32, slot: u32, takes_ns: u64) -> Result<u32, SessionError> {
         let mut record = 0;
         self.push_with(stream, |producer| {
             record = producer.record(slot, stream);
-            Work::Record { slot, record }
+            Work::Record { slot, record, takes_ns }
         })?;
         Ok(record)
     }
@@ -107,7 +107,10 @@ impl Session {
         let mut producer = locked(&shared.producer);
         while let Some(target) = self.obstacle(shared, producer.submitted[stream as usize], stream) {
             drop(producer);
+            // As in drivers that wait for room with a lock held that other calls need.
+            let held = self.config().driver_locks.then(|| self.full.write());
             self.wait(target)?;
+            drop(held);
             producer = locked(&shared.producer);
         }
         let work = work(&mut producer);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 
 use super::{Session, SessionError, Shared, locked};
+use crate::now_ns;
 use crate::socket::SocketError;
 use crate::wait::Target;
 
@@ -83,12 +84,14 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the stalls ([`Work::Host`], a spinning kernel) of a stream up to `sequence`.
+    /// Ends the stalls ([`Work::Hold`], a spinning kernel) of a stream up to `sequence`.
     ///
     /// # Errors
     /// [`SessionError::Observer`].
     pub fn resume(&self, stream: u32, sequence: u64) -> Result<(), SessionError> {
         let shared = self.shared()?;
+        // Relaxed: published by the release below; another thread's moment in its place is as good.
+        shared.page.resumed_at[stream as usize].store(now_ns(), Ordering::Relaxed);
         // Release: what the host function wrote is seen by who sees the completion that follows. Max: two
         // threads may end two stalls in either order.
         shared.page.resumed[stream as usize].fetch_max(sequence, Ordering::Release);
