@@ -1,6 +1,6 @@
 //! What a simulated device says of itself: the attributes of an A100 with 40 GB (compute capability 8.0),
 //! as its data sheet and `deviceQuery` give them. What depends on the configuration is filled in by
-//! `device.rs`; an attribute that stands in neither is 0, which is also what drivers say of unknown features.
+//! `device.rs`; an attribute that stands in neither is 0, and beyond the last one there is none.
 
 /// Attributes that no configuration changes: (number in `cuda.h`, value).
 pub const FIXED: &[(u32, i32)] = &[
@@ -100,6 +100,10 @@ pub const FIXED: &[(u32, i32)] = &[
     (131, -1),         // NUMA node of the device's memory: none
 ];
 
+/// The last attribute that there is. Source: `CU_DEVICE_ATTRIBUTE_MAX` of CUDA 13.0.
+pub const LAST: u32 = 147;
+/// Those that say what streams can do with words of memory: 64-bit ones, and the "nor" wait.
+pub const STREAM_MEMORY: [u32; 2] = [122, 123];
 /// Multiprocessors.
 pub const MULTIPROCESSORS: u32 = 16;
 /// Whether contexts are shared by MPS.

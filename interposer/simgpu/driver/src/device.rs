@@ -47,6 +47,8 @@ fn attribute(attribute: CUdevice_attribute, device: CUdevice) -> Answer<c_int> {
         a::MULTIPROCESSORS => about.sms,
         a::PCI_BUS => about.pci_bus,
         a::MPS_ENABLED => u32::from(session::current()?.mps.connected),
+        _ if attribute == 0 || attribute > a::LAST => return Err(CUDA_ERROR_INVALID_VALUE),
+        _ if a::STREAM_MEMORY.contains(&attribute) && !session::current()?.config().stream_waits => 0,
         _ => return Ok(a::FIXED.iter().find(|row| row.0 == attribute).map_or(0, |row| row.1)),
     };
     Ok(c_int::try_from(value).unwrap_or(c_int::MAX))

@@ -17,6 +17,8 @@ use crate::{backing, broken, capture, checkpoint, ipc, locked, session, stream};
 /// Device memory is handed out in multiples of this, bytes: the alignment that the driver promises is 256,
 /// and observed addresses are multiples of 512.
 pub const GRANULE: usize = 512;
+/// Host memory is registered from the beginning of such a page on, bytes. Source: an H200's driver refuses another place.
+const PAGE: usize = 4096;
 /// Rows of a pitched allocation begin at multiples of this, bytes.
 const PITCH: usize = 512;
 
@@ -302,7 +304,8 @@ impl Driver {
 
     pub fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint) -> Answer {
         let context = context::current()?;
-        if address.is_null() || bytes == 0 {
+        capture::forbid_unsafe()?;
+        if address.is_null() || bytes == 0 || !address.addr().is_multiple_of(PAGE) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let address = address.expose_provenance() as u64;
@@ -314,6 +317,7 @@ impl Driver {
     }
 
     pub fn cuMemHostUnregister(address: *mut c_void) -> Answer {
+        capture::forbid_unsafe()?;
         let registered = remove(address.addr() as u64, |kind| matches!(kind, Kind::Registered(_)));
         registered.map(drop).map_err(|_| CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
     }

@@ -169,6 +169,9 @@ impl Stream {
 }
 
 fn create_with(out: *mut CUstream, flags: c_uint, priority: c_int) -> Answer {
+    if flags & !CU_STREAM_NON_BLOCKING != 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
     let kind = if flags & CU_STREAM_NON_BLOCKING != 0 { Kind::NonBlocking } else { Kind::Blocking };
     put(out, create(context::current()?, kind, priority)?.handle.raw())
 }
