@@ -177,6 +177,11 @@ impl Session {
         serde_json::from_reader(std::io::BufReader::new(file)).map_err(|_| SessionError::Confused)
     }
 
+    /// Whether a launch that waits for room holds up the process's other calls.
+    pub fn is_held_up(&self) -> bool {
+        self.full.try_read().is_err()
+    }
+
     fn done(&self, request: &Request) -> Result<(), SessionError> {
         match self.ask(request)?.0 {
             Reply::Done => Ok(()),
