@@ -27,6 +27,8 @@ pub(crate) struct Resident {
     /// Progress per ns, of [`FULL`].
     pub rate: u64,
     pub spins: bool,
+    /// It is no kernel, but something that the front end does between two.
+    pub is_mark: bool,
     /// Part of the SMs it wants, thousandths.
     sms: u64,
     /// Part of the bandwidth, thousandths.
@@ -40,7 +42,8 @@ impl Resident {
         let left = kernel.solo.clamp(1, 1 << 46) * FULL;
         let bandwidth = u64::from(kernel.bandwidth_permille.min(1000));
         let spins = kernel.spins;
-        Self { stream, context, priority, left, rate: FULL, spins, sms: sms.clamp(1, 1000), bandwidth }
+        let sms = sms.clamp(1, 1000);
+        Self { stream, context, priority, left, rate: FULL, spins, is_mark: false, sms, bandwidth }
     }
 
     /// Its part when busy time is divided: what it keeps others from.

@@ -8,7 +8,7 @@ use crate::Nanos;
 use crate::concurrency::{MOST_RESIDENT, Resident};
 use crate::device::{Device, StreamId, lookup};
 use crate::spec::{Kernel, Mode};
-use crate::stream::State;
+use crate::stream::{State, Work};
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +55,13 @@ impl Device {
             && let Some(id) = owner.ready.pop_front()
         {
             let Some(stream) = self.streams[id.index as usize].stream.as_mut() else { continue };
-            let first = stream.queue.front().and_then(|queued| self.spec.demand(queued.work));
-            let Some(kernel) = first else { continue };
+            let Some(work) = stream.queue.front().map(|queued| queued.work) else { continue };
+            let Some(kernel) = self.spec.demand(work) else { continue };
             stream.state = State::Resident;
             owner.resident += 1;
-            self.resident.push(Resident::new(id, context, stream.priority, kernel, &self.spec));
+            let mut resident = Resident::new(id, context, stream.priority, kernel, &self.spec);
+            resident.is_mark = matches!(work, Work::Mark(_) | Work::Record(..));
+            self.resident.push(resident);
             self.stale = true;
         }
     }

@@ -37,7 +37,8 @@ pub enum Work {
     Copy(Engine, u64),
     /// Fill or copy bytes of device memory: runs on SMs.
     Memory(u64),
-    /// Take so long of the context's turn, and nothing of the SMs: a word that the front end writes or finds as it should be.
+    /// Take so long of the context's turn: a word that the front end writes or finds as it should be. No kernel runs then, so
+    /// the books count it as idle.
     Mark(Nanos),
     /// The same, then stamp an event with the n-th record of it; one that takes no time needs no turn.
     Record(EventKey, u32, Nanos),

@@ -119,7 +119,7 @@ impl Device {
             let work = first.map_or(Work::Nothing, |first| first.work);
             if let Some(owner) = self.contexts[kernel.context].as_mut() {
                 owner.resident -= 1;
-                owner.launches += u64::from(matches!(work, Work::Kernel(_) | Work::Memory(_)));
+                owner.launches += u64::from(!kernel.is_mark);
             }
             if let Work::Record(event, record, _) = work {
                 self.reach(event, record);

@@ -104,7 +104,7 @@ impl Device {
 
     /// Books `passed` ns; each goes to one account, so the sums are exact.
     fn book(&mut self, passed: Nanos) {
-        if self.resident.is_empty() {
+        if self.shares.is_empty() {
             let switching = matches!(self.turn, Turn::Switching { .. });
             *(if switching { &mut self.books.switch } else { &mut self.books.idle }) += passed;
             return;
@@ -138,7 +138,7 @@ impl Device {
         }
         set_rates(&mut self.resident, u64::from(self.spec.knee_permille));
         self.shares.clear();
-        for kernel in &self.resident {
+        for kernel in self.resident.iter().filter(|kernel| !kernel.is_mark) {
             let rate = if kernel.spins { FULL } else { kernel.rate };
             match self.shares.iter_mut().find(|share| share.context == kernel.context) {
                 Some(share) => {
