@@ -28,6 +28,7 @@ pub fn give(flight: &Flight) {
     let Ok(page) = (unsafe { rustix::mm::mmap_anonymous(null_mut(), PAGE, flags.0, flags.1) }) else {
         return;
     };
+    let _relaxed = driver::Relaxed::enter();
     let mut address = 0;
     let seen = driver::host_register(page, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP) == CUDA_SUCCESS
         && driver::host_address(&raw mut address, page, 0) == CUDA_SUCCESS;
