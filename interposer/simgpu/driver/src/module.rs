@@ -164,7 +164,10 @@ impl Driver {
     }
 
     pub fn cuModuleGetFunction(out: *mut CUfunction, module: CUmodule, name: *const c_char) -> Answer {
-        put(out, MODULES.get(module)?.function(name)?.handle.raw())
+        let found = MODULES.get(module)?.function(name);
+        // As an H200's driver does: what was not found is null, and no launch takes it for what stood there before.
+        put(out, found.as_ref().map_or(std::ptr::null_mut(), |function| function.handle.raw()))?;
+        found.map(drop)
     }
 
     pub fn cuModuleGetFunctionCount(out: *mut c_uint, module: CUmodule) -> Answer {
