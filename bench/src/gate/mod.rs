@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use weir_nodemgr::control::Client;
 use weir_nodemgr::control::schema::{ClassName, CreateTenant};
 use weir_protocol::units::Bytes;
+use weir_simgpu_link::config;
 
 pub use self::cores::Cores;
 pub use self::player::{Part, run as play};
@@ -51,10 +52,12 @@ const UNIT: Cost = Cost { name: "gate_unit", time_us: 100.0 };
 /// The latency tenant's kernel: longer than a slice.
 const BURST: Cost = Cost { name: "gate_burst", time_us: 3_000.0 };
 
-/// What a filler may queue while a better may wake (design 5), the driver's slice, and a switch (design 9), in microseconds.
+/// What a filler may queue while a better may wake (design 5), in microseconds.
 const CAP_US: f64 = 300.0;
-const SLICE_US: f64 = 2_000.0;
-const SWITCH_US: f64 = 100.0;
+/// The driver's slice, and a switch: after a drain, and in the middle of kernels that fill the card, in microseconds.
+const SLICE_US: f64 = config::SLICE_US as f64;
+const SWITCH_US: f64 = config::SWITCH_US as f64;
+const CUT_US: f64 = (config::SWITCH_US + config::CUT_US[1]) as f64;
 
 /// What the way by the board may take, in microseconds (design 10), where a word that is stored is seen at once.
 const BOARD_US: f64 = 10.0;
@@ -111,7 +114,7 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     let whole = silent(&free.silence.whole_us);
     report.bar(Bar::at_most("gate.silence_p99_us", whole, "us", queued + SWITCH_US));
     let cut = silent(&free.silence.cut_us);
-    let limit = queued + SLICE_US + 2.0 * SWITCH_US;
+    let limit = queued + SLICE_US + CUT_US + SWITCH_US;
     report.bar(Bar::at_most("gate.silence_cut_p99_us", cut, "us", limit));
     report.figure("one_core_free", free.figures());
     report.figure("one_core_free_tries", tries);

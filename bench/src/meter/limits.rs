@@ -1,6 +1,8 @@
 //! How near a meter can come that knows events and clocks and nothing else. Where that is further off than the bar, it is
 //! the limit that a case is held to (design 10).
 
+use weir_simgpu_link::config;
+
 use super::cases::{Case, HALF, KERNELS, Rhythm};
 use super::divided;
 use crate::rig::Kernel;
@@ -16,7 +18,7 @@ const SIGNATURE_US: f64 = 1.0;
 const EVENT_US: f64 = 0.5;
 
 /// What a switch from one context to another takes on the simulated GPU.
-const SWITCH_US: f64 = 100.0;
+const SWITCH_US: f64 = config::SWITCH_US as f64;
 
 /// When a burst began is known if no more doubt is left than the shortest switch takes (docs/time.md).
 const CLEAR_US: f64 = 40.0;
