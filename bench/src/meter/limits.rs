@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_switch_at_the_beginning_of_a_turn_of_several_streams_may_be_their_work() {
-        assert_eq!(limit("four streams", Some("mixed"), "time-slice"), 2.0);
+        assert_eq!(limit("four streams", Some("mixed"), "time-slice"), 100.0 * SWITCH_US / TURN_US);
         assert!(
             doubt_us(case("two streams"), &KERNELS[3]) < CLEAR_US,
             "a narrow one tells it, beside one other"
