@@ -47,45 +47,6 @@ fn the_gpu_switches_between_turns_and_not_within_them() {
     }
 }
 
-/// What the accounts of tenants that wait for their steps say that switches took may be off the GPU's books by so much, in
-/// percent. Of those that never wait, a stretch of work that reaches from one turn into the next hides its switch.
-const SWITCHES_OFF: f64 = 25.0;
-
-/// What two tenants' own accounts say that switching to their work took, in percent of what the books say of the GPU.
-fn booked_switches(steps: &[&str]) -> f64 {
-    let gpu = SimGpu::new(EVERY_KERNEL_20_US);
-    let node = Node::start(&gpu, STATIC);
-    let start = |name| {
-        let budget = Budget { name, request: "50%", limit: "50%", memory: "2GiB" };
-        Looping::start(Program::under_weir(&gpu, Some(&node), budget, LOOP).args(steps))
-    };
-    let (_one, _other) = (start("one"), start("other"));
-    wait::pass(WINDOW); // what a switch takes is learnt
-    let look = || {
-        let own = ["one", "other"].map(|name| node.tenant(name).expect("it runs").gpus.remove(0).total);
-        (own.map(|total| total.switch_ns).iter().sum::<u64>(), gpu.books().gpus[0].switch_ns)
-    };
-    let (own, true_ns) = wait::in_time(|| {
-        let before = look();
-        wait::pass(2 * WINDOW);
-        let after = look();
-        (after.0 - before.0, after.1 - before.1)
-    });
-    let percent = own as f64 * 100.0 / true_ns as f64;
-    eprintln!("{steps:?}: {own} of {true_ns} ns, {percent:.1} %");
-    percent
-}
-
-#[test]
-fn what_switching_takes_is_in_the_accounts_of_tenants_that_wait_for_their_steps() {
-    let waits = ["--ahead", "0", "--step", "50"];
-    let rests = [&waits[..], &["--rest-ms", "1"]].concat();
-    for steps in [&waits[..], &rests] {
-        let percent = booked_switches(steps);
-        assert!((percent - 100.0).abs() < SWITCHES_OFF, "{steps:?}: {percent:.1} %");
-    }
-}
-
 /// How often a neighbour is stopped or killed. At a random moment it holds the turn, or wants it, as often as not.
 const TIMES: usize = 10;
 

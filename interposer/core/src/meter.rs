@@ -124,11 +124,6 @@ impl Meter {
         self.switch.0.min(most)
     }
 
-    /// What a switch took on average wherever that was seen; nothing if it never was.
-    pub fn usual_switch(&self) -> f64 {
-        self.switch.0
-    }
-
     /// Whether part of this time was another stretch's that could not be measured.
     fn is_guessed(&self, from: f64, to: f64) -> bool {
         from + ROUNDING < self.guessed_until && to > from

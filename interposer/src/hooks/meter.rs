@@ -179,7 +179,6 @@ impl<'a> Hands<'a> {
         gpu.for_each_context(|context| {
             let settled = context.flight.harvest(gpu.slot(), self);
             gpu.slot().measured_ns.fetch_add(settled.measured_ns, Ordering::Relaxed);
-            gpu.slot().switch_ns.fetch_add(settled.switch_ns, Ordering::Relaxed);
             if settled.held.busy_ns > 0 {
                 gpu.activity.occupied(gpu.slot_index(), &settled.held, settled.until);
             }

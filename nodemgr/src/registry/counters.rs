@@ -22,8 +22,6 @@ pub struct Counters {
     pub charged_ns: u64,
     /// Part of the charge that was measured; the rest is estimated.
     pub measured_ns: u64,
-    /// Time until the GPU had switched to this work from a neighbour's; not part of the charge.
-    pub switch_ns: u64,
     /// Launches that had to wait.
     pub throttled: u64,
     /// Time waited at the gate, in nanoseconds.
@@ -103,7 +101,6 @@ impl Counters {
             memory_calls,
             charged_ns: charged_ns(slot),
             measured_ns: load(&slot.measured_ns),
-            switch_ns: load(&slot.switch_ns),
             throttled: lanes(|lane| &lane.throttled),
             waited_ns: lanes(|lane| &lane.waited_ns),
             captured: lanes(|lane| &lane.captured),
@@ -147,7 +144,6 @@ impl Counters {
             (&mut self.launches, other.launches),
             (&mut self.charged_ns, other.charged_ns),
             (&mut self.measured_ns, other.measured_ns),
-            (&mut self.switch_ns, other.switch_ns),
             (&mut self.throttled, other.throttled),
             (&mut self.waited_ns, other.waited_ns),
             (&mut self.captured, other.captured),

@@ -65,8 +65,6 @@ pub struct Settled {
     pub correction_ns: i64,
     /// Part of the work that was measured: what it took.
     pub measured_ns: u64,
-    /// Time until the GPU had switched to this work from a neighbour's: nobody's charge.
-    pub switch_ns: u64,
     /// How much of the GPU this work held, ...
     pub held: Held,
     /// ... up to this moment, at which the last of these marks was reached.
@@ -444,12 +442,11 @@ impl Settled {
         reason = "a float beyond the range saturates"
     )]
     fn add(&mut self, bill: Option<&Bill>) {
-        let Some(Bill { charged, took, measured, switch, copies, missing, taught }) = bill else { return };
+        let Some(Bill { charged, took, measured, copies, missing, taught }) = bill else { return };
         self.missing = self.missing.max(*missing);
         self.taught |= taught;
         self.correction_ns = self.correction_ns.saturating_add((took - charged) as i64);
         self.measured_ns = self.measured_ns.saturating_add(if *measured { *took as u64 } else { 0 });
-        self.switch_ns = self.switch_ns.saturating_add(*switch as u64);
         self.copies_ns.iter_mut().zip(copies).for_each(|(sum, ns)| *sum = sum.saturating_add(*ns as i64));
     }
 }

