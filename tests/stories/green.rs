@@ -11,7 +11,7 @@ use crate::GRAPHS;
 
 const WHOLE: Budget<'_> = Budget { name: "whole", request: "100%", limit: "100%", memory: "2GiB" };
 
-/// Charged and used may differ by this, in percent. Marks of ours take the GPU 2 us each, which the books say apart.
+/// Charged and used may differ by this, in percent: windows are of 5 ms, and a host of two cores pauses in some.
 const CLOSE: f64 = 2.0;
 
 /// A kernel of 50 us on the whole GPU.
