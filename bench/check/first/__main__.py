@@ -78,17 +78,17 @@ def import_once(python):
 
 def first(duels, parts, probe, builds, results):
     ours = builds[0]
-    duels.play_all(DECIDING, builds[:1])
+    duels.play_all(DECIDING, ours)
     note(duels, ours)
     for part in (parts.overhead, parts.charge):
         results.attempt(part.__name__, part, ours)
-    duels.play_all(MORE, builds[:1])
-    duels.play_all(PROMISED, builds[:1])
-    if builds[1:]:
-        duels.play_all(DECIDING, builds[1:])
+    duels.play_all(MORE, ours)
+    duels.play_all(PROMISED, ours)
+    for other in builds[1:]:
+        duels.play_all(DECIDING, other, plain=False)
     for part in (parts.kill, parts.manager, parts.memory):
         results.attempt(part.__name__, part, ours)
-    duels.play_all(THREE, builds[:1])
+    duels.play_all(THREE, ours)
     duels.cast.end_all()  # the probe wants the card to itself
     results.attempt("probe", probe.run_the_rest)
 
@@ -99,15 +99,16 @@ def under_mps(duels, folder):
     mps = Mps(folder)
     try:
         mps.start()
-        duels.play_all(UNDER_MPS, [mps])
+        duels.play_all(UNDER_MPS, mps)
     finally:
         duels.cast.end_all()
         mps.stop()
 
 
 def second(duels, builds, results):
-    duels.play_all(DECIDING, builds)
-    note(duels, builds[0])
+    for build in builds:
+        duels.play_all(DECIDING, build, plain=build is builds[0])
+        note(duels, build)
 
 
 def note(duels, build):

@@ -23,9 +23,9 @@ def told(answer, alone):
     return f"{answer['per_s']}/s{percent}"
 
 
-def suitable(duel, builder, first):
-    """The ways of a duel in which this builder can play; plain slicing is the first one's."""
-    mine = [way for way in duel.ways if way != "plain" or first]
+def suitable(duel, builder, plain):
+    """The ways of a duel in which this builder can play; plain slicing is nobody's, and played once."""
+    mine = [way for way in duel.ways if way != "plain" or plain]
     if isinstance(builder, Library):
         mine = [way for way in mine if way in (*LIBRARY_WAYS, "plain")]
     return duel._replace(ways=tuple(mine))
@@ -82,17 +82,16 @@ class Duels:
             part="duel", works=duel.works, way=way, by=by, seconds=seconds, answers=said,
         )  # fmt: skip
 
-    def play_all(self, duels, builders):
-        """Every way of every duel, by one build after the other: all of their players at once would not fit on a small card."""
-        for n, builder in enumerate(builders):
-            suited = [duel for duel in (suitable(duel, builder, n == 0) for duel in duels) if duel.ways]
-            everybody = roles_of(suited) if self.alone else ["bare1", *roles_of(suited)]
-            self.results.attempt(f"start {builder.label}", self.cast.need, builder, everybody)
-            if not self.alone:
-                self.results.attempt("alone", self.measure_alone, builder)
-            for duel in suited:
-                for way in duel.ways:
-                    self.results.attempt(f"{'+'.join(duel.works)}, {way}", self.play, duel, way, builder)
+    def play_all(self, duels, builder, plain=True):
+        """Every way of every duel by one build: all players of two at once would not fit on a small card."""
+        suited = [duel for duel in (suitable(duel, builder, plain) for duel in duels) if duel.ways]
+        everybody = roles_of(suited) if self.alone else ["bare1", *roles_of(suited)]
+        self.results.attempt(f"start {builder.label}", self.cast.need, builder, everybody)
+        if not self.alone:
+            self.results.attempt("alone", self.measure_alone, builder)
+        for duel in suited:
+            for way in duel.ways:
+                self.results.attempt(f"{'+'.join(duel.works)}, {way}", self.play, duel, way, builder)
 
     def note(self, builder, node, *arguments):
         """What `weir` says of itself, for whoever reads the results."""
