@@ -54,12 +54,15 @@ pub fn submit(stream: &'static Stream, work: &Work) -> Answer {
         return Ok(());
     }
     let (passing, writing) = (in_passing(work), Writing::of(work));
-    // The lock keeps the thread's order that of the ring.
+    // The lock keeps the thread's order that of the ring; `watch.rs` puts its holds under it, too.
     let mut thread = locked(&stream.effects);
     let sender = match thread.take() {
         Some(sender) => sender,
         None => start(stream)?,
     };
+    if passing.is_none() {
+        stream.holds.fetch_add(1, Ordering::AcqRel); // before: who looks behind a later place finds it
+    }
     let place = match (work, passing) {
         (_, Some(_)) => session.mark(stream, session.cost_of(work))?,
         (Work::Spin(launch, _), _) => session.launch(stream, launch)?,
@@ -146,7 +149,9 @@ fn serve(stream: &Stream, effects: &Receiver<Effect>) {
             session.wait(stream.slot, place - 1)?;
             stream.context.check_alive().and_then(|()| stream.context.check_whole())?;
             perform(&work, alive);
-            session.resume(stream.slot, place)
+            session.resume(stream.slot, place)?;
+            stream.holds.fetch_sub(1, Ordering::AcqRel);
+            Ok(())
         });
         if done.is_err() {
             return;

@@ -3,7 +3,7 @@
 use std::ffi::*;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 use weir_abi::types::*;
@@ -54,6 +54,8 @@ pub struct Stream {
     pub capture: Mutex<Option<Membership>>,
     /// Where the stream's thread takes its work from, if it has one.
     pub effects: Mutex<Option<Sender<Effect>>>,
+    /// How often it holds for that thread, before long or now.
+    pub holds: AtomicUsize,
     /// Hidden streams beside it, for the branches of graphs that are launched into it. No two streams share any: branches of one
     /// would wait for what parks the other.
     pub lanes: Mutex<Vec<&'static Stream>>,
@@ -82,6 +84,7 @@ pub fn create(context: &'static Context, kind: Kind, priority: c_int) -> Answer<
         detached: AtomicBool::new(false),
         capture: Mutex::new(None),
         effects: Mutex::new(None),
+        holds: AtomicUsize::new(0),
         lanes: Mutex::default(),
         last_kernel: AtomicU64::new(0),
     });

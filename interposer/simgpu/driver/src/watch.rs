@@ -4,6 +4,7 @@
 //! process is yet to write is looked at when the waiting stream comes there (`effects.rs`), and so are waits that compare
 //! in other ways.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,8 +72,10 @@ pub fn take(stream: &'static Stream, work: &Work) -> Answer<bool> {
         return Ok(true);
     }
     start()?;
+    let order = locked(&stream.effects);
     let place = session.hold(stream, session.cost_of(work))?;
     locked(&WAITS).push(Wait { stream, place, word });
+    drop(order);
     MORE.notify_one();
     Ok(true)
 }
@@ -97,7 +100,14 @@ fn watch() {
         while waits.is_empty() {
             waits = MORE.wait(waits).unwrap_or_else(PoisonError::into_inner);
         }
-        waits.retain(|wait| !wait.is_over());
+        let mut held = Vec::new(); // streams that hold at a wait before the one at hand
+        waits.retain(|wait| {
+            let over = wait.is_over(held.contains(&wait.stream.slot));
+            if !over {
+                held.push(wait.stream.slot);
+            }
+            !over
+        });
         drop(waits);
         std::thread::sleep(LOOK);
         waits = locked(&WAITS);
@@ -105,16 +115,19 @@ fn watch() {
 }
 
 impl Wait {
-    /// Whether it is over; then its stream goes on, if there is any left.
-    fn is_over(&self) -> bool {
-        if !self.stream.context.is_working() {
+    /// Whether it is over; then its stream goes on, if there is any left. What lets a stream go lets it go up to there: so none is let
+    /// go before it has come to the wait, if it may hold `before` that.
+    fn is_over(&self, before: bool) -> bool {
+        let Self { stream, place, word } = self;
+        if !stream.context.is_working() {
             return true;
         }
-        let come = self.word.has_come();
-        if come {
-            // Fails with the broker alone, with which everything ends.
-            let _told = session::current().and_then(|session| session.resume(self.stream.slot, self.place));
+        let Ok(session) = session::current() else { return true }; // everything ends with the broker
+        let before = before || stream.holds.load(Ordering::Acquire) > 0;
+        if !word.has_come() || before && !session.has_come_to(stream.slot, place - 1) {
+            return false;
         }
-        come
+        let _told = session.resume(stream.slot, *place);
+        true
     }
 }
