@@ -118,11 +118,17 @@ impl<'a> Hands<'a> {
         let short = cap <= SHORT;
         let apart = || if self.gpu().is_divided() { Nanos(0) } else { APART };
         let due = if short { STRETCH } else { Due { work, time: apart(), spare: 0 } };
-        // Marks tell those who ask the driver; words tell the helper, which nobody needs to whom nobody waits.
-        let told = self.gpu().has_company()
+        let marked = self.put(due);
+        let told = self.tell();
+        marked || (told && short)
+    }
+
+    /// Has the GPU write a word if one is due, behind what is booked. Marks tell those who ask the driver; words tell the helper,
+    /// which nobody needs to whom nobody waits. Says whether it will.
+    pub fn tell(&mut self) -> bool {
+        self.gpu().has_company()
             && CAPTURES.load(Ordering::Relaxed) == 0
-            && flight.word(self.here.key(), WORD, self);
-        self.put(due) || (told && short)
+            && self.current.context.flight.word(self.here.key(), WORD, self)
     }
 
     /// As [`Self::put`], where the program is about to wait for these launches.

@@ -22,12 +22,13 @@ pub struct Pulse {
     completed_ns: u64,
     put_off: u64,
     waits: bool,
+    ended: u64, // bursts, by its activity page: the end of work behind which no word stands is predicted, and then no sum moves
 }
 
 impl Pulse {
     /// That of the processes in these slots.
     pub fn of(pages: &Pages, slots: impl Iterator<Item = usize>) -> Self {
-        let mut pulse = Self::default();
+        let mut pulse = Self { ended: pages.activity.ended(None), ..Self::default() };
         for slot in slots.filter_map(|slot| pages.usage.slots.get(slot)) {
             // Relaxed: a hint of activity, nothing is ordered by it.
             pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));

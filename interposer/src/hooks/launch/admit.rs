@@ -299,7 +299,10 @@ impl Admission {
         let gpu = self.current.gpu;
         let cap = capped(gpu.grant.read(), gpu.piece()).in_flight_cap;
         let marked = match () {
-            () if self.bracketed => hands.put(Due { spare: 0, ..BRACKET }),
+            () if self.bracketed => {
+                let marked = hands.put(Due { spare: 0, ..BRACKET });
+                marked | (!self.paired && hands.tell())
+            }
             () if self.paired => hands.put(unseen(cap)),
             () => hands.keep_up(cap),
         };
