@@ -77,6 +77,10 @@ pub trait Launching {
     fn piece(&self) -> Nanos {
         Nanos(0)
     }
+    /// Whether nobody is there who would wait for what the tenant has queued: it may queue any amount.
+    fn runs_ahead(&self) -> bool {
+        false
+    }
     /// How long a launch that arrived then is put off, with which a burst would begin, so that fillers have the time.
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos>;
     /// Whether there is nobody to take turns with, or work of all runs at once.
@@ -211,7 +215,10 @@ fn decide<L: Launching>(
     let ceiling = if out_of_turn { price.0 } else { turn_ceiling(launching).max(price.0) };
     let tokens = Tokens(tokens.0.min(ceiling));
     let (passes, piece) = (!launching.is_contended(), launching.piece());
-    let request = Request { price, tokens, patience, closed: false, drains: false, passes, piece };
+    let runs_ahead = launching.runs_ahead();
+    let is_awaited = launching.pages().grant.read().back_at > Nanos(0);
+    let ahead = if is_awaited { left(launching, now).predicted } else { Nanos(0) };
+    let request = Request { price, tokens, patience, closed: false, runs_ahead, passes, piece, ahead };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => {
             launching.turn().spend(tokens.0);
@@ -249,8 +256,9 @@ fn ask_passing<L: Launching>(
     launching.end_turn();
     let generation = launching.pages().grant.generation();
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
-    let piece = launching.piece();
-    let request = Request { price, tokens, patience, closed: false, drains: false, passes: true, piece };
+    let (piece, runs_ahead) = (launching.piece(), launching.runs_ahead());
+    let (closed, passes, ahead) = (false, true, Nanos(0));
+    let request = Request { price, tokens, patience, closed, runs_ahead, passes, piece, ahead };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(Wait { generation, at_most, cause }) => {
@@ -266,7 +274,7 @@ fn ask_gate<L: Launching>(launching: &mut L, now: Nanos, request: Request) -> Ve
     let Verdict::Wait(wait @ Wait { cause: Cause::InFlight, .. }) = verdict else { return verdict };
     let left = left(launching, now).at_most;
     if left <= LEAD {
-        return launching.gate().ask(launching.pages(), now, Request { drains: true, ..request });
+        return launching.gate().ask(launching.pages(), now, Request { runs_ahead: true, ..request });
     }
     Verdict::Wait(Wait { at_most: wait.at_most.min(Nanos(left.0 - LEAD.0)), ..wait })
 }
@@ -290,8 +298,8 @@ fn ask_closed<L: Launching>(
     leave_turn(launching, now);
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
     let piece = launching.piece();
-    let request =
-        Request { price, tokens: price, patience, closed: true, drains: false, passes: false, piece };
+    let (closed, runs_ahead, passes, ahead) = (true, false, false, Nanos(0));
+    let request = Request { price, tokens: price, patience, closed, runs_ahead, passes, piece, ahead };
     match ask_gate(launching, now, request) {
         Verdict::Admitted { generation, tokens } => Asked::Goes(generation, tokens),
         Verdict::Wait(wait) => {

@@ -122,12 +122,14 @@ pub struct Request {
     pub patience: Patience,
     /// The gate is closed: a tenant has work to which this one gives way.
     pub closed: bool,
-    /// What is queued will be done in a moment: it holds up nothing.
-    pub drains: bool,
+    /// What is queued holds up nothing: it will be done in a moment, or nobody is there who waits for it.
+    pub runs_ahead: bool,
     /// It passes: its tenant is within its share, so that only what the operator allows at most holds it back.
     pub passes: bool,
     /// Most predicted work that may be queued beside those who go first; 0: what the grant says.
     pub piece: Nanos,
+    /// In how long what is queued is predicted to be done, where the grant says when somebody is back.
+    pub ahead: Nanos,
 }
 
 /// At which balance a launch goes on.
@@ -208,7 +210,9 @@ impl Gate {
         // Without a manager lent time goes back, also where nobody else seems to want it.
         let passes = request.passes && !self.is_stale() && grant.limit > Rate::default();
         let rate = if passes { grant.limit } else { rate };
-        let closed = !request.passes && (request.closed || grant.gate == GateWord::Closed);
+        let room = room(&grant, request.ahead, now);
+        let fits = request.passes || request.price <= room;
+        let closed = !request.passes && (request.closed || grant.gate == GateWord::Closed) || !fits;
         self.turn_to(pages, closed);
         let (rate, capacity) = match closed {
             true if grant.gate == GateWord::Closed => (rate.min(grant.fallback_rate), grant.capacity),
@@ -216,13 +220,14 @@ impl Gate {
             false => (rate, grant.capacity),
         };
         if let Some(wait) = in_flight_wait(pages, &grant)
-            && !request.drains
+            && !request.runs_ahead
         {
             return Verdict::Wait(wait);
         }
+        let wanted = if fits { request.tokens.min(room) } else { request.price };
         let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };
         if rate == Rate::FULL {
-            return admitted(request.tokens); // the whole GPU: nothing to meter against
+            return admitted(wanted); // the whole GPU: nothing to meter against
         }
         pages.bucket.refill(now, rate, capacity);
         let balance = pages.bucket.balance().0;
@@ -236,7 +241,7 @@ impl Gate {
             (Way::InAGap, _) => (turn.min(CLOSED_TURN.0), turn.min(CLOSED_TURN.0)),
             (Way::Open | Way::Beside, _) => (turn, turn),
         };
-        let taken = if balance >= enough { pages.bucket.take(request.price, request.tokens) } else { None };
+        let taken = if balance >= enough { pages.bucket.take(request.price, wanted) } else { None };
         if let Some(tokens) = taken {
             self.goes_on.fetch_max(way as u32, Ordering::Relaxed);
             return admitted(tokens);
@@ -262,8 +267,9 @@ impl Gate {
             let had = work_of_all(pages.usage).0;
             let since = had.saturating_sub(self.had.swap(had, Ordering::Relaxed));
             let paid = since.min(MOST_PAID).cast_signed();
-            self.imposed.store(paid, Ordering::Relaxed);
-            pages.bucket.charge(Tokens((balance + paid).max(0)));
+            let imposed = (balance + paid).max(0);
+            self.imposed.store(imposed, Ordering::Relaxed);
+            pages.bucket.charge(Tokens(imposed));
         } else {
             let imposed = self.imposed.swap(0, Ordering::Relaxed);
             pages.bucket.charge(Tokens(-imposed.min(-balance).max(0)));
@@ -356,6 +362,13 @@ pub fn capped(grant: Grant, piece: Nanos) -> Grant {
     let cap = grant.in_flight_cap;
     let in_flight_cap = if piece == Nanos(0) || cap == Nanos(0) { cap } else { cap.min(piece) };
     Grant { in_flight_cap, ..grant }
+}
+
+/// How much may be launched behind what is `ahead` until somebody is expected back to whom the tenant gives way.
+fn room(grant: &Grant, ahead: Nanos, now: Nanos) -> Tokens {
+    let left = grant.back_at.since(now).since(ahead);
+    let known = grant.back_at > Nanos(0);
+    Tokens(if known { i64::try_from(left.0).unwrap_or(i64::MAX) } else { i64::MAX })
 }
 
 /// How long to wait until less is in flight; `None`: there is room.

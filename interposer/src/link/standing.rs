@@ -181,6 +181,13 @@ impl Gpu {
         if bound { PIECE } else { Nanos(0) }
     }
 
+    /// Whether this process may queue any amount of work: no other tenant is there but fillers, which wait until it is drained.
+    pub fn runs_ahead(&self) -> bool {
+        let is_filler = Client::get().is_none_or(|client| client.class == Class::Filler);
+        let nobody = |equals: &mut [Neighbour]| equals.is_empty();
+        !is_filler && !self.overlaps() && self.board.with_equals(self.grant.board(), nobody) == Some(true)
+    }
+
     /// Whether there are other tenants on the GPU.
     pub fn has_company(&self) -> bool {
         self.board.with(self.grant.board(), |all| !all.is_empty()) == Some(true)

@@ -140,6 +140,10 @@ impl Launching for &Gpu {
         Gpu::piece(self)
     }
 
+    fn runs_ahead(&self) -> bool {
+        Gpu::runs_ahead(self)
+    }
+
     /// The ranks of a gang would wait for each other, and without a manager nobody knows what there is to spare.
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
         let grant = self.grant.read();

@@ -81,6 +81,7 @@ pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) 
         memory_limit,
         copy_limit: Bandwidth::UNLIMITED, // the operator's alone: no policy lends copies
         hold: Nanos(0),
+        back_at: Nanos(0),
     }
 }
 

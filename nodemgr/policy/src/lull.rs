@@ -21,12 +21,14 @@ const UNSEEN: Nanos = Nanos::from_millis(100);
 /// How the betters of a GPU stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lull {
+    /// When that was.
+    pub now: Nanos,
     /// A better has work on the GPU.
     pub working: bool,
     /// How long the one that moved last has been still.
     pub quiet: Nanos,
-    /// How long until the first one may be back, as far as that is known.
-    pub ends_in: Option<Nanos>,
+    /// When the first one may be back, as far as that is known.
+    pub back_at: Option<Nanos>,
     /// Whether all of those that moved within the last tick are foretold to be away for a while.
     pub foreseen: bool,
     /// From one look to the next.
@@ -71,7 +73,8 @@ impl Watch {
     /// How those at these positions stand now.
     pub fn look_at(&mut self, seen: &Observation<'_>, rows: impl Iterator<Item = usize>) -> Lull {
         let tick = self.looked.replace(seen.now).map_or(Nanos(0), |before| seen.now.since(before));
-        let mut lull = Lull { working: false, quiet: Nanos(u64::MAX), ends_in: None, foreseen: true, tick };
+        let (now, quiet) = (seen.now, Nanos(u64::MAX));
+        let mut lull = Lull { now, working: false, quiet, back_at: None, foreseen: true, tick };
         for at in rows {
             let (Some(sample), Some(pulse)) = (seen.samples.get(at), self.pulses.get_mut(at)) else {
                 continue;
@@ -86,7 +89,7 @@ impl Watch {
                 Edge::Began(None) | Edge::None => {}
             }
             pulse.note_drained(sample);
-            lull.add(seen.now, sample, pulse);
+            lull.add(sample, pulse);
         }
         lull
     }
@@ -143,19 +146,20 @@ impl Pulse {
 }
 
 impl Lull {
-    fn add(&mut self, now: Nanos, sample: &Sample, pulse: &Pulse) {
+    fn add(&mut self, sample: &Sample, pulse: &Pulse) {
+        let now = self.now;
         self.quiet = self.quiet.min(sample.idle_for);
         if is_working(sample) {
             (self.working, self.foreseen) = (true, false);
             return;
         }
         // Its return will be seen up to a tick late, as those were from which this was learnt.
-        let ends_in = pulse
-            .gap(sample)
-            .map(|foretold| foretold.length.since(foretold.error.max(self.tick)).since(sample.idle_for));
+        let early = |foretold: Foretold| foretold.length.since(foretold.error.max(QUIET));
+        let moved = now.since(sample.idle_for);
+        let back_at = pulse.gap(sample).map(|foretold| Nanos(moved.0.saturating_add(early(foretold).0)));
         self.foreseen &= sample.idle_for >= QUIET
-            || (ends_in.is_some() && (pulse.is_done(now, sample) || pulse.is_mostly_a_gap()));
-        self.ends_in = match (self.ends_in, ends_in) {
+            || (back_at.is_some() && (pulse.is_done(now, sample) || pulse.is_mostly_a_gap()));
+        self.back_at = match (self.back_at, back_at) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
@@ -163,7 +167,7 @@ impl Lull {
 
     /// Whether somebody is expected back before `margin` has passed.
     pub fn ends_within(&self, margin: Nanos) -> bool {
-        self.ends_in.is_some_and(|left| left < margin)
+        self.back_at.is_some_and(|back_at| back_at.since(self.now) < margin)
     }
 }
 
@@ -177,6 +181,11 @@ mod tests {
     use super::*;
     use crate::story::{filler, primary, tenant};
     use crate::{Mode, Signals};
+
+    /// How many milliseconds of it are left.
+    fn left(lull: &Lull) -> Option<u64> {
+        lull.back_at.map(|back_at| back_at.since(lull.now).0 / 1_000_000)
+    }
 
     /// Looks in these milliseconds at a primary that iterates, 5 ms of work and 10 ms of nothing, and at a filler.
     fn watch(ms: impl IntoIterator<Item = u64>) -> Vec<Lull> {
@@ -198,8 +207,8 @@ mod tests {
     #[test]
     fn a_bubbles_end_is_foretold_once_there_is_a_rhythm() {
         let lulls = watch(0..150);
-        assert!(lulls.iter().take(40).all(|lull| lull.ends_in.is_none()), "two bubbles are no rhythm");
-        let left = |at: usize| lulls[at].ends_in.map(|left| left.0 / 1_000_000);
+        assert!(lulls.iter().take(40).all(|lull| lull.back_at.is_none()), "two bubbles are no rhythm");
+        let left = |at: usize| left(&lulls[at]);
         assert_eq!(
             (left(140), left(145), left(149)),
             (Some(9), Some(4), Some(0)),
@@ -220,7 +229,7 @@ mod tests {
     #[test]
     fn what_nobody_looked_at_is_no_gap() {
         let lulls = watch((0..150).chain(15_000..15_040));
-        let left = |at: usize| lulls[at].ends_in.map(|left| left.0 / 1_000_000);
+        let left = |at: usize| left(&lulls[at]);
         assert_eq!((left(140), left(155), left(170)), (Some(9), Some(9), Some(9)));
     }
 

@@ -88,9 +88,9 @@ impl Pools {
         for (at, (sample, rate)) in seen.samples.iter().zip(&self.rates).enumerate() {
             let granted = |request: SmShare| grant(Rate::ppm(*rate), request, sample.memory_limit, beside);
             self.decisions.push(if is_filler(sample) {
-                let Opening { gate, in_flight_cap, state } = filler(at);
+                let Opening { gate, in_flight_cap, back_at, state } = filler(at);
                 let left = SmShare::permille(u16::try_from(self.claims[at].has / 1_000).unwrap_or(u16::MAX));
-                let grant = Grant { gate, in_flight_cap, ..granted(sample.request.max(left)) };
+                let grant = Grant { gate, in_flight_cap, back_at, ..granted(sample.request.max(left)) };
                 Decision { grant: if gate == Gate::Closed { in_pieces(grant, piece) } else { grant }, state }
             } else {
                 Decision { grant: granted(sample.request), state: better(at) }
@@ -124,6 +124,8 @@ pub struct Opening {
     pub gate: Gate,
     /// How much it may queue.
     pub in_flight_cap: Nanos,
+    /// When a better is expected back; 0: that is not known.
+    pub back_at: Nanos,
     /// Why, as people see it.
     pub state: &'static str,
 }
@@ -131,17 +133,17 @@ pub struct Opening {
 impl Opening {
     /// What is not open at all.
     pub const fn closed(state: &'static str) -> Self {
-        Self { gate: Gate::Closed, in_flight_cap: SHORT_CAP, state }
+        Self { gate: Gate::Closed, ..Self::open(SHORT_CAP, state) }
     }
 
     /// What is open beside betters that work.
     pub const fn beside() -> Self {
-        Self { gate: Gate::Lent, in_flight_cap: SHORT_CAP, state: "BESIDE" }
+        Self { gate: Gate::Lent, ..Self::open(SHORT_CAP, "BESIDE") }
     }
 
     /// What is open, and may queue so much.
     pub const fn open(in_flight_cap: Nanos, state: &'static str) -> Self {
-        Self { gate: Gate::Open, in_flight_cap, state }
+        Self { gate: Gate::Open, in_flight_cap, back_at: Nanos(0), state }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stories for tests: tenants on one GPU, in simulated time. What a policy decides at the end of a tick holds in the next.
 
-use weir_protocol::pages::{Gate, Stall};
+use weir_protocol::pages::{Gate, Grant, Stall};
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 use crate::{Class, Decision, Mode, Observation, Policy, Sample, Signals, Slo, Work, find};
@@ -180,10 +180,12 @@ impl Story {
         self.decisions = self.policy.decide(&seen).to_vec();
     }
 
-    /// What fillers have together beyond closed gates, in millionths.
+    /// What fillers of short units have together beyond closed gates, in millionths.
     fn opened(&self) -> u64 {
         let rows = self.samples.iter().zip(&self.decisions);
-        let open = rows.filter(|(s, d)| s.class == Class::Filler && d.grant.gate == Gate::Open);
+        let fits = |grant: &Grant| grant.back_at == Nanos(0) || self.now < grant.back_at;
+        let is_open = |grant: &Grant| grant.gate == Gate::Open && fits(grant);
+        let open = rows.filter(|(s, d)| s.class == Class::Filler && is_open(&d.grant));
         open.map(|(_, decision)| u64::from(decision.grant.rate.as_ppm())).sum()
     }
 

@@ -12,8 +12,8 @@
 //!    the neighbours' slices count (gpu-truths, rule 3), nor larger requests (papers 1.5, weakness 7), moves the level of the
 //!    fillers by RCKM's law ([`pressure`](crate::pressure)).
 //! 3. *Bubbles.* While all betters are drained the fillers are open: at once where the bubble is foretold, after a tick
-//!    otherwise. What a wake then costs a primary is paid from its [`purse`](crate::purse). How much fillers may queue
-//!    grows with the time that nobody woke.
+//!    otherwise. Where its end is foretold, no unit of theirs outlasts that. What a wake then costs a primary is paid from its
+//!    [`purse`](crate::purse). How much fillers may queue grows with the time that nobody woke.
 //!
 //! Where kernels run at once (MPS) fillers need not wait for a bubble: beside latency tenants that keep their promise they have
 //! as much of the time as that leaves, and nobody is put off. Beside whoever promised nothing they wait as ever.
@@ -112,8 +112,7 @@ pub struct Weir {
     looked: Nanos,
     level: Level,
     cooling: Cooling,
-    hold: Nanos,   // for which all betters may be put off
-    filling: bool, // a bubble, in the last tick
+    hold: Nanos, // for which all betters may be put off
     filled_at: Option<Nanos>,
     asked: Asked,
     pools: Pools,
@@ -133,7 +132,6 @@ impl Default for Weir {
             level: Level::new(FULL),
             cooling: Cooling::default(),
             hold: Nanos(0),
-            filling: false,
             filled_at: None,
             asked: Asked::default(),
             pools: Pools::default(),
@@ -266,7 +264,6 @@ impl Weir {
 
     /// How far the fillers are opened, and how.
     fn open(&mut self, seen: &Observation<'_>, lull: &Lull) -> (Opened, Opening) {
-        let filling = std::mem::take(&mut self.filling);
         let betters = self.awake_betters(seen);
         let disturbed =
             self.resting.disturbed || betters.clone().any(|(sample, better)| better.is_disturbed(sample));
@@ -290,16 +287,19 @@ impl Weir {
                 None => closed("BUSY"),
             };
         }
-        if self.hold == Nanos(0) && !all_online && !is_bubble(lull, empty, filling) {
+        // Whoever may be put off needs not have them away at once.
+        let back_at = lull.back_at.filter(|_| self.hold == Nanos(0)).unwrap_or_default();
+        if self.hold == Nanos(0) && !all_online && !is_bubble(lull, empty) {
             return match seen.mode {
                 Mode::TimeSlicing if !empty => {
                     let level = self.level.ppm.min(self.cooling.ppm());
-                    (Opened::BetweenBursts(level.into()), Opening::open(SHORT_CAP, "SUSPECT"))
+                    let opening = Opening { back_at, ..Opening::open(SHORT_CAP, "SUSPECT") };
+                    (Opened::BetweenBursts(level.into()), opening)
                 }
                 _ => closed("SUSPECT"),
             };
         }
-        (self.filling, self.filled_at) = (true, Some(seen.now));
+        self.filled_at = Some(seen.now);
         let most = match online {
             true if disturbed => SHORT_CAP,
             true => LONG_CAP,
@@ -314,7 +314,7 @@ impl Weir {
         let ppm = self.level.ppm.min(self.cooling.ppm());
         // Whoever comes next needs not have them away at once.
         let gate = if seen.mode == Mode::Overlap && self.hold > Nanos(0) { Gate::Lent } else { Gate::Open };
-        (Opened::Bubble(ppm.into()), Opening { gate, ..Opening::open(cap(lull, most), state) })
+        (Opened::Bubble(ppm.into()), Opening { gate, back_at, ..Opening::open(cap(lull, most), state) })
     }
 }
 
@@ -335,21 +335,16 @@ fn hold<'a>(betters: impl Iterator<Item = (&'a Sample, &'a Better)>) -> Nanos {
     awake.map(|(_, better)| better.slack.hold()).min().unwrap_or_default()
 }
 
-/// Whether a lull is worth filling. `careful`: a primary has nothing left to pay a wait with. `filling`: it is being filled.
-fn is_bubble(lull: &Lull, careful: bool, filling: bool) -> bool {
+/// Whether a lull is worth filling. `careful`: a primary has nothing left to pay a wait with.
+fn is_bubble(lull: &Lull, careful: bool) -> bool {
     let wait = Nanos(SHORT_CAP.0 + SWITCH.0);
     let begun = lull.quiet >= FILL_AFTER || lull.foreseen;
-    match lull.ends_in {
-        Some(_) if careful => begun && !lull.ends_within(lull.tick),
-        None if careful => lull.quiet.0 >= wait.0 * PART,
-        _ => begun && (filling || !lull.ends_within(wait)),
-    }
+    begun && (!careful || lull.back_at.is_some() || lull.quiet.0 >= wait.0 * PART)
 }
 
 /// How much fillers may queue: a small part of the time that nobody woke, in steps of two so that it seldom changes.
 fn cap(lull: &Lull, most: Nanos) -> Nanos {
-    let ends_in = lull.ends_in.unwrap_or(Nanos(u64::MAX));
-    let allowed = (lull.quiet.0 / QUEUED_PART).min(ends_in.0 / 4).min(most.0);
+    let allowed = (lull.quiet.0 / QUEUED_PART).min(most.0);
     let steps = (allowed / SHORT_CAP.0).max(1).ilog2();
     Nanos(SHORT_CAP.0 << steps)
 }

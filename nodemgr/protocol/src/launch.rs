@@ -128,6 +128,7 @@ impl Launch {
             memory_limit,
             copy_limit,
             hold: Nanos(0),
+            back_at: Nanos(0),
             turn: Nanos(0),
         };
         let latency_metric = (!metric.is_empty()).then(|| metric.to_owned());

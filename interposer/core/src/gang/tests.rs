@@ -124,9 +124,10 @@ impl Rank {
                     tokens: price,
                     patience,
                     closed: false,
-                    drains: false,
+                    runs_ahead: false,
                     passes: false,
                     piece: Nanos(0),
+                    ahead: Nanos(0),
                 },
             ) {
                 Verdict::Admitted { .. } => Ok(()),

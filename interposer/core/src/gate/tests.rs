@@ -10,6 +10,18 @@ struct Tenant {
     gate: Gate,
 }
 
+/// A launch that wants nothing and has not waited.
+const FRESH: Request = Request {
+    price: Tokens(0),
+    tokens: Tokens(0),
+    patience: Patience::Fresh,
+    closed: false,
+    runs_ahead: false,
+    passes: false,
+    piece: Nanos(0),
+    ahead: Nanos(0),
+};
+
 fn zeroed<P: zerocopy::FromZeros>() -> Box<P> {
     Box::new(P::new_zeroed())
 }
@@ -46,19 +58,8 @@ impl Tenant {
     fn ask_where(&self, now_us: u64, tokens: i64, waited: bool, closed: bool) -> Verdict {
         let patience = if waited { Patience::Turn } else { Patience::Fresh };
         let now = Nanos(1 + now_us * 1_000);
-        self.gate.ask(
-            self.pages(),
-            now,
-            Request {
-                price: Tokens(tokens),
-                tokens: Tokens(tokens),
-                patience,
-                closed,
-                drains: false,
-                passes: false,
-                piece: Nanos(0),
-            },
-        )
+        let tokens = Tokens(tokens);
+        self.gate.ask(self.pages(), now, Request { price: tokens, tokens, patience, closed, ..FRESH })
     }
 
     /// Launches units of `price` in virtual time until `end_us`; returns the tokens admitted.
@@ -165,15 +166,7 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
     let tenant = Tenant::new(&grant(10));
     while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
     let ask = |now_us: u64| {
-        let request = Request {
-            price: Tokens(1),
-            tokens: Tokens(1),
-            patience: Patience::None,
-            closed: false,
-            drains: false,
-            passes: false,
-            piece: Nanos(0),
-        };
+        let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::None, ..FRESH };
         tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
     };
     let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
@@ -209,16 +202,7 @@ fn a_manager_that_has_not_ticked_yet_is_not_silent() {
     let tenant = Tenant::new(&grant(60));
     tenant.ask(5_000_000, 1, false);
     let late = Gate::default();
-    let request = Request {
-        price: Tokens(1),
-        tokens: Tokens(1),
-        patience: Patience::Fresh,
-        closed: false,
-        drains: false,
-        passes: false,
-        piece: Nanos(0),
-    };
-    late.ask(tenant.pages(), Nanos::from_secs(77), request);
+    late.ask(tenant.pages(), Nanos::from_secs(77), Request { price: Tokens(1), tokens: Tokens(1), ..FRESH });
     assert!(!late.is_stale());
 }
 
@@ -231,6 +215,26 @@ fn queued_work_beyond_the_cap_waits_and_an_empty_queue_never_does() {
     assert!(matches!(tenant.ask(2, 1, false), Verdict::Wait(Wait { cause: Cause::InFlight, .. })));
     slot.completed_ns.store(2_000_000, Ordering::Relaxed);
     assert!(matches!(tenant.ask(3, 1, false), Verdict::Admitted { .. }));
+}
+
+#[test]
+fn what_would_not_be_done_when_somebody_is_back_goes_as_if_the_gate_was_closed() {
+    let back_at = Nanos::from_millis(10);
+    let tenant = Tenant::new(&Grant { back_at, ..grant(100) });
+    let admitted = |now_us: u64, ahead_us: u64, price: i64, tokens: i64| {
+        let ahead = Nanos::from_micros(ahead_us);
+        let (price, tokens) = (Tokens(price), Tokens(tokens));
+        let request = Request { price, tokens, ahead, ..FRESH };
+        match tenant.gate.ask(tenant.pages(), Nanos(now_us * 1_000), request) {
+            Verdict::Admitted { tokens, .. } => tokens.0,
+            Verdict::Wait(_) => 0,
+        }
+    };
+    assert_eq!(admitted(2_000, 0, 1_640_000, 9_000_000), 8_000_000, "as many as will be done");
+    assert_eq!([1_640, 100].map(|ahead_us| admitted(7_000, ahead_us, 1_640_000, 1_640_000)), [0, 1_640_000]);
+    assert_eq!(admitted(8_300, 1_640, 17_000, 17_000), 17_000, "a short one fits");
+    let late = tenant.run(20_000, 1_020_000, 100_000) as f64 / 1e9;
+    assert!((late - 0.10).abs() < 0.01, "its request, while nobody comes: {late}");
 }
 
 #[test]

@@ -152,11 +152,11 @@ pub struct Grant {
     /// Most tokens that the bucket may hold.
     pub capacity: Tokens,
     /// Balance at which a launch that had to wait goes on. A low value means many short turns on the GPU, each
-    /// of which costs the driver a context switch.
+    /// of which costs the driver a context switch. To a microsecond.
     pub resume_at: Tokens,
     /// How long the tenant's turns are at least, where others wait for one; else what it resumes at. To a microsecond.
     pub turn: Nanos,
-    /// Most predicted work that may be queued on the GPU; 0 = no cap.
+    /// Most predicted work that may be queued on the GPU; 0 = no cap. To a microsecond.
     pub in_flight_cap: Nanos,
     /// Memory that the tenant may hold.
     pub memory_limit: Bytes,
@@ -164,6 +164,9 @@ pub struct Grant {
     pub copy_limit: Bandwidth,
     /// How long a burst of the tenant may be held back, so that fillers have the time; 0 = not at all. To a microsecond.
     pub hold: Nanos,
+    /// When somebody is expected back, on the monotonic clock, to whom the tenant gives way: what is launched has to be done by
+    /// then, or goes as if the gate was closed; 0 = not known.
+    pub back_at: Nanos,
 }
 
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
@@ -175,12 +178,13 @@ struct GrantSlot {
     gate: AtomicU32,
     turn_us: AtomicU32,
     capacity_ns: AtomicU64,
-    resume_at_ns: AtomicU64,
-    in_flight_cap_ns: AtomicU64,
+    resume_at_us: AtomicU32,
+    in_flight_cap_us: AtomicU32,
     memory_limit_bytes: AtomicU64,
     copy_bytes_per_s: AtomicU64, // 0: unlimited
     hold_us: AtomicU32,
     limit_ppm: AtomicU32,
+    back_at_ns: AtomicU64,
 }
 
 /// Written by the node manager alone; the tenant maps it read-only.
@@ -313,19 +317,21 @@ impl GrantSlot {
         self.fallback_ppm.store(grant.fallback_rate.as_ppm(), Ordering::Relaxed);
         self.gate.store(grant.gate.word(), Ordering::Relaxed);
         self.capacity_ns.store(grant.capacity.0.max(0) as u64, Ordering::Relaxed);
-        self.resume_at_ns.store(grant.resume_at.0.max(0) as u64, Ordering::Relaxed);
-        self.in_flight_cap_ns.store(grant.in_flight_cap.0, Ordering::Relaxed);
         self.memory_limit_bytes.store(grant.memory_limit.0, Ordering::Relaxed);
         self.copy_bytes_per_s.store(grant.copy_limit.0, Ordering::Relaxed);
         self.limit_ppm.store(grant.limit.as_ppm(), Ordering::Relaxed);
         let micros = |time: Nanos| u32::try_from(time.0 / 1_000).unwrap_or(u32::MAX);
+        self.resume_at_us.store(micros(Nanos(grant.resume_at.0.max(0).unsigned_abs())), Ordering::Relaxed);
+        self.in_flight_cap_us.store(micros(grant.in_flight_cap), Ordering::Relaxed);
         self.hold_us.store(micros(grant.hold), Ordering::Relaxed);
+        self.back_at_ns.store(grant.back_at.0, Ordering::Relaxed);
         self.turn_us.store(micros(grant.turn), Ordering::Relaxed);
     }
 
     fn load(&self, generation: u32) -> Grant {
         let tokens =
             |word: &AtomicU64| Tokens(i64::try_from(word.load(Ordering::Relaxed)).unwrap_or(i64::MAX));
+        let micros = |word: &AtomicU32| Nanos::from_micros(word.load(Ordering::Relaxed).into());
         Grant {
             generation,
             rate: Rate::ppm(self.rate_ppm.load(Ordering::Relaxed)),
@@ -333,12 +339,13 @@ impl GrantSlot {
             limit: Rate::ppm(self.limit_ppm.load(Ordering::Relaxed)),
             gate: Gate::of_word(self.gate.load(Ordering::Relaxed)),
             capacity: tokens(&self.capacity_ns),
-            resume_at: tokens(&self.resume_at_ns),
-            turn: Nanos::from_micros(self.turn_us.load(Ordering::Relaxed).into()),
-            in_flight_cap: Nanos(self.in_flight_cap_ns.load(Ordering::Relaxed)),
+            resume_at: Tokens(micros(&self.resume_at_us).0.cast_signed()),
+            turn: micros(&self.turn_us),
+            in_flight_cap: micros(&self.in_flight_cap_us),
             memory_limit: Bytes(self.memory_limit_bytes.load(Ordering::Relaxed)),
             copy_limit: Bandwidth(self.copy_bytes_per_s.load(Ordering::Relaxed)),
-            hold: Nanos::from_micros(self.hold_us.load(Ordering::Relaxed).into()),
+            hold: micros(&self.hold_us),
+            back_at: Nanos(self.back_at_ns.load(Ordering::Relaxed)),
         }
     }
 }

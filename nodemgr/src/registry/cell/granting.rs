@@ -10,7 +10,8 @@ use crate::control::schema::Budget;
 pub fn unlimited(grant: Grant) -> Grant {
     let (rate, in_flight_cap, copy_limit) = (Rate::FULL, Nanos(0), Bandwidth::UNLIMITED);
     let (fallback_rate, limit) = (rate, rate);
-    Grant { rate, fallback_rate, limit, gate: Gate::Lent, in_flight_cap, copy_limit, hold: Nanos(0), ..grant }
+    let (gate, hold, back_at) = (Gate::Lent, Nanos(0), Nanos(0));
+    Grant { rate, fallback_rate, limit, gate, in_flight_cap, copy_limit, hold, back_at, ..grant }
 }
 
 impl Cell {

@@ -2,7 +2,7 @@
 
 use weir_protocol::units::Nanos;
 
-use super::{BETTER, FILLER, iterate, level};
+use super::{BETTER, FILLER, iterate, iterate_from, level};
 use crate::Sample;
 use crate::lend::FULL;
 use crate::story::{Doing, Story, filler, latency, primary, slo};
@@ -43,6 +43,24 @@ fn bubbles_that_nobody_foretells_cost_no_more() {
     let (filled, lost) = (story.filled_percent(), story.lost.0 * 1_000 / 6_000_000_000);
     assert!(lost <= 20, "lost {lost} thousandths");
     assert!(filled > 20, "and yet {filled} % are filled");
+}
+
+#[test]
+fn a_filler_is_told_once_when_a_better_with_a_rhythm_will_be_back() {
+    // Its gate sees to it that no unit outlasts that, of whatever length.
+    let mut story = Story::new("weir", &[primary(50), filler()]);
+    iterate(&mut story, 1_803, 5_000, 10_000);
+    let told = |story: &Story| story.decision(FILLER).grant.back_at.0;
+    assert_eq!(told(&story), 0, "it works");
+    let mut heard = Vec::new();
+    for ms in 3..14 {
+        iterate_from(&mut story, ms, 5_000, 10_000);
+        heard.push(told(&story));
+    }
+    heard.dedup();
+    let [0, back_at] = heard[..] else { panic!("{heard:?}") };
+    let late = back_at.cast_signed() - 1_815_000_000;
+    assert!((-2_000_000..=0).contains(&late), "{late} ns after it was back");
 }
 
 #[test]
