@@ -33,7 +33,7 @@ impl Broker {
         }
         // Stable and made for runs that are sorted already, as each client's is.
         batch.sort_by_key(|entry| entry.0);
-        let mut over = self.stalls_that_are_over(now).into_iter().peekable();
+        let mut over = self.stalls_that_are_over().into_iter().peekable();
         for (at, index, command) in batch.drain(..) {
             while let Some(earlier) = over.next_if(|over| over.at <= at) {
                 self.end_stall(&earlier);
@@ -43,7 +43,7 @@ impl Broker {
         self.batch = batch;
         over.for_each(|over| self.end_stall(&over));
         // Those that have begun with this batch.
-        self.stalls_that_are_over(now).into_iter().for_each(|over| self.end_stall(&over));
+        self.stalls_that_are_over().into_iter().for_each(|over| self.end_stall(&over));
         for gpu in &mut self.gpus {
             gpu.device.advance(now);
             gpu.sample();
@@ -79,13 +79,13 @@ impl Broker {
         }
     }
 
-    /// Takes those stalls whose client has said that they are over, in order of time.
-    fn stalls_that_are_over(&mut self, now: u64) -> Vec<Over> {
+    /// Takes those stalls whose client has said that they are over, in order of time: that may be later than the commands at hand.
+    fn stalls_that_are_over(&mut self) -> Vec<Over> {
         let mut over = Vec::new();
         for client in self.clients.iter_mut().flatten() {
             let Some(shared) = client.shared.as_ref() else { continue };
             let ended = client.stalls.extract_if(.., |stall| shared.has_resumed(stall));
-            over.extend(ended.map(|stall| Over { at: shared.resumed_at(&stall).min(now), stall }));
+            over.extend(ended.map(|stall| Over { at: shared.resumed_at(&stall).min(now_ns()), stall }));
         }
         over.sort_by_key(|over| over.at);
         over
