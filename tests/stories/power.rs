@@ -99,7 +99,7 @@ fn a_filler_beside_a_primary_backs_off_while_power_takes_half_of_the_clocks() {
 
 #[test]
 fn a_filler_that_brings_the_card_to_its_power_limit_and_takes_few_of_its_clocks_keeps_all() {
-    let gpu = gpu("power_limit_w = 320\n");
+    let gpu = gpu("power_limit_w = 300\n");
     let node = Node::start(&gpu, WEIR);
     let (train, batch) = (train(&gpu, &node, 10, 10), batch(&gpu, &node));
     wait_for_event(&node, "GPU 0: clocks held back: sw_power_cap");

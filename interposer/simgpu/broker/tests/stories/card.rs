@@ -1,5 +1,6 @@
 //! What a card does, through a broker: words that streams wait for, memory in steps, and drivers with locks.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_simgpu_link::{Session, Work, now_ns};
@@ -44,10 +45,10 @@ fn what_is_let_go_before_the_stream_comes_there_holds_nobody_up() {
         held.push(session.push(stream, Work::Hold { then_ns: WORD }).unwrap());
         session.push(stream, kernel(1_000_000)).unwrap();
     }
+    session.wait_event(0, first).unwrap();
     let before = now_ns();
-    session.resume(stream, held[0]).unwrap();
+    held.iter().for_each(|held| session.resume(stream, *held).unwrap()); // long before the stream comes to the second
     let after = now_ns();
-    held.iter().for_each(|held| session.resume(stream, *held).unwrap()); // long before the stream comes there
     let went_on = stamp(&session, stream, 1) - 50 * (1_000_000 + WORD);
     assert!(session.event_stamp(0, first).is_some_and(|first| first < before));
     assert!((before..=after).contains(&went_on), "{went_on} ns is not within {before} to {after}");
@@ -77,15 +78,17 @@ fn with_driver_locks_a_launch_into_a_full_queue_holds_up_calls_but_no_store() {
     for _ in 0..3 {
         session.push(stream, kernel(1_000)).unwrap();
     }
+    let calls = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let launch = scope.spawn(|| session.push(stream, kernel(1_000)).unwrap());
         let call = scope.spawn(|| {
             until(|| session.is_held_up());
+            calls.store(true, Ordering::Relaxed);
             session.begin_call();
             session.end_call();
             session.completed(stream).unwrap()
         });
-        until(|| session.is_held_up());
+        until(|| calls.load(Ordering::Relaxed));
         assert!(!call.is_finished() && !launch.is_finished());
         session.resume(stream, held).unwrap();
         launch.join().unwrap();
