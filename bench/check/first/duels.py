@@ -24,7 +24,7 @@ def told(answer, alone):
 
 
 def suitable(duel, builder, plain):
-    """The ways of a duel in which this builder can play; plain slicing is nobody's, and played once."""
+    """The ways of a duel in which this builder can play; plain slicing belongs to no build, and is played once."""
     mine = [way for way in duel.ways if way != "plain" or plain]
     if isinstance(builder, Library):
         mine = [way for way in mine if way in (*LIBRARY_WAYS, "plain")]

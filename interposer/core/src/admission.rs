@@ -77,7 +77,7 @@ pub trait Launching {
     fn piece(&self) -> Nanos {
         Nanos(0)
     }
-    /// Whether nobody is there who would wait for what the tenant has queued: it may queue any amount.
+    /// Whether no other tenant waits for what this one has queued: it may queue any amount.
     fn runs_ahead(&self) -> bool {
         false
     }

@@ -122,7 +122,7 @@ pub struct Request {
     pub patience: Patience,
     /// The gate is closed: a tenant has work to which this one gives way.
     pub closed: bool,
-    /// What is queued holds up nothing: it will be done in a moment, or nobody is there who waits for it.
+    /// What is queued holds up nothing: it will be done in a moment, or no other tenant waits for it.
     pub runs_ahead: bool,
     /// It passes: its tenant is within its share, so that only what the operator allows at most holds it back.
     pub passes: bool,
@@ -211,8 +211,8 @@ impl Gate {
         let passes = request.passes && !self.is_stale() && grant.limit > Rate::default();
         let rate = if passes { grant.limit } else { rate };
         let room = room(&grant, request.ahead, now);
-        let fits = request.passes || request.price <= room;
-        let closed = !request.passes && (request.closed || grant.gate == GateWord::Closed) || !fits;
+        let must_wait = request.closed || grant.gate == GateWord::Closed || request.price > room;
+        let closed = !request.passes && must_wait;
         self.turn_to(pages, closed);
         let (rate, capacity) = match closed {
             true if grant.gate == GateWord::Closed => (rate.min(grant.fallback_rate), grant.capacity),
@@ -224,7 +224,7 @@ impl Gate {
         {
             return Verdict::Wait(wait);
         }
-        let wanted = if fits { request.tokens.min(room) } else { request.price };
+        let wanted = request.tokens.min(room.max(request.price)); // this launch at least
         let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };
         if rate == Rate::FULL {
             return admitted(wanted); // the whole GPU: nothing to meter against

@@ -124,7 +124,7 @@ impl<'a> Hands<'a> {
     }
 
     /// Has the GPU write a word if one is due, behind what is booked. Marks tell those who ask the driver; words tell the helper,
-    /// which nobody needs to whom nobody waits. Says whether it will.
+    /// which only a tenant with neighbours needs. Says whether it will.
     pub fn tell(&mut self) -> bool {
         self.gpu().has_company()
             && CAPTURES.load(Ordering::Relaxed) == 0

@@ -184,8 +184,8 @@ impl Gpu {
     /// Whether this process may queue any amount of work: no other tenant is there but fillers, which wait until it is drained.
     pub fn runs_ahead(&self) -> bool {
         let is_filler = Client::get().is_none_or(|client| client.class == Class::Filler);
-        let nobody = |equals: &mut [Neighbour]| equals.is_empty();
-        !is_filler && !self.overlaps() && self.board.with_equals(self.grant.board(), nobody) == Some(true)
+        let none = |equals: &mut [Neighbour]| equals.is_empty();
+        !is_filler && !self.overlaps() && self.board.with_equals(self.grant.board(), none) == Some(true)
     }
 
     /// Whether there are other tenants on the GPU.

@@ -287,7 +287,7 @@ impl Weir {
                 None => closed("BUSY"),
             };
         }
-        // Whoever may be put off needs not have them away at once.
+        // Who may be put off needs not have them away at once.
         let back_at = lull.back_at.filter(|_| self.hold == Nanos(0)).unwrap_or_default();
         if self.hold == Nanos(0) && !all_online && !is_bubble(lull, empty) {
             return match seen.mode {

@@ -234,7 +234,7 @@ fn what_would_not_be_done_when_somebody_is_back_goes_as_if_the_gate_was_closed()
     assert_eq!([1_640, 100].map(|ahead_us| admitted(7_000, ahead_us, 1_640_000, 1_640_000)), [0, 1_640_000]);
     assert_eq!(admitted(8_300, 1_640, 17_000, 17_000), 17_000, "a short one fits");
     let late = tenant.run(20_000, 1_020_000, 100_000) as f64 / 1e9;
-    assert!((late - 0.10).abs() < 0.01, "its request, while nobody comes: {late}");
+    assert!((late - 0.10).abs() < 0.01, "its request, until somebody comes: {late}");
 }
 
 #[test]
