@@ -99,7 +99,7 @@ impl Pages {
             class: Class::Primary,
             mode: FailMode::Standalone,
             slot,
-            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40), mps: false }],
+            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40), mps: false, in_stream: false }],
             prices: prices.to_vec(),
             context_memory: Bytes(0),
             oversubscribe: false,

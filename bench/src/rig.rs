@@ -68,6 +68,7 @@ pub struct SimulatedGpu<'a, K> {
 
 #[derive(Serialize)]
 struct NodeConfig<'a, P> {
+    gate: &'static str,
     price: &'a [P],
 }
 
@@ -84,6 +85,12 @@ impl Rig {
     /// A node over one simulated GPU on which kernels cost `costs`.
     pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
         Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs }, costs)
+    }
+
+    /// The same where launches wait on the host: calls that return late say when a gate was closed.
+    pub fn gated_on_the_host(costs: &[Cost]) -> io::Result<Self> {
+        let gpu = SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs };
+        Self::start_with("host", &gpu, costs)
     }
 
     /// A node over so many simulated GPUs, on which nothing will run.
@@ -120,8 +127,16 @@ impl Rig {
     }
 
     fn start<K: Serialize, P: Serialize>(gpu: &SimulatedGpu<'_, K>, prices: &[P]) -> io::Result<Self> {
+        Self::start_with("auto", gpu, prices)
+    }
+
+    fn start_with<K: Serialize, P: Serialize>(
+        gate: &'static str,
+        gpu: &SimulatedGpu<'_, K>,
+        prices: &[P],
+    ) -> io::Result<Self> {
         let gpu = toml::to_string(gpu).map_err(io::Error::other)?;
-        let node = toml::to_string(&NodeConfig { price: prices }).map_err(io::Error::other)?;
+        let node = toml::to_string(&NodeConfig { gate, price: prices }).map_err(io::Error::other)?;
         Self::configured(true, &gpu, &node)
     }
 

@@ -83,6 +83,14 @@ driver_calls! {
     fn write_word = cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
     /// Lets the GPU write a word; the null stream means the thread's own.
     fn write_word_per_thread = cuStreamWriteValue64_v2_ptsz(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
+    /// Has a stream wait for a word.
+    fn wait_for_word = cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
+    /// Has a stream wait for a word; the null stream means the thread's own.
+    fn wait_for_word_per_thread = cuStreamWaitValue64_v2_ptsz(stream: CUstream, address: CUdeviceptr, value: c_ulonglong, flags: c_uint);
+    /// A new stream.
+    fn stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    /// Ends a stream.
+    fn stream_destroy = cuStreamDestroy_v2(stream: CUstream);
     /// What a stream was made with.
     fn stream_flags = cuStreamGetFlags(stream: CUstream, flags: *mut c_uint);
     /// Whether a stream captures.
@@ -297,6 +305,16 @@ impl Stream {
         let result = match self.null {
             NullStream::Legacy => write_word(self.handle, address, value, 0),
             NullStream::PerThread => write_word_per_thread(self.handle, address, value, 0),
+        };
+        result == CUDA_SUCCESS
+    }
+
+    /// Has what comes behind wait until a word is at least `number`; says whether the driver agreed.
+    pub fn wait_for_word(self, address: CUdeviceptr, number: u64) -> bool {
+        const AT_LEAST: c_uint = 0; // CU_STREAM_WAIT_VALUE_GEQ
+        let result = match self.null {
+            NullStream::Legacy => wait_for_word(self.handle, address, number, AT_LEAST),
+            NullStream::PerThread => wait_for_word_per_thread(self.handle, address, number, AT_LEAST),
         };
         result == CUDA_SUCCESS
     }

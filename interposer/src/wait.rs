@@ -38,14 +38,15 @@ enum Pass {
 }
 
 /// Asks until the launch may go: whether it is the tenant's turn, and if tokens are `wanted`, for these. Returns the
-/// generation under which it was admitted, and what was drawn.
+/// generation under which it was admitted, and what was drawn; nothing if it would have to wait and rather does so in its
+/// stream.
 pub fn at_gate(
     client: &Client,
     thread: &Thread,
     current: &Current,
     stream: Stream,
-    wanted: Option<Wanted>,
-) -> (u32, Tokens) {
+    (wanted, may_queue): (Option<Wanted>, bool),
+) -> Option<(u32, Tokens)> {
     let gpu = current.gpu;
     let arrived = clock::now();
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
@@ -60,6 +61,7 @@ pub fn at_gate(
                 gpu.bucket.charge(price);
                 break (generation, price, Pass::CaughtUp);
             }
+            Asked::Waits(_) if may_queue => return None,
             // A grant that has come since the last look ends the sleep before it begins.
             Asked::Waits(held) => Holdup { generation: known, ..held },
         };
@@ -89,7 +91,41 @@ pub fn at_gate(
         gang.resumes(now);
         gpu.note_wait_over(now);
     }
-    (generation, drawn)
+    Some((generation, drawn))
+}
+
+/// Whoever has run ahead looks for room so often, and goes on where nothing moves for so long: it may be spinning for what is to be
+/// launched.
+const ROOM: (Nanos, Nanos) = (Nanos::from_micros(300), Nanos::from_millis(5));
+
+/// Waits until the host may run ahead by one more launch.
+pub fn for_room(thread: &Thread, current: &Current, stream: Stream) {
+    let gpu = current.gpu;
+    let arrived = clock::now();
+    let (mut now, mut moved) = (arrived, (gpu.pieces.let_go(), arrived));
+    let turn = gpu.turn_length();
+    while gpu.pieces.are_full(turn) && now.since(moved.1) < ROOM.1 {
+        Hands::new(thread, current, stream).look();
+        let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
+        sleep(&Holdup { generation, at_most: ROOM.0, cause, neighbour: None }, gpu);
+        now = clock::now().max(Nanos(now.0 + 1));
+        if gpu.pieces.let_go() != moved.0 {
+            moved = (gpu.pieces.let_go(), now);
+        }
+    }
+    if now > arrived {
+        gpu.note_wait_over(now);
+    }
+}
+
+/// The driver has refused a wait: this launch waits on the host until its piece was let go.
+pub fn for_piece(thread: &Thread, current: &Current, stream: Stream, number: u64) {
+    let gpu = current.gpu;
+    while gpu.pieces.let_go() < number {
+        Hands::new(thread, current, stream).look();
+        let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
+        sleep(&Holdup { generation, at_most: ROOM.0, cause, neighbour: None }, gpu);
+    }
 }
 
 /// Waits until the tenant's earlier copies are paid for. The rule of liveness holds as for launches: a kernel may spin for
@@ -148,7 +184,7 @@ pub fn for_news(thread: &Thread, current: &Current, stream: Stream, estimate: &E
 
 /// Whether nothing of the tenant has moved for so long that the launch shall pass. Nothing is learnt from work that stood
 /// still.
-fn stands_still(gpu: &Gpu, arrived: Nanos, now: Nanos) -> bool {
+pub fn stands_still(gpu: &Gpu, arrived: Nanos, now: Nanos) -> bool {
     let others =
         Client::get().map_or(&[][..], |client| &client.gpus).iter().filter(|other| other.index != gpu.index);
     let elsewhere = others
@@ -173,6 +209,9 @@ fn count(current: &Current, arrived: Nanos, now: Nanos, pass: Pass) {
     counters.add(&counters.lane().caught_up, u64::from(pass == Pass::CaughtUp));
 }
 
+/// A launch that cannot wait in its stream does so on the host until those have gone that came before it, and looks so often.
+const BEHIND: Nanos = Nanos::from_micros(300);
+
 /// What was said to a launch, each with the generation of the grant under which it was.
 pub enum Asked {
     /// It goes, with so many tokens drawn.
@@ -187,6 +226,10 @@ pub enum Asked {
 pub type Holdup = Held<Watched>;
 
 fn ask(mut gpu: &Gpu, wanted: Option<Wanted>, patience: Patience, times: (Nanos, Nanos)) -> Asked {
+    if gpu.pieces.wait() {
+        let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
+        return Asked::Waits(Holdup { generation, at_most: BEHIND, cause, neighbour: None });
+    }
     match admission::ask(&mut gpu, wanted, patience, times) {
         admission::Asked::Goes(generation, tokens) => Asked::Goes(generation, tokens),
         admission::Asked::Waits(held) => Asked::Waits(held),
@@ -205,8 +248,17 @@ fn sleep(held: &Holdup, gpu: &Gpu) {
     let grant = (gpu.grant.futex_word(), held.generation);
     // Woken, timed out, interrupted, or a word had moved already: in each case the gate is asked again.
     match &held.neighbour {
-        Some(neighbour) => until_either(neighbour.word(), grant, held.at_most),
+        Some(neighbour) => until_any(&[neighbour.word(), grant], held.at_most),
         None => until(grant, held),
+    }
+}
+
+/// The helper's sleep, which a piece waits for: until one of these words moves.
+pub fn helper_sleeps(held: &Holdup, gpu: &Gpu, own: Watch<'_>, time: Nanos) {
+    let grant = (gpu.grant.futex_word(), held.generation);
+    match &held.neighbour {
+        Some(neighbour) => until_any(&[neighbour.word(), grant, own], time),
+        None => until_any(&[grant, own], time),
     }
 }
 
@@ -219,19 +271,22 @@ fn until((word, value): Watch<'_>, held: &Holdup) {
     }
 }
 
-/// Until the neighbour moves, or the grant is another one: it takes effect at once, whoever is waited for.
-fn until_either(neighbour: Watch<'_>, grant: Watch<'_>, time: Nanos) {
+/// Until one of the words moves: the grant's is among them, since a new one takes effect at once, whoever is waited for.
+fn until_any(words: &[Watch<'_>], time: Nanos) {
     let end = timespec(Nanos(clock::now().0.saturating_add(time.0))); // this call takes an instant, not a duration
-    let words = [neighbour, grant].map(waiter);
-    let slept = futex::waitv(&words, WaitvFlags::empty(), Some(&end), ClockId::Monotonic);
+    let Some(first) = words.first() else { return };
+    let mut waiters = [waiter(*first); 3];
+    waiters.iter_mut().zip(words).for_each(|(place, word)| *place = waiter(*word));
+    let waiters = waiters.get(..words.len()).unwrap_or(&waiters);
+    let slept = futex::waitv(waiters, WaitvFlags::empty(), Some(&end), ClockId::Monotonic);
     if !matches!(slept, Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)) {
-        // A kernel before 5.16, or a filter of system calls that does not know this one: the grant is looked at afterwards.
-        let _ = futex::wait(neighbour.0, futex::Flags::empty(), neighbour.1, Some(&timespec(time)));
+        // A kernel before 5.16, or a filter of system calls that does not know this one: the others are looked at afterwards.
+        let _ = futex::wait(first.0, futex::Flags::empty(), first.1, Some(&timespec(time)));
     }
 }
 
 /// A word to sleep on, while it shows this.
-type Watch<'a> = (&'a AtomicU32, u32);
+pub type Watch<'a> = (&'a AtomicU32, u32);
 
 fn waiter((word, value): Watch<'_>) -> futex::Wait {
     let mut wait = futex::Wait::new();
@@ -257,7 +312,7 @@ mod tests {
         let (neighbour, grant) = (AtomicU32::new(7), AtomicU32::new(1));
         let began = clock::now();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| until_either((&neighbour, 7), (&grant, 1), LONG));
+            let waits = scope.spawn(|| until_any(&[(&neighbour, 7), (&grant, 1)], LONG));
             grant.store(2, Ordering::Release);
             while !waits.is_finished() {
                 let _ = futex::wake(&grant, futex::Flags::empty(), 1); // it may fall asleep only now

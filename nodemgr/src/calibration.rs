@@ -20,7 +20,19 @@ pub struct Calibration {
     idle_w: Option<f64>,
     /// The same at work.
     busy_w: Option<f64>,
+    /// What single commands take of the GPU.
+    marks: Marks,
 }
+
+/// What single commands take of the GPU, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Marks {
+    wait_on_host_ns: Option<f64>,
+}
+
+/// A wait that takes longer costs more than it gains: a piece of half a millisecond takes two hundred times as long.
+const MOST_WAIT_NS: f64 = 10_000.0;
 
 /// More than any card draws, in watts.
 const MOST_W: f64 = 10_000.0;
@@ -69,6 +81,11 @@ impl Calibration {
         self.switch_us.map(nanos)
     }
 
+    /// Whether launches may wait in their streams on this card: such a wait was measured, and is short.
+    pub fn has_short_waits(&self) -> bool {
+        self.marks.wait_on_host_ns.is_some_and(|ns| ns <= MOST_WAIT_NS)
+    }
+
     /// What a context costs.
     pub fn context_memory(&self) -> Option<Bytes> {
         self.size().ok().flatten()
@@ -106,6 +123,10 @@ mod tests {
         assert_eq!((measured.slice_us, measured.switch()), (Some(1_912.0), Some(Nanos::from_micros(94))));
         assert_eq!(measured.context_memory(), Some(Bytes::mib(500)));
         assert_eq!(measured.draw(), None);
+        assert!(
+            !measured.has_short_waits() && read("marks.wait_on_host_ns = 2270\n").unwrap().has_short_waits()
+        );
+        assert!(!read("marks.wait_on_host_ns = 40000\n").unwrap().has_short_waits());
         let drawn = read("idle_w = 61.5\nbusy_w = 398\n").unwrap().draw();
         assert_eq!(drawn, Some(Draw { idle_mw: 61_500, busy_mw: 398_000 }));
         assert_eq!(read("sms = 132\n").unwrap(), Calibration::default());

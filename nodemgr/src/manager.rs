@@ -73,6 +73,8 @@ pub struct Options {
     pub kept: Vec<(String, OwnedFd)>,
     /// GPUs that are shared by MPS.
     pub mps: Option<mps::Row>,
+    /// Where launches wait.
+    pub gate: config::GatePlace,
 }
 
 impl Options {
@@ -102,6 +104,7 @@ impl Options {
             supervisor: Arc::default(),
             kept: Vec::new(),
             mps: None,
+            gate: config::GatePlace::default(),
         }
     }
 }
@@ -143,6 +146,7 @@ impl Manager {
         registry.expect_draw(options.draw);
         registry.expect_ticks(options.tick);
         registry.share_by_mps(options.mps.as_ref())?;
+        registry.gate = options.gate;
         registry.note_start();
         if options.place.off_mark().exists() {
             tracing::warn!(

@@ -146,7 +146,7 @@ fn welcome_of(protocol: u32) -> Reply {
         class: Class::Primary,
         mode: FailMode::Managed,
         slot: 0,
-        gpus: vec![GpuGrant { uuid: [0; 16], memory_total: Bytes::gib(1), mps: false }],
+        gpus: vec![GpuGrant { uuid: [0; 16], memory_total: Bytes::gib(1), mps: false, in_stream: false }],
         prices: Vec::new(),
         context_memory: Bytes(0),
         oversubscribe: false,

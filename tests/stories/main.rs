@@ -67,6 +67,7 @@ mod stalls;
 mod standalone;
 mod sticky;
 mod stopped;
+mod stream_gate;
 mod stream_words;
 mod switch;
 mod turns;

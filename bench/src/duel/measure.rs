@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_nodemgr::config::GatePlace;
 
 use super::client::{self, Answer, Client};
 use super::pairs::{Pair, Work};
@@ -28,6 +29,8 @@ pub struct Effort {
     pub serving: Duration,
     /// Another factor than the rows'.
     pub slow: Option<f64>,
+    /// Where launches wait, in the words of the node's configuration.
+    pub gate: GatePlace,
     /// The library that is preloaded, if not the one that was built.
     pub interposer: Option<PathBuf>,
 }
@@ -115,7 +118,7 @@ impl<'a> Bench<'a> {
         let gpu = client::configuration(slow)?;
         let calibration = tempfile::NamedTempFile::with_suffix(".toml")?;
         std::fs::write(calibration.path(), &gpu)?;
-        let node = format!("calibration = {:?}\n", calibration.path());
+        let node = format!("calibration = {:?}\ngate = {:?}\n", calibration.path(), effort.gate.name());
         let rig = Rig::configured(true, &gpu, &node)?;
         Ok(Self { rig, _calibration: calibration, pair, effort, slow })
     }

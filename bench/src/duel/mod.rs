@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use measure::{Effort, Measured};
 use pairs::{PAIRS, Pair};
+use weir_nodemgr::config::GatePlace;
 
 use crate::QuickOptions;
 use crate::report::Report;
@@ -44,6 +45,9 @@ pub struct Options {
     /// Another factor, 1 to 100 [default: 4 for programs that the GPU bounds, else 10]
     #[arg(long, value_name = "FACTOR")]
     slow: Option<f64>,
+    /// Where launches wait that may not go yet: `host`, `stream` or `auto`
+    #[arg(long, value_name = "PLACE", default_value = "auto")]
+    gate: GatePlace,
     /// Another length of each window, in seconds; of eager servers three times that
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
@@ -93,6 +97,7 @@ impl Options {
             window: window(WINDOW_S)?,
             serving: window(SERVING_S)?,
             slow: self.slow,
+            gate: self.gate,
             interposer: self.interposer.clone(),
         })
     }

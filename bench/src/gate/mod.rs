@@ -180,7 +180,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> io::Result<Self> {
-        let rig = Rig::simulated(&[SHORT, UNIT, BURST])?;
+        let rig = Rig::gated_on_the_host(&[SHORT, UNIT, BURST])?;
         let mut control = rig.control()?;
         let mut tenant = |name: &str, class: ClassName, request: Option<u16>| {
             let wanted = CreateTenant {

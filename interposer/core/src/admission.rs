@@ -19,8 +19,8 @@ mod turns;
 use weir_protocol::pages::Turn;
 use weir_protocol::units::{Nanos, Tokens};
 
-use self::turns::{ask_turns, holds, leave_turn, left, moves, turn_ceiling};
-pub use self::turns::{drained, has_turn};
+use self::turns::{ask_turns, holds, leave_turn, moves, turn_ceiling};
+pub use self::turns::{drained, has_turn, left};
 
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::progress::{Progress, Work};

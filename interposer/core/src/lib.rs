@@ -24,6 +24,7 @@ pub mod meter;
 mod ones;
 pub mod overlap;
 pub mod pace;
+pub mod piece;
 pub mod pool;
 pub mod price;
 pub mod progress;

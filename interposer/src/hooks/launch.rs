@@ -6,6 +6,7 @@
 
 mod admit;
 mod multi_device;
+mod queue;
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;

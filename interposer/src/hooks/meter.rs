@@ -288,6 +288,10 @@ impl Driver for Hands<'_> {
         self.here.write(address, value)
     }
 
+    fn wait(&mut self, address: u64, number: u64) -> bool {
+        self.here.wait_for_word(address, number)
+    }
+
     fn reached(&mut self, event: u64) -> bool {
         self.relaxed.get_or_init(Relaxed::enter);
         driver::event_query(driver::handle(event)) == CUDA_SUCCESS

@@ -34,14 +34,17 @@ impl Gpu {
 
     /// The next launch shall ask whose turn it is.
     pub fn stop_flowing(&self) {
-        self.busy.flows.store(false, Ordering::Relaxed);
+        self.busy.flows.store(false, Ordering::SeqCst);
     }
 
     /// This process is about to have work here. The manager is told, if it wants to be.
     pub fn begin(&self) {
         let begins = self.activity.begin(self.slot_index(), clock::now);
         self.busy.work.store(true, Ordering::Relaxed);
-        self.busy.flows.store(true, Ordering::Relaxed);
+        self.busy.flows.store(true, Ordering::SeqCst);
+        if self.pieces.wait() {
+            self.stop_flowing(); // either this finds the piece that another thread has begun, or that one stops it
+        }
         if begins {
             self.tell(self.grant.bell.wants());
             self.wake_helper(); // which finds it busy

@@ -47,7 +47,7 @@ impl Gpu {
             self.add_context(handle, |context| {
                 context.make_events();
                 if wants_words(self.grant.read().in_flight_cap) {
-                    words::give(&context.flight);
+                    words::give(&context.flight, self.in_stream);
                 }
             })
         })
@@ -107,6 +107,7 @@ impl Gpu {
         let contexts: Vec<_> = self.contexts.known.lock().clone();
         for context in contexts {
             if context.flight.any_event().is_some_and(|event| driver::is_broken(driver::handle(event))) {
+                self.let_all_go();
                 self.book_runs();
                 context.close(self.slot());
             }
@@ -116,6 +117,7 @@ impl Gpu {
 
     /// Forgets a context that is gone: nothing of it is in flight any more, whichever thread had launched it.
     pub fn forget_context(&self, handle: u64) {
+        self.let_all_go();
         self.book_runs();
         let mut contexts = self.contexts.known.lock();
         let Some(at) = contexts.iter().position(|context| context.handle == handle) else { return };
@@ -138,6 +140,15 @@ impl Context {
     /// Counts so many launches on `stream`, predicted to take `ns`. If the context is gone by now, nobody will see their end.
     pub fn submitted(&self, stream: u64, launches: u64, ns: u64, slot: &ProcessSlot) {
         self.flight.submitted(stream, launches, ns, slot);
+        fence(Ordering::SeqCst); // as above
+        if self.closed.load(Ordering::Relaxed) {
+            self.flight.reset(slot);
+        }
+    }
+
+    /// As [`Self::submitted`], for a launch that waits for a piece.
+    pub fn joined(&self, stream: u64, ns: u64, slot: &ProcessSlot) {
+        self.flight.joined(stream, ns);
         fence(Ordering::SeqCst); // as above
         if self.closed.load(Ordering::Relaxed) {
             self.flight.reset(slot);

@@ -8,6 +8,7 @@ use weir_core::gate::{Gate, Pages};
 use weir_core::hold::Holder;
 use weir_core::ledger;
 use weir_core::lock::Lock;
+use weir_core::piece::Pieces;
 use weir_core::pool::{Change, Pool};
 use weir_core::progress::Progress;
 use weir_core::stall::Stalls;
@@ -42,6 +43,10 @@ pub struct Gpu {
     pub uuid: [u8; 16],
     /// Whether tenants are to share it by MPS.
     pub by_mps: bool,
+    /// Whether launches may wait in their streams.
+    pub in_stream: bool,
+    /// Those that do.
+    pub pieces: Pieces,
     /// What the manager grants.
     pub grant: Page<GrantPage>,
     /// The tenant's bucket.
@@ -113,6 +118,8 @@ impl Gpu {
             index,
             uuid: granted.uuid,
             by_mps: granted.mps,
+            in_stream: granted.in_stream,
+            pieces: Pieces::default(),
             grant: Page::new(grant),
             bucket: Page::new(bucket),
             usage: Page::new(usage),
@@ -337,6 +344,6 @@ pub fn a_gpu() -> &'static Gpu {
     bucket.init();
     usage.init();
     activity.init(1);
-    let granted = GpuGrant { uuid: [0; 16], memory_total: Bytes(0), mps: false };
+    let granted = GpuGrant { uuid: [0; 16], memory_total: Bytes(0), mps: false, in_stream: false };
     Box::leak(Box::new(Gpu::new(0, &granted, 0, TenantPages { grant, bucket, usage, activity })))
 }

@@ -12,8 +12,10 @@ use weir_core::gate::in_flight;
 use weir_core::tail::Tail;
 use weir_protocol::units::Nanos;
 
+use super::pieces::Asker;
 use super::{Client, Gpu};
 use crate::clock;
+use crate::wait::{self, Holdup};
 
 /// While somebody waits for the end of what is in flight it looks so soon again at least, and at most.
 const LOOK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(500));
@@ -30,12 +32,22 @@ static WORD: AtomicU32 = AtomicU32::new(0);
 /// Whether the thread sleeps until the word moves.
 static SLEEPS: AtomicBool = AtomicBool::new(false);
 
+/// Whether there is a thread.
+static RUNS: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a helper, which lets pieces go.
+pub fn runs() -> bool {
+    RUNS.load(Ordering::Relaxed)
+}
+
 /// Starts the thread, for this client. If that cannot be, the process is shown as degraded: others wait for its work longer
 /// than they must.
 pub fn start(client: &'static Client) {
     let _blocked = SignalsBlocked::new(); // the thread takes over the mask of whoever makes it
     let thread = std::thread::Builder::new().name("weir-helper".into()).stack_size(STACK_BYTES);
-    if thread.spawn(move || run(client)).is_err() {
+    let started = thread.spawn(move || run(client)).is_ok();
+    RUNS.store(started, Ordering::Relaxed);
+    if !started {
         client.count_fault();
     }
 }
@@ -49,36 +61,95 @@ pub fn wake() {
     }
 }
 
+/// A piece waits from now on.
+pub fn call() {
+    SLEEPS.store(false, Ordering::SeqCst);
+    WORD.fetch_add(1, Ordering::SeqCst);
+    let _ = futex::wake(&WORD, futex::Flags::empty(), 1);
+}
+
+/// What the thread knows of one GPU.
+#[derive(Default)]
+struct Known {
+    tail: Tail,
+    asker: Asker,
+}
+
+/// When to look again.
+enum Next {
+    /// When something begins.
+    Called,
+    /// After so long.
+    After(Nanos),
+    /// After so long, or sooner if what holds a piece up has moved.
+    Held(Nanos, Holdup),
+}
+
 fn run(client: &'static Client) {
-    let mut tails = vec![Tail::default(); client.gpus.len()];
+    let mut known: Vec<_> = client.gpus.iter().map(|gpu| (gpu, Known::default())).collect();
     loop {
         let word = WORD.load(Ordering::SeqCst);
         SLEEPS.store(true, Ordering::SeqCst);
-        let look = || client.gpus.iter().zip(&mut tails).filter_map(|(gpu, tail)| gpu.help(tail)).min();
+        let look = || {
+            let all = known.iter_mut().map(|(gpu, known)| (*gpu, gpu.help(known)));
+            all.filter(|(_, next)| !matches!(next, Next::Called)).min_by_key(|(_, next)| next.time())
+        };
         let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).unwrap_or_else(|_| {
             client.count_fault();
             None
         });
-        if next.is_some() {
-            SLEEPS.store(false, Ordering::SeqCst); // it wakes by itself
+        let Some((gpu, next)) = next else {
+            let _ = futex::wait(&WORD, futex::Flags::empty(), word, None);
+            continue;
+        };
+        SLEEPS.store(false, Ordering::SeqCst); // it wakes by itself
+        match next {
+            Next::Held(time, held) => wait::helper_sleeps(&held, gpu, (&WORD, word), time),
+            Next::After(_) | Next::Called => {
+                let _ = futex::wait(&WORD, futex::Flags::empty(), word, Some(&wait::timespec(next.time())));
+            }
         }
-        let time = next.map(crate::wait::timespec);
-        let _ = futex::wait(&WORD, futex::Flags::empty(), word, time.as_ref());
+    }
+}
+
+impl Next {
+    fn time(&self) -> Nanos {
+        match self {
+            Self::Called => Nanos(u64::MAX),
+            Self::After(time) | Self::Held(time, _) => *time,
+        }
     }
 }
 
 impl Gpu {
+    /// Sees what has ended, and lets go what may; says when to look again.
+    fn help(&self, known: &mut Known) -> Next {
+        let time = self.see_ends(&mut known.tail);
+        let held = self.let_pieces_go(&mut known.asker, clock::now());
+        match (time, held) {
+            (time, Some(held)) => Next::Held(time.unwrap_or(Nanos(u64::MAX)).min(held.at_most), held),
+            // Something may have been let go just now.
+            (None, None) if self.is_busy() && self.has_company() => Next::After(LOOK.1),
+            (None, None) => Next::Called,
+            (Some(time), None) => Next::After(time),
+        }
+    }
+
     /// Sees what has ended, and says in how long to look again; `None`: nothing is in flight.
-    fn help(&self, tail: &mut Tail) -> Option<Nanos> {
+    fn see_ends(&self, tail: &mut Tail) -> Option<Nanos> {
+        let see_words = || self.for_each_context(|context| context.flight.see_words(self.slot()));
+        if self.pieces.wait() {
+            see_words(); // also of what was taken as done by prediction
+        }
         if !self.is_busy() {
             let waits = self.activity.turn.is_there();
             self.look_at_standing(clock::now());
             return waits.then_some(LOOK.1);
         }
-        if !self.has_company() {
+        if !self.has_company() && !self.pieces.wait() {
             return None; // a notice says who has come
         }
-        self.for_each_context(|context| context.flight.see_words(self.slot()));
+        see_words();
         self.book_runs();
         let (slot, now) = (self.slot(), clock::now());
         let submitted = slot.submitted_ns.load(Ordering::Relaxed);

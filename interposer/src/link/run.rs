@@ -73,6 +73,13 @@ impl Run {
         context.submitted(stream, 1, ns, slot);
     }
 
+    /// Books one launch that waits for a piece: nothing is in flight yet.
+    pub fn book_behind(&self, context: &Context, stream: u64, ns: u64, slot: &ProcessSlot) {
+        self.booked.fetch_add(ns, Ordering::Relaxed);
+        self.launched.fetch_add(1, Ordering::Relaxed);
+        context.joined(stream, ns, slot);
+    }
+
     /// What is booked so far.
     pub fn booked(&self) -> u64 {
         self.booked.load(Ordering::Relaxed)

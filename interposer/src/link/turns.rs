@@ -20,6 +20,7 @@ use super::{Client, Gpu};
 use crate::clock;
 
 /// A neighbour's word to sleep on, and what it shows.
+#[derive(Clone)]
 pub enum Watched {
     /// It is its turn.
     Turn(Arc<Mapped<ActivityPage>>, u32),

@@ -68,6 +68,17 @@ impl Thread {
         }
     }
 
+    /// A launch at `ns` on this stream waits for a piece, and is counted next: it is in flight when that is let go.
+    pub fn add_behind(&self, current: &Current, stream: Stream, ns: u64) {
+        if let Some(run) = current.gpu.runs.get(current.counters.index()) {
+            run.book_behind(current.context, stream.key(), ns, current.gpu.slot());
+        }
+        self.run.set(NO_RUN);
+        self.last.set(stream);
+        let (window, key) = (self.window.get(), stream.key());
+        self.window.set(if window == NO_RUN || window == key { key } else { MIXED });
+    }
+
     /// As [`Self::add_to_run`], for a launch that may go to another GPU than the thread's: such launches are booked one by
     /// one, so that none of them takes the launch path's short way.
     pub fn add_wherever(&self, current: &Current, stream: Stream, ns: u64) {

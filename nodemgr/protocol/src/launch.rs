@@ -207,7 +207,12 @@ fn gpu_of(text: &str) -> Option<GpuGrant> {
     for (at, byte) in uuid.iter_mut().enumerate().filter(|_| digits) {
         *byte = u8::from_str_radix(hex.get(2 * at..2 * at + 2)?, 16).ok()?;
     }
-    digits.then_some(GpuGrant { uuid, memory_total: Bytes(number(memory)?), mps: truth(mps)? })
+    digits.then_some(GpuGrant {
+        uuid,
+        memory_total: Bytes(number(memory)?),
+        mps: truth(mps)?,
+        in_stream: false,
+    })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -220,6 +225,7 @@ mod tests {
             uuid: [uuid; 16],
             memory_total: Bytes::gib(80),
             mps: uuid == 0xab,
+            in_stream: false,
         });
         Launch {
             tenant: "train-2".into(),

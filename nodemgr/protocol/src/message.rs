@@ -132,6 +132,8 @@ pub struct GpuGrant {
     pub memory_total: Bytes,
     /// Whether tenants share it by MPS: a process that is no client of it is to say so.
     pub mps: bool,
+    /// Whether launches that may not go yet wait in their streams, and not on the host.
+    pub in_stream: bool,
 }
 
 /// What kind of work a tenant does.

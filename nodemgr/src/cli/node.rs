@@ -109,6 +109,7 @@ fn options(context: &Context, args: &Args) -> Result<Options, Fault> {
     options.tenants = config.tenants;
     options.unmanaged = config.unmanaged.unwrap_or_default();
     options.power = config.power.unwrap_or_default();
+    options.gate = config.gate.unwrap_or_default().on(card.has_short_waits());
     options.mps = config.mps;
     options.signals = crate::signals::of(&config.signals);
     Ok(options)

@@ -4,6 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+mod gate;
 mod origin;
 mod tenant;
 
@@ -24,6 +25,7 @@ use crate::nearest::nearest;
 use crate::place::own_uid;
 use crate::registry::PowerRule;
 use crate::signals::SignalRow;
+pub use gate::GatePlace;
 pub use origin::{Origin, Said, Setting};
 pub use tenant::{Persistent, TenantRow};
 
@@ -31,7 +33,7 @@ pub use tenant::{Persistent, TenantRow};
 pub const STANDARD: &str = "/etc/weir/weir.toml";
 
 /// Keys of the file.
-const KEYS: &str = "dir, policy, tick_us, mode, stale_after_s, unmanaged, power, memory_reserve, growth_reserve, context_memory, calibration, park_idle_s, price, tenant, signals, mps";
+const KEYS: &str = "dir, policy, tick_us, mode, stale_after_s, unmanaged, power, memory_reserve, growth_reserve, context_memory, calibration, park_idle_s, price, tenant, signals, mps, gate";
 
 /// Shortest and longest tick, in microseconds: below, the manager would take a core; above, a loan would be felt.
 const TICK_RANGE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
@@ -85,6 +87,8 @@ pub struct Config {
     pub signals: BTreeMap<String, SignalRow>,
     /// GPUs that are shared by MPS.
     pub mps: Option<mps::Row>,
+    /// Where launches wait that may not go yet.
+    pub gate: Option<GatePlace>,
     /// The tenants, checked.
     #[serde(skip)]
     pub tenants: Vec<Persistent>,
@@ -361,6 +365,7 @@ mod tests {
             tenant,
             signals,
             mps,
+            gate,
             ..
         } = all;
         assert!(
@@ -376,6 +381,7 @@ mod tests {
                 && context_memory.is_some()
                 && calibration.is_some()
                 && park_idle_s.is_some()
+                && gate.is_some()
         );
         let told = |says: fn(&PriceRow) -> bool| price.iter().any(says);
         assert!(told(|row| row.time_us.is_some()) && told(|row| row.ns_per_block.is_some()));
@@ -394,9 +400,15 @@ mod tests {
             slo,
             latency_from,
         } = tenant[0].as_ref();
-        let given = [request, limit, memory, copy_limit, slo].iter().all(|text| text.is_some());
-        assert!(given && gpu.is_some() && class.is_some() && oversubscribe.is_some());
-        assert!(owner.is_some() && latency_from.is_some());
+        assert!([request, limit, memory, copy_limit, slo].iter().all(|text| text.is_some()));
+        let others = [
+            gpu.is_some(),
+            class.is_some(),
+            oversubscribe.is_some(),
+            owner.is_some(),
+            latency_from.is_some(),
+        ];
+        assert!(others.iter().all(|given| *given));
         assert!(mps.is_some_and(|row| row.gpu.is_some() && row.pipe_directory.is_some()));
         assert!(signals.values().all(|row| row.every_s.is_some()) && !signals.is_empty());
     }

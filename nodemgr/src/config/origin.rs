@@ -99,6 +99,7 @@ impl Config {
             row("park_idle_s", self.park_idle_s.map_or("never".into(), |idle| idle.to_string())),
             row("price", format!("{} rows", self.price.len())),
         ];
+        all.push(row("gate", self.gate.unwrap_or_default().name().to_owned()));
         if let Some(mps) = &self.mps {
             let gpus = mps.gpu.as_ref().map_or_else(|| "all".to_owned(), |gpus| gpus.join(", "));
             all.push(row("mps", format!("GPUs {gpus}, by {}", mps.pipe_directory().display())));

@@ -33,7 +33,8 @@ impl Registry {
         let granted = |cell: &super::Cell| {
             let device = self.gpus.devices.get(cell.gpu)?;
             let mps = self.is_mps(cell.gpu);
-            Some(GpuGrant { uuid: device.uuid, memory_total: device.memory_total, mps })
+            let in_stream = self.gate.is_stream(device.is_simulated());
+            Some(GpuGrant { uuid: device.uuid, memory_total: device.memory_total, mps, in_stream })
         };
         tenant.cells.iter().filter_map(granted).collect()
     }

@@ -64,6 +64,7 @@ use weir_policy::Signals;
 use weir_protocol::units::{Bytes, Nanos};
 
 use crate::codes;
+use crate::config::GatePlace;
 use crate::events::{About, Ring, What};
 use crate::fault::Fault;
 use crate::gpus::Gpus;
@@ -109,6 +110,8 @@ pub struct Registry {
     unclaimed: heirs::Unclaimed,
     told: told::Listener,
     mps: mps::Shared,
+    /// Where launches wait.
+    pub gate: GatePlace,
     journal: Journal,
     park_after: Option<Nanos>,      // idle for so long, a tenant may be parked
     pressures: Vec<park::Pressure>, // who wants memory that was not free
@@ -152,6 +155,7 @@ impl Registry {
             unclaimed: heirs::Unclaimed::default(),
             told: told::Listener::default(),
             mps: mps::Shared::default(),
+            gate: GatePlace::default(),
             journal: Journal::off(),
             park_after: None,
             pressures: Vec::new(),

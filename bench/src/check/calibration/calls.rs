@@ -50,6 +50,19 @@ pub fn costs(setup: &Setup, found: &mut Found) -> io::Result<()> {
     // On the simulated GPU neither takes any of its time.
     found.add("", "an event behind each kernel, on the GPU", "us", 0.0, unit_us(&events)? - kernel_us);
     found.add("", "a word behind each kernel, on the GPU", "us", 0.0, unit_us(&words)? - kernel_us);
+    // A driver may refuse waits, and the player ends with that: who reads the file finds no row, and lets launches wait on the host.
+    let mut waiter = Player::start(&rig, &Side::Twin, "5:1", Way::Bare)?;
+    if let Ok(waits) = waiter.ask(&units("waited"), Duration::from_secs(3)) {
+        let wait_ns = 1e3 * (unit_us(&waits)? - kernel_us);
+        let predicted = found.defaults.marks.wait_on_host_ns as f64;
+        found.add(
+            "marks.wait_on_host_ns",
+            "a wait for a word that is there, on the GPU",
+            "ns",
+            predicted,
+            wait_ns,
+        );
+    }
     let beyond = number(&said, "round_trip_ns")? / 1e3 - kernel_us;
     let predicted = found.defaults.submit_to_start_us as f64;
     found.add(

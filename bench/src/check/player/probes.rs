@@ -6,6 +6,7 @@
 //! | `row N` | `{"gpu_ms"}`: N units, all of them launched before the first one begins; so are the next two |
 //! | `beside N` | `{"gpu_ms", "call_ns", "query_ns"}`: N units with an event behind each, what recording takes of the host, and asking for one that was reached |
 //! | `written N` | `{"gpu_ms", "call_ns"}`: N units, behind each of which the GPU writes a word |
+//! | `waited N` | `{"gpu_ms", "call_ns"}`: N units, behind each of which the stream waits for a word that is as it should be |
 //! | `dependent N` | `{"gpu_ms"}`: N launches each of which may be started while the one before it ends, which never says so early |
 //! | `kernels N` | `{"bytes"}`: what a module with N kernels, each launched once, takes of the memory |
 //! | `virtual MIB` | `{"map_gb_s", "unmap_gb_s"}`: pages made, mapped and opened; the same undone |
@@ -43,6 +44,7 @@ impl Player {
             "single" => json!({"gpu_us": self.single(number()?)?}),
             "beside" => self.beside_events(number()?)?,
             "written" => self.written(number()?)?,
+            "waited" => self.waited(number()?)?,
             "dependent" => json!({"gpu_ms": self.dependent(number()?, self.rows[0].0, |_| Ok(()))?}),
             "early" => self.early(number()?)?,
             "kernels" => json!({"bytes": self.kernels(number()?)?}),
@@ -132,6 +134,24 @@ impl Player {
             let start = Instant::now();
             // SAFETY: a stream and a word of the driver's.
             check("cuStreamWriteValue32", unsafe { write(stream, word.device, 1, 0) })?;
+            calls_ns.push(start.elapsed().as_nanos() as f64);
+            Ok(())
+        })?;
+        word.free(self)?;
+        Ok(json!({"gpu_ms": gpu_ms, "call_ns": Spread::of(&calls_ns).median}))
+    }
+
+    fn waited(&mut self, units: u64) -> Result<Value, ClientError> {
+        let (word, stream) = (Word::new(self)?, self.stream);
+        word.set();
+        // SAFETY: as in `written`.
+        let wait =
+            *unsafe { self.memory.library.get::<fns::cuStreamWaitValue32_v2>(b"cuStreamWaitValue32_v2\0") }?;
+        let mut calls_ns = Vec::new();
+        let gpu_ms = self.followed(units, |_| {
+            let start = Instant::now();
+            // SAFETY: a stream and a word of the driver's.
+            check("cuStreamWaitValue32", unsafe { wait(stream, word.device, 1, 0) })?;
             calls_ns.push(start.elapsed().as_nanos() as f64);
             Ok(())
         })?;

@@ -181,7 +181,7 @@ pub fn drained(launching: &mut impl Launching) {
 }
 
 /// In how long the tenant's work will be done.
-pub(super) fn left(launching: &mut impl Launching, now: Nanos) -> Left {
+pub fn left(launching: &mut impl Launching, now: Nanos) -> Left {
     let work = launching.work();
     launching.with_progress(|progress| progress.left(work, now))
 }

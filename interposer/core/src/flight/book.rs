@@ -24,12 +24,15 @@ pub(super) struct StreamBook {
     calls: [AtomicU64; ENGINES],
     units: [AtomicU64; ENGINES],
     predicted: [AtomicU64; ENGINES],
-    copied: AtomicU64,       // known to be done, of what was predicted for copies
-    waited: [AtomicU64; 2],  // a wait has told that so much work and copies were done, and when
-    pub worded: AtomicU64,   // the GPU will write so much of `submitted`
-    pub launched: AtomicU64, // so many launches and copies it has been given, ...
-    pub passed: AtomicU64,   // ... and so many of them lie before the last mark that was reached
-    recording: AtomicBool,   // a mark is being put there
+    copied: AtomicU64,        // known to be done, of what was predicted for copies
+    waited: [AtomicU64; 2],   // a wait has told that so much work and copies were done, and when
+    pub worded: AtomicU64,    // the GPU will write so much of `submitted`
+    pub launched: AtomicU64,  // so many launches and copies it has been given, ...
+    pub passed: AtomicU64,    // ... and so many of them lie before the last mark that was reached
+    pub behind: AtomicU64,    // the piece for which it waits, or waited last
+    pub held: AtomicBool,     // that wait stands behind its last mark
+    measured: [AtomicU64; 2], // a mark was put behind a wait when so much had been submitted, and then
+    recording: AtomicBool,    // a mark is being put there
 }
 
 /// A mark is being put into a book's stream, until this is dropped.
@@ -80,6 +83,9 @@ impl StreamBook {
             worded: AtomicU64::new(0),
             launched: AtomicU64::new(0),
             passed: AtomicU64::new(0),
+            behind: AtomicU64::new(0),
+            held: AtomicBool::new(false),
+            measured: [const { AtomicU64::new(0) }; 2],
             recording: AtomicBool::new(false),
         }
     }
@@ -147,6 +153,19 @@ impl StreamBook {
     /// Part of what was submitted exchanges data with other GPUs.
     pub fn communicates(&self, ns: u64) {
         self.communicated.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Whether so much work was submitted, or time went by, since this was last so.
+    pub fn is_worth_measuring(&self, now: Nanos, every: Nanos) -> bool {
+        let [work, at] = &self.measured;
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        let is_worth = submitted.wrapping_sub(work.load(Ordering::Relaxed)) >= every.0
+            || now.since(Nanos(at.load(Ordering::Relaxed))) >= every;
+        if is_worth {
+            work.store(submitted, Ordering::Relaxed);
+            at.store(now.0, Ordering::Relaxed);
+        }
+        is_worth
     }
 
     /// The program has waited until now for so much work and copies, if any.

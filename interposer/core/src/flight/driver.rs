@@ -12,6 +12,8 @@ pub trait Driver {
     fn record(&mut self, event: u64, place: Place) -> bool;
     /// Lets the GPU write `value` at `address` behind the launch at hand; says whether the driver agreed.
     fn write(&mut self, address: u64, value: u64) -> bool;
+    /// Has the stream of the launch at hand wait until the number at `address` is no less; says whether the driver agreed.
+    fn wait(&mut self, address: u64, number: u64) -> bool;
     /// Whether an event was reached.
     fn reached(&mut self, event: u64) -> bool;
     /// Nanoseconds from one event to another, both reached; negative if they were the other way round.

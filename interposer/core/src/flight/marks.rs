@@ -19,6 +19,7 @@ use super::book::Value;
 use super::burst::{Burst, Lane, Ran};
 use super::clock::Clock;
 use super::horizon::Told;
+use super::pieces::LetGo;
 use super::stretch::{Bill, Company, Meters, Stretch};
 use super::{BOOKS, Driver, Neighbours};
 use crate::copy::{CopyPrices, ENGINES};
@@ -39,6 +40,7 @@ struct Mark {
     value: Value,
     launched: u64,
     recorded_from: Nanos,
+    behind: u64,  // the last piece for which its stream waits before it
     prompt: bool, // nothing held it up
     stretch: Option<Stretch>,
     beside: Neighbours, // when it was last seen not to be reached
@@ -66,6 +68,10 @@ pub(super) struct Record {
     pub ended: Option<Nanos>,
     /// All that the process had been given was done: a burst begins.
     pub begins: bool,
+    /// The stream waits for a piece to be let go between the mark before it and this one.
+    pub held: bool,
+    /// The last piece for which the stream waits before it.
+    pub behind: u64,
 }
 
 /// The last mark of a stream.
@@ -107,16 +113,17 @@ pub(super) struct Marks {
 }
 
 /// How far a look at the marks has come.
-pub(super) struct Look {
+pub(super) struct Look<'a> {
+    let_go: &'a LetGo,
     beside: Neighbours, // before the first mark is asked for
     at: usize,
     busy: u64, // bit per book: its oldest mark was not reached
 }
 
-impl Look {
+impl<'a> Look<'a> {
     /// A look that begins now.
-    pub fn begin(driver: &mut impl Driver) -> Self {
-        Self { beside: driver.neighbours(), at: 0, busy: 0 }
+    pub fn begin(let_go: &'a LetGo, driver: &mut impl Driver) -> Self {
+        Self { let_go, beside: driver.neighbours(), at: 0, busy: 0 }
     }
 }
 
@@ -214,15 +221,19 @@ impl Marks {
             elsewhere,
             ended,
             begins,
+            held,
+            behind,
         } = *record;
         if life != self.life {
             return; // its context is gone, and the event with it
         }
         let before = self.chains[book].filter(|chain| chain.stream == stream);
         let never_idle = self.is_at_work(book, driver);
-        let stretch = before
-            .filter(|chain| value.total() > chain.value.total())
-            .map(|chain| self.stretch_since(&chain, &value, (never_idle, recorded_by, ended), driver));
+        let stretch = before.filter(|chain| value.total() > chain.value.total()).map(|chain| {
+            let chain = Chain { stood: chain.stood || held, ..chain };
+            let stretch = self.stretch_since(&chain, &value, (never_idle, recorded_by, ended), driver);
+            Stretch { held, ..stretch }
+        });
         if begins {
             self.burst.begin();
         }
@@ -249,8 +260,8 @@ impl Marks {
             before_burst: same_burst.map_or(value.work, |chain| chain.before_burst),
             reached: before.map_or(value.work, |chain| chain.reached),
         });
-        let prompt = begins && beside.quiet.is_some();
-        let mark = Mark { event, book, value, launched, recorded_from, prompt, stretch, beside };
+        let prompt = begins && !held && beside.quiet.is_some();
+        let mark = Mark { event, book, value, launched, recorded_from, behind, prompt, stretch, beside };
         self.under_way.push_back(mark);
     }
 
@@ -282,6 +293,7 @@ impl Marks {
             communicated: value.communicated.saturating_sub(chain.value.communicated) as f64,
             copies: value.copies.since(&chain.value.copies),
             stood: chain.stood,
+            held: false,
             elsewhere: chain.elsewhere,
             by_itself: false,
             burst: chain.burst,
@@ -342,7 +354,7 @@ impl Marks {
     /// `elsewhere` says what all streams but one have been given.
     pub fn next_reached(
         &mut self,
-        look: &mut Look,
+        look: &mut Look<'_>,
         elsewhere: &impl Fn(usize) -> u64,
         driver: &mut impl Driver,
     ) -> Option<Reached> {
@@ -358,6 +370,7 @@ impl Marks {
             if let Some(stretch) = &mut mark.stretch {
                 stretch.by_itself = stretch.elsewhere.is_some_and(|before| before == elsewhere);
             }
+            mark.recorded_from = mark.recorded_from.max(look.let_go.at(mark.behind));
             return Some(self.reach(mark, driver));
         }
         None
@@ -365,7 +378,7 @@ impl Marks {
 
     /// A mark was reached.
     fn reach(&mut self, mark: Mark, driver: &mut impl Driver) -> Reached {
-        let Mark { event, book, value, launched, recorded_from, prompt, mut stretch, beside } = mark;
+        let Mark { event, book, value, launched, recorded_from, prompt, mut stretch, beside, .. } = mark;
         let time = self.clock.time_of(event, &mut self.spare, driver);
         self.clock.compare(time, (recorded_from, prompt), driver.now());
         self.beside = beside;

@@ -11,12 +11,13 @@ mod clock;
 mod driver;
 mod horizon;
 mod marks;
+mod pieces;
 mod records;
 mod streams;
 mod stretch;
 mod words;
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use weir_protocol::pages::{CopyWay, Held, ProcessSlot};
 use weir_protocol::units::Nanos;
@@ -24,9 +25,10 @@ use weir_protocol::units::Nanos;
 use self::book::StreamBook;
 pub use self::driver::{Driver, Neighbours, Place};
 use self::marks::{Look, Marks, Record};
+use self::pieces::LetGo;
 use self::records::Records;
 use self::stretch::Bill;
-pub use self::words::Words;
+pub use self::words::{WordPage, Words};
 use crate::copy::{CopyPrices, ENGINES};
 use crate::lock::{Guard, Lock};
 use crate::solo::Missing;
@@ -88,6 +90,8 @@ pub struct Flight {
     used: AtomicU64, // bit per book that ever was somebody's
     marks: Lock<Marks>,
     copies: &'static CopyPrices,
+    let_go: LetGo,
+    waits: AtomicBool, // streams can wait for words
 }
 
 impl Default for Flight {
@@ -101,6 +105,8 @@ impl Default for Flight {
             used: AtomicU64::new(0),
             marks: Lock::new(Marks::new(copies)),
             copies,
+            let_go: LetGo::default(),
+            waits: AtomicBool::new(false),
         }
     }
 }
@@ -319,7 +325,9 @@ impl Flight {
             let begins = idle && book.done() >= book.given();
             let elsewhere = idle.then_some(elsewhere);
             let ended = book.ended_by(value.total());
-            let record = Record { blank, from, by, launched, elsewhere, ended, begins };
+            let held = book.held.swap(false, Ordering::Relaxed);
+            let behind = book.behind.load(Ordering::Relaxed);
+            let record = Record { blank, from, by, launched, elsewhere, ended, begins, held, behind };
             marks.put((index, stream), value, &record, driver);
             book.marked.store(value.total(), Ordering::Relaxed);
             true
@@ -378,7 +386,7 @@ impl Flight {
         self.read_words(slot);
         let mut settled = Settled::default();
         let Some(mut marks) = self.marks.try_lock() else { return settled };
-        let mut look = Look::begin(driver);
+        let mut look = Look::begin(&self.let_go, driver);
         while let Some(reached) = marks.next_reached(&mut look, &|book| self.elsewhere(book).0, driver) {
             self.complete(reached.book, (reached.value.work, reached.value.copies.total_ns()), slot);
             self.books[reached.book].passed.store(reached.launched, Ordering::Relaxed);

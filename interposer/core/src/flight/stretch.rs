@@ -39,6 +39,7 @@ pub(super) struct Stretch {
     pub communicated: f64, // part of `charged`
     pub copies: Tally,
     pub stood: bool,          // work stood still in it
+    pub held: bool,           // it waited for a piece to be let go
     pub never_idle: bool,     // its first mark had not been reached when its second was put
     pub open: f64,            // so long it took to put all that, ns
     pub put_by: Nanos,        // its second mark was put, on the processor's clock
@@ -207,6 +208,7 @@ impl Stretch {
         let mut bill = self.bill(prices);
         let spent = Spent { busy, on_sms, waited: busy };
         match company {
+            _ if self.held => return (bill, self.by_charge(most, copied)),
             _ if self.charged == 0.0 => {
                 // Time slices are of the SMs: a neighbour's do not stretch a copy.
                 self.learn_copies(to, (surely, most), measure, engines, prices);
@@ -237,6 +239,12 @@ impl Stretch {
             Company::None => bill = self.alone((to - on_sms, to), (most, doubt), measure, (sms, prices)),
         }
         (bill, spent)
+    }
+
+    /// The same where it waited to be let go: so long its work was predicted to take.
+    fn by_charge(&self, most: f64, copied: f64) -> Spent {
+        let busy = (self.charged + copied).min(most);
+        Spent { busy, on_sms: (busy - copied).max(0.0), waited: busy }
     }
 
     /// What it took where nobody else was. That teaches prices.

@@ -15,7 +15,7 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use super::super::excuse;
 use super::super::meter::{BRACKET, Hands, STRETCH, unseen, wants_bracket, wants_first_apart};
-use super::{Work, take_back};
+use super::{Work, queue, take_back};
 use crate::driver::Stream;
 use crate::guard::{caught, refused};
 use crate::link::{CAPTURES, Client};
@@ -62,6 +62,7 @@ pub struct Admission {
     is_new: bool,    // nothing like it was ever launched
     paired: bool,    // another launch may overlap it, if nothing stands between them
     collective: bool,
+    queued: bool, // it waits for a piece
 }
 
 /// The stream's GPU, the capture rules, the price, the gate. `None`: the launch passes without charge (no granted GPU; or
@@ -89,10 +90,15 @@ fn admit(
         wait::for_news(thread, &current, stream, known.estimate);
     }
     let price = known.estimate.price(); // of which there may be news
-    let drawn = draw(client, thread, &current, stream, (known.estimate, price), excused);
     let (is_new, paired) = (known.estimate.is_new(), thread.pairs.meets(stream.key(), pair));
+    let may_queue = queue::may(&current, known.estimate, paired);
+    let drawn = draw(client, thread, &current, stream, (known.estimate, price), (excused, may_queue));
+    if drawn == Drawn::Nothing {
+        queue::put(thread, &current, stream, counted, (&known, price.unsigned_abs()));
+        return Some(Admission { price, queued: true, ..Admission::of_nothing(&current) });
+    }
     let bracketed = begin(thread, &current, stream, &known, (paired, pair));
-    if let Some(generation) = drawn {
+    if let Drawn::AtGate(generation) = drawn {
         current.gpu.acknowledge(generation); // behind the board: whoever gives way has waited for nothing of ours
     }
     thread.add_wherever(&current, stream, price.unsigned_abs());
@@ -102,7 +108,7 @@ fn admit(
     if collective {
         current.context.flight.communicates(stream.key(), price.unsigned_abs());
     }
-    Some(Admission { current, price, bracketed, is_new, paired, collective })
+    Some(Admission { current, price, bracketed, is_new, paired, collective, queued: false })
 }
 
 /// A paid launch is about to go out: counts it for the meter, puts a mark before it where one is due.
@@ -215,28 +221,47 @@ fn start_stretch(
     bracketed || (!paired && wants_first_apart(current))
 }
 
-/// Pays for one launch, from the purse if it suffices, else at the gate: then it says under which grant.
+/// How a launch is paid for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drawn {
+    /// From the purse, or as a debt.
+    AtHand,
+    /// At the gate, under the grant of this generation.
+    AtGate(u32),
+    /// Not yet: it is to wait in its stream.
+    Nothing,
+}
+
+/// Pays for one launch, from the purse if it suffices, else at the gate.
 fn draw(
     client: &Client,
     thread: &Thread,
     current: &Current,
     stream: Stream,
     (estimate, price): (&Estimate, i64),
-    excused: bool,
-) -> Option<u32> {
-    let purse = thread.purse(current.gpu)?;
+    (excused, may_queue): (bool, bool),
+) -> Drawn {
+    let Some(purse) = thread.purse(current.gpu) else { return Drawn::AtHand };
     let gpu = current.gpu;
     gpu.note_launch(clock::now());
-    if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
+    let gives_way = !gpu.betters.are_calm() && gpu.gives_way_to().is_some();
+    if gives_way || gpu.pieces.wait() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }
+    if gpu.pieces.wait() && may_queue && !excused {
+        wait::for_room(thread, current, stream);
+        return Drawn::Nothing;
+    }
     if purse.pay(price, gpu.grant.generation()) {
-        match gpu.has_turn() {
-            true => {}
-            false if excused => excuse::count(current),
-            false => drop(wait::at_gate(client, thread, current, stream, None)),
-        }
-        return None;
+        return match gpu.has_turn() {
+            true => Drawn::AtHand,
+            false if excused => {
+                excuse::count(current);
+                Drawn::AtHand
+            }
+            false => wait::at_gate(client, thread, current, stream, (None, may_queue))
+                .map_or(Drawn::Nothing, |_| Drawn::AtHand),
+        };
     }
     let grant = capped(gpu.grant.read(), gpu.piece());
     if purse.generation() != grant.generation {
@@ -245,7 +270,7 @@ fn draw(
     if excused {
         go_into_debt(current, purse, price, &grant);
         excuse::count(current);
-        return None;
+        return Drawn::AtHand;
     }
     if thread.take_debt() {
         wait::for_copies(thread, current, stream); // of a call that could not
@@ -257,10 +282,13 @@ fn draw(
     let ceiling = if estimate.is_learnt() { slice(thread, current, stream, &grant, estimate) } else { price };
     gpu.room_for(estimate);
     let wanted = Wanted { price: Tokens(purse.lacks(price)), tokens: Tokens(purse.ask(price, ceiling)) };
-    let (generation, drawn) = wait::at_gate(client, thread, current, stream, Some(wanted));
+    let Some((generation, drawn)) = wait::at_gate(client, thread, current, stream, (Some(wanted), may_queue))
+    else {
+        return Drawn::Nothing;
+    };
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
-    Some(generation)
+    Drawn::AtGate(generation)
 }
 
 /// Most tokens that the thread may draw at once for launches like this one. Programs change graphs, so of those the mean may not say what
@@ -276,7 +304,15 @@ impl Admission {
     /// Without a price, or anything that follows from it.
     fn of_nothing(current: &Current) -> Self {
         let (current, price) = (*current, 0);
-        Self { current, price, bracketed: false, is_new: false, paired: false, collective: false }
+        Self {
+            current,
+            price,
+            bracketed: false,
+            is_new: false,
+            paired: false,
+            collective: false,
+            queued: false,
+        }
     }
 
     /// What it was charged.
@@ -286,6 +322,12 @@ impl Admission {
 
     /// Puts a mark behind the launch if one is due; takes everything back if the driver refused.
     pub fn settle(&self, thread: &Thread, stream: Stream, result: CUresult) {
+        if self.queued {
+            if result != CUDA_SUCCESS {
+                self.current.counters.uncharge(self.price.unsigned_abs()); // its piece pays for it all the same
+            }
+            return;
+        }
         if result != CUDA_SUCCESS {
             return take_back(thread, &self.current, self.price);
         }

@@ -2,6 +2,7 @@
 
 mod charge;
 mod copies;
+mod pieces;
 mod progress;
 mod time;
 mod turns;
@@ -51,6 +52,8 @@ struct Gpu {
     weight: f64,                                  // that was asked for last
     words: Vec<(u64, u64, u64)>,                  // when the GPU writes, where, and what
     spent: Vec<Span>,
+    waits: Vec<u64>, // for pieces
+    opens: u64,      // when they are let go
 }
 
 impl Driver for Gpu {
@@ -69,6 +72,13 @@ impl Driver for Gpu {
         let at = self.now.max(self.ends.get(&self.here).copied().unwrap_or(0));
         self.words.push((at, address, value));
         !self.refuses
+    }
+
+    fn wait(&mut self, _address: u64, number: u64) -> bool {
+        self.waits.push(number);
+        let ends = self.ends.entry(self.here).or_default();
+        *ends = (*ends).max(self.opens);
+        true
     }
 
     fn reached(&mut self, event: u64) -> bool {

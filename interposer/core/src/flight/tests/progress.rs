@@ -78,7 +78,7 @@ fn marks_of_one_stream_keep_their_distance_in_time() {
 #[test]
 fn words_that_the_gpu_writes_say_how_far_it_has_come() {
     let mut process = process();
-    let host: &'static [AtomicU64; BOOKS] = Box::leak(Box::new([const { AtomicU64::new(0) }; BOOKS]));
+    let host: &'static WordPage = Box::leak(Box::new(WordPage::default()));
     let hundred = Nanos(100);
     process.submit(STREAM, 100);
     assert!(!process.flight.word(STREAM, hundred, &mut process.gpu), "there are none yet");
@@ -92,7 +92,7 @@ fn words_that_the_gpu_writes_say_how_far_it_has_come() {
     }
     for (now, in_flight) in [(299, 340), (300, 240), (500, 40)] {
         for (_, address, value) in process.gpu.words.iter().filter(|word| word.0 <= now) {
-            host[usize::try_from(*address).unwrap() / 8].store(*value, Ordering::Release);
+            host.reached[usize::try_from(*address).unwrap() / 8].store(*value, Ordering::Release);
         }
         process.harvest();
         assert_eq!(process.in_flight(), in_flight, "at {now}");
