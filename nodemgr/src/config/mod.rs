@@ -386,7 +386,12 @@ mod tests {
         let told = |says: fn(&PriceRow) -> bool| price.iter().any(says);
         assert!(told(|row| row.time_us.is_some()) && told(|row| row.ns_per_block.is_some()));
         assert!(told(|row| row.bandwidth_percent.is_some()));
-        // The same for rows.
+        has_every_key(tenant[0].as_ref());
+        assert!(mps.is_some_and(|row| row.gpu.is_some() && row.pipe_directory.is_some()));
+        assert!(signals.values().all(|row| row.every_s.is_some()) && !signals.is_empty());
+    }
+
+    fn has_every_key(row: &TenantRow) {
         let TenantRow {
             name: _,
             gpu,
@@ -399,7 +404,7 @@ mod tests {
             owner,
             slo,
             latency_from,
-        } = tenant[0].as_ref();
+        } = row;
         assert!([request, limit, memory, copy_limit, slo].iter().all(|text| text.is_some()));
         let others = [
             gpu.is_some(),
@@ -409,7 +414,5 @@ mod tests {
             latency_from.is_some(),
         ];
         assert!(others.iter().all(|given| *given));
-        assert!(mps.is_some_and(|row| row.gpu.is_some() && row.pipe_directory.is_some()));
-        assert!(signals.values().all(|row| row.every_s.is_some()) && !signals.is_empty());
     }
 }
