@@ -52,9 +52,9 @@ pub fn at_gate(
     let price = wanted.map_or(Tokens(0), |wanted| wanted.price);
     let (mut now, mut known) = (arrived, gpu.grant.generation());
     let mut patience = Patience::under(gpu.launched_under(), known);
-    let mut gang = AtGate::new(client, gpu, arrived);
+    let (behind, mut gang) = (gpu.pieces.last(), AtGate::new(client, gpu, arrived));
     let (generation, drawn, pass) = loop {
-        let asked = gang.ask(now, patience, |patience| ask(gpu, wanted, patience, (arrived, now)));
+        let asked = gang.ask(now, patience, |patience| ask(gpu, wanted, behind, patience, (arrived, now)));
         let held = match asked {
             Asked::Goes(generation, tokens) => break (generation, tokens, Pass::Paid),
             Asked::CatchesUp(generation) => {
@@ -102,15 +102,16 @@ const ROOM: (Nanos, Nanos) = (Nanos::from_micros(300), Nanos::from_millis(5));
 pub fn for_room(thread: &Thread, current: &Current, stream: Stream) {
     let gpu = current.gpu;
     let arrived = clock::now();
-    let (mut now, mut moved) = (arrived, (gpu.pieces.let_go(), arrived));
+    let (mut now, mut moved) = (arrived, (gpu.pieces.last_gone(), arrived));
     let turn = gpu.turn_length();
-    while gpu.pieces.are_full(turn) && now.since(moved.1) < ROOM.1 {
+    // Where nothing is in flight nothing can spin for this launch.
+    while gpu.pieces.are_full(turn) && gpu.queues() && !(gpu.is_busy() && now.since(moved.1) >= ROOM.1) {
         Hands::new(thread, current, stream).look();
         let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
         sleep(&Holdup { generation, at_most: ROOM.0, cause, neighbour: None }, gpu);
         now = clock::now().max(Nanos(now.0 + 1));
-        if gpu.pieces.let_go() != moved.0 {
-            moved = (gpu.pieces.let_go(), now);
+        if gpu.pieces.last_gone() != moved.0 {
+            moved = (gpu.pieces.last_gone(), now);
         }
     }
     if now > arrived {
@@ -121,7 +122,7 @@ pub fn for_room(thread: &Thread, current: &Current, stream: Stream) {
 /// The driver has refused a wait: this launch waits on the host until its piece was let go.
 pub fn for_piece(thread: &Thread, current: &Current, stream: Stream, number: u64) {
     let gpu = current.gpu;
-    while gpu.pieces.let_go() < number {
+    while gpu.pieces.last_gone() < number {
         Hands::new(thread, current, stream).look();
         let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
         sleep(&Holdup { generation, at_most: ROOM.0, cause, neighbour: None }, gpu);
@@ -225,8 +226,14 @@ pub enum Asked {
 /// What holds a launch up, and until when.
 pub type Holdup = Held<Watched>;
 
-fn ask(mut gpu: &Gpu, wanted: Option<Wanted>, patience: Patience, times: (Nanos, Nanos)) -> Asked {
-    if gpu.pieces.wait() {
+fn ask(
+    mut gpu: &Gpu,
+    wanted: Option<Wanted>,
+    behind: u64, // pieces up to this one go first
+    patience: Patience,
+    times: (Nanos, Nanos),
+) -> Asked {
+    if gpu.pieces.last_gone() < behind {
         let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
         return Asked::Waits(Holdup { generation, at_most: BEHIND, cause, neighbour: None });
     }

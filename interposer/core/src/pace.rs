@@ -49,9 +49,13 @@ impl Pace {
         self.launched = Some(Sample { at: now, charged });
     }
 
-    /// A launch goes on that was held back at the gate: that time counts for nothing.
+    /// What was held back at the gate goes on: that time counts for nothing, be it a launch that waited or a call that waits for
+    /// launches.
     pub fn goes_on(&mut self, now: Nanos, charged: u64) {
-        self.launched = Some(Sample { at: now, charged });
+        match &mut self.blocks_since {
+            Some(since) => *since = now,
+            None => self.launched = Some(Sample { at: now, charged }),
+        }
     }
 
     /// The program calls something that waits for the GPU.
@@ -193,5 +197,19 @@ mod tests {
             program.wait(9_000);
         }
         assert!(program.is_host_bound());
+    }
+
+    /// A program whose launches wait in their streams: its call for the GPU lasts until they have gone and run.
+    #[test]
+    fn what_the_gate_holds_back_while_the_program_waits_for_it_counts_for_nothing() {
+        let is_host_bound = after(20, |program| {
+            program.launch(50, 100, 20);
+            program.pace.blocks(Nanos::from_micros(program.now), program.charged);
+            program.now += 20_000; // another's turns
+            program.pace.goes_on(Nanos::from_micros(program.now), program.charged);
+            program.now += 1_000;
+            program.pace.returns(Nanos::from_micros(program.now));
+        });
+        assert!(is_host_bound, "it waits for 1 ms of 6");
     }
 }

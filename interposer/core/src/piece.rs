@@ -81,7 +81,7 @@ pub struct Pieces {
 
 impl Pieces {
     /// Whether any piece waits: then every launch has to wait, too.
-    pub fn wait(&self) -> bool {
+    pub fn any_wait(&self) -> bool {
         // SeqCst: see `Busy::flows` of the interposer.
         self.any.load(Ordering::SeqCst)
     }
@@ -116,18 +116,23 @@ impl Pieces {
         self.queue.lock().pieces.front().copied()
     }
 
-    /// Takes it off the queue: its number is to be stored now.
-    pub fn take(&self) -> Option<Piece> {
+    /// Takes the piece of this number off the queue, if it is the next one: the number is to be stored now.
+    pub fn take(&self, number: u64) -> Option<Piece> {
         let mut queue = self.queue.lock();
-        let piece = queue.pieces.pop_front()?;
+        let piece = queue.pieces.pop_front_if(|piece| piece.number == number)?;
         queue.launches = queue.launches.saturating_sub(piece.launches);
         queue.work = queue.work.saturating_sub(piece.work);
         self.any.store(!queue.pieces.is_empty(), Ordering::SeqCst);
         Some(piece)
     }
 
+    /// The number of the last piece that ever was.
+    pub fn last(&self) -> u64 {
+        self.queue.lock().asked
+    }
+
     /// The number of the last piece that was let go.
-    pub fn let_go(&self) -> u64 {
+    pub fn last_gone(&self) -> u64 {
         let queue = self.queue.lock();
         queue.pieces.front().map_or(queue.asked, |piece| piece.number - 1)
     }
@@ -158,7 +163,7 @@ mod tests {
         assert_eq!(join(0, 100), Joined { number: 1, waits: true, is_first: false }, "another stream");
         assert_eq!(join(1, 1), Joined { number: 2, waits: true, is_first: false });
         assert_eq!(join(2, 9_000), Joined { number: 3, waits: true, is_first: false }, "long ones are alone");
-        assert!(pieces.wait() && !pieces.are_full(TURN));
+        assert!(pieces.any_wait() && !pieces.are_full(TURN));
         assert_eq!(pieces.next(), Some(Piece { number: 1, work: 500_000, launches: 3, since: Nanos(7) }));
     }
 
@@ -166,8 +171,9 @@ mod tests {
     fn a_piece_that_was_let_go_takes_no_more_and_numbers_go_on() {
         let pieces = Pieces::default();
         pieces.join(0, 10, PIECE, Nanos(1));
-        assert_eq!((pieces.let_go(), pieces.take().map(|piece| piece.number)), (0, Some(1)));
-        assert!(!pieces.wait() && pieces.let_go() == 1 && pieces.take().is_none());
+        assert!(pieces.take(2).is_none() && pieces.last() == 1, "there is no second one");
+        assert_eq!((pieces.last_gone(), pieces.take(1).map(|piece| piece.number)), (0, Some(1)));
+        assert!(!pieces.any_wait() && pieces.last_gone() == 1 && pieces.take(1).is_none());
         assert_eq!(pieces.join(1, 10, PIECE, Nanos(2)), Joined { number: 2, waits: true, is_first: true });
     }
 
@@ -183,7 +189,7 @@ mod tests {
             joined
         };
         assert_eq!((joined(&short, 1_000), joined(&long, 1_000_000)), (512, 10));
-        long.take();
+        long.take(1);
         assert!(!long.are_full(TURN));
     }
 

@@ -146,10 +146,7 @@ fn lose(context: CUcontext, gone: impl FnOnce() -> bool, call: impl FnOnce() -> 
         thread::leave_context();
     });
     guard(
-        |client| {
-            client.gpus.iter().for_each(Gpu::let_all_go); // the driver may wait for what is there
-            Ok(Estate::of(client, context.addr() as u64))
-        },
+        |client| Ok(Estate::of(client, context.addr() as u64)),
         call,
         |client, estate, result| {
             if result == CUDA_SUCCESS && gone() {
@@ -167,19 +164,11 @@ pub fn release_primary(device: CUdevice, call: impl FnOnce() -> CUresult) -> CUr
         stall::leave();
         thread::leave_context();
     });
-    guard(
-        |client| {
-            let gpu = client.gpu_of_device(device);
-            gpu.inspect(|gpu| gpu.let_all_go()); // the driver may wait for what is there
-            Ok(gpu)
-        },
-        call,
-        |client, gpu, result| {
-            if let (Some(gpu), CUDA_SUCCESS) = (gpu, result) {
-                close_primary(client, gpu, device);
-            }
-        },
-    )
+    after_success(call, |client| {
+        if let Some(gpu) = client.gpu_of_device(device) {
+            close_primary(client, gpu, device);
+        }
+    })
 }
 
 /// Closes the books of a device's primary context if it has no user any more.

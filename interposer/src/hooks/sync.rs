@@ -169,7 +169,10 @@ pub fn stream_gone(stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresul
             thread::with(Thread::book_run);
             capture::stream_gone(Stream::legacy(stream));
             for gpu in &client.gpus {
-                gpu.for_each_context(|context| context.flight.stream_gone(stream.addr() as u64, gpu.slot()));
+                gpu.for_each_context(|context| {
+                    gpu.let_go_up_to(context.flight.behind(stream.addr() as u64)); // its work counts as done below
+                    context.flight.stream_gone(stream.addr() as u64, gpu.slot());
+                });
             }
             Ok(())
         },

@@ -42,7 +42,7 @@ impl Gpu {
         let begins = self.activity.begin(self.slot_index(), clock::now);
         self.busy.work.store(true, Ordering::Relaxed);
         self.busy.flows.store(true, Ordering::SeqCst);
-        if self.pieces.wait() {
+        if self.pieces.any_wait() {
             self.stop_flowing(); // either this finds the piece that another thread has begun, or that one stops it
         }
         if begins {

@@ -96,9 +96,12 @@ impl Gpu {
         self.contexts.known.lock().iter().copied().filter(part).collect()
     }
 
-    /// Every context that the process has here.
-    pub fn for_each_context(&self, visit: impl FnMut(&&'static Context)) {
-        self.contexts.known.lock().iter().for_each(visit);
+    /// Every context that the process has here. Nothing is held meanwhile: who visits may wait in the driver, and the helper comes
+    /// here, too. The last one first: one that takes the place of another that goes is visited twice, and none is missed.
+    pub fn for_each_context(&self, mut visit: impl FnMut(&&'static Context)) {
+        let nth = |at: usize| self.contexts.known.lock().get(at).copied();
+        let count = self.contexts.known.lock().len();
+        (0..count).rev().filter_map(nth).for_each(|context| visit(&context));
     }
 
     /// Gives up what is in flight in contexts that an error has broken. Nobody will see its end: the process would count as being at

@@ -95,7 +95,7 @@ fn run(client: &'static Client) {
             all.filter(|(_, next)| !matches!(next, Next::Called)).min_by_key(|(_, next)| next.time())
         };
         let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).unwrap_or_else(|_| {
-            client.count_fault();
+            give_up(client);
             None
         });
         let Some((gpu, next)) = next else {
@@ -110,6 +110,14 @@ fn run(client: &'static Client) {
             }
         }
     }
+}
+
+/// A fault of ours: from now on launches wait on the host, and none is left behind in its stream.
+fn give_up(client: &'static Client) {
+    client.count_fault();
+    RUNS.store(false, Ordering::Relaxed);
+    let let_go = || client.gpus.iter().for_each(Gpu::let_all_go);
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(let_go));
 }
 
 impl Next {
@@ -138,7 +146,7 @@ impl Gpu {
     /// Sees what has ended, and says in how long to look again; `None`: nothing is in flight.
     fn see_ends(&self, tail: &mut Tail) -> Option<Nanos> {
         let see_words = || self.for_each_context(|context| context.flight.see_words(self.slot()));
-        if self.pieces.wait() {
+        if self.pieces.any_wait() {
             see_words(); // also of what was taken as done by prediction
         }
         if !self.is_busy() {
@@ -146,7 +154,7 @@ impl Gpu {
             self.look_at_standing(clock::now());
             return waits.then_some(LOOK.1);
         }
-        if !self.has_company() && !self.pieces.wait() {
+        if !self.has_company() && !self.pieces.any_wait() {
             return None; // a notice says who has come
         }
         see_words();

@@ -93,13 +93,13 @@ impl Gpu {
         let wanted = Some(Wanted { price, tokens: price });
         match admission::ask(&mut &*self, wanted, patience, (piece.since, now)) {
             Asked::Goes(generation, paid) => {
-                self.let_go(paid);
+                self.let_go(piece.number, paid);
                 self.acknowledge(generation);
                 None
             }
             Asked::Waits(_) if self.stands_still(piece, now) => {
                 self.count(|lane| &lane.forced, 1);
-                self.let_go(Tokens(0));
+                self.let_go(piece.number, Tokens(0));
                 None
             }
             Asked::Waits(held) => {
@@ -126,12 +126,15 @@ impl Gpu {
         is_awaited && wait::stands_still(self, piece.since, now)
     }
 
-    /// Lets the next piece go, for which so much is paid.
-    fn let_go(&self, paid: Tokens) {
-        let Some(piece) = self.pieces.take() else { return };
-        let owed = Tokens(piece.work.cast_signed() - paid.0); // it may have grown
-        if owed.0 != 0 && self.grant.read().rate != Rate::FULL {
-            self.bucket.charge(owed);
+    /// Lets a piece go for which so much is paid, if it is the next one still.
+    fn let_go(&self, number: u64, paid: Tokens) {
+        let Some(piece) = self.pieces.take(number) else {
+            self.take_back(paid.0);
+            return;
+        };
+        let owed = piece.work.cast_signed() - paid.0; // it may have grown
+        if owed != 0 && self.grant.read().rate != Rate::FULL {
+            self.bucket.charge(Tokens(owed));
         }
         let now = clock::now();
         self.begin(); // before the GPU can
@@ -140,10 +143,27 @@ impl Gpu {
         self.has_begun();
     }
 
+    /// Tokens that were drawn are not used: they go back to the bucket and the turn.
+    pub fn take_back(&self, tokens: i64) {
+        if tokens == 0 {
+            return;
+        }
+        if self.grant.read().rate != Rate::FULL {
+            self.bucket.charge(Tokens(-tokens));
+        }
+        self.activity.turn.spend(-tokens);
+        self.slot().turn.spend(-tokens);
+    }
+
     /// Nothing may be left behind a wait: what is there goes as debt.
     pub fn let_all_go(&self) {
-        while self.pieces.wait() {
-            self.let_go(Tokens(0));
+        self.let_go_up_to(u64::MAX);
+    }
+
+    /// The same of the pieces up to this number.
+    pub fn let_go_up_to(&self, number: u64) {
+        while let Some(piece) = self.pieces.next().filter(|piece| piece.number <= number) {
+            self.let_go(piece.number, Tokens(0));
         }
     }
 

@@ -28,7 +28,8 @@ pub fn give(flight: &Flight, in_stream: bool) {
     if !asked || able == 0 {
         return;
     }
-    let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // Shared: of a private page a fork would leave the GPU one copy and the process, which writes there, another.
+    let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
     let Ok(page) = (unsafe { rustix::mm::mmap_anonymous(null_mut(), PAGE, flags.0, flags.1) }) else {
         return;
@@ -40,8 +41,9 @@ pub fn give(flight: &Flight, in_stream: bool) {
     if seen {
         // SAFETY: a zeroed page of our own that is never unmapped; the GPU writes whole words.
         let words = Words::new(unsafe { &*page.cast() }, address);
-        flight.set_can_wait(in_stream && can_wait(&words));
+        let can_wait = in_stream && can_wait(&words);
         flight.set_words(words);
+        flight.set_can_wait(can_wait);
     } else {
         // SAFETY: mapped above, seen by nobody.
         let _ = unsafe { rustix::mm::munmap(page, PAGE) };

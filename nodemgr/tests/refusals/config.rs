@@ -20,6 +20,7 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("config.mps-relative", "[mps]\npipe_directory = \"pipes\"\n"),
     ("config.mode-standalone", "mode = \"standalone\"\n"),
     ("config.unknown-mode", "mode = \"lax\"\n"),
+    ("config.unknown-gate", "gate = \"device\"\n"),
     ("config.stale-after-out-of-range", "mode = \"strict\"\nstale_after_s = 0\n"),
     ("config.unknown-unmanaged", "unmanaged = \"pause\"\n"),
     ("config.unknown-power", "power = \"melt\"\n"),

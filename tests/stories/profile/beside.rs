@@ -73,7 +73,8 @@ fn what_a_busy_neighbour_costs_is_what_it_costs_without_the_profiler() {
     let profile = wait::in_time(|| profiled_beside(&gpu, &node, BUSY));
     assert_eq!((profile.request, profile.limit), (SmShare::percent(50), SmShare::percent(50)));
     let (profiled, booked) = (loss(&profile, BUSY), loss_by_the_books(&gpu, &node, profile.request));
-    assert!((0.5..0.9).contains(&booked), "each step waits for the neighbour's kernels: {booked}");
+    // A third where launches wait in their streams, two thirds where they wait on the host.
+    assert!((0.3..0.9).contains(&booked), "each step waits for the neighbour's kernels: {booked}");
     assert!((profiled - booked).abs() < 0.1, "{profiled} by the profile, {booked} by the books");
 }
 

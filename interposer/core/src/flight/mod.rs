@@ -141,6 +141,8 @@ impl Flight {
         let book = &self.books[index];
         if known.is_none() {
             book.passed.store(book.launched.load(Ordering::Relaxed), Ordering::Relaxed);
+            book.behind.store(0, Ordering::Relaxed);
+            book.held.store(false, Ordering::Relaxed);
         }
         book.place.store(place.0, Ordering::Relaxed);
         book.fed_by.store(by, Ordering::Relaxed);

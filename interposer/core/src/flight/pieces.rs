@@ -55,23 +55,27 @@ impl Flight {
 
     /// Whether streams of the context can wait for pieces, as far as is known.
     pub fn can_wait(&self) -> bool {
-        self.waits.load(Ordering::Relaxed)
+        self.waits.load(Ordering::Acquire)
     }
 
     /// They can, or the driver has refused.
     pub fn set_can_wait(&self, can: bool) {
-        self.waits.store(can, Ordering::Relaxed);
+        self.waits.store(can, Ordering::Release); // behind the words: who finds it finds these
     }
 
     /// The number of the piece for which a stream waits, or waited last.
     pub fn behind(&self, stream: u64) -> u64 {
-        self.find(stream).map_or(0, |index| self.books[index].behind.load(Ordering::Relaxed))
+        // Of streams that share a book each launch gets a wait of its own.
+        let own = self.find(stream).map(|index| &self.books[index]);
+        let own = own.filter(|book| book.stream.load(Ordering::Relaxed) == stream);
+        own.map_or(0, |book| book.behind.load(Ordering::Relaxed))
     }
 
     /// Has `stream` wait for a piece: what is measured ends before the wait, and begins behind it. Says whether the driver agreed.
     pub fn wait_for_piece(&self, stream: u64, number: u64, driver: &mut impl Driver) -> bool {
         let Some(address) = self.gate_address() else { return false };
         let book = &self.books[self.claim(stream)];
+        let is_own = book.stream.load(Ordering::Relaxed) == stream;
         let time = if book.held.load(Ordering::Relaxed) { EVERY } else { Nanos(0) };
         self.mark(stream, Due { time, ..BEFORE }, driver);
         self.word(stream, Nanos(1), driver); // the end of the piece before it
@@ -79,7 +83,9 @@ impl Flight {
             self.set_can_wait(false);
             return false;
         }
-        book.behind.store(number, Ordering::Relaxed);
+        if is_own {
+            book.behind.store(number, Ordering::Relaxed);
+        }
         book.held.store(true, Ordering::Relaxed);
         if book.is_worth_measuring(driver.now(), EVERY) {
             self.mark(stream, BEHIND, driver);

@@ -208,7 +208,12 @@ impl Stretch {
         let mut bill = self.bill(prices);
         let spent = Spent { busy, on_sms, waited: busy };
         match company {
-            _ if self.held => return (bill, self.by_charge(most, copied)),
+            _ if self.held => {
+                if !self.by_itself && copied == 0.0 {
+                    bill.took = sms.shared(self.charged).min(self.charged);
+                }
+                return (bill, self.by_charge(most, copied));
+            }
             _ if self.charged == 0.0 => {
                 // Time slices are of the SMs: a neighbour's do not stretch a copy.
                 self.learn_copies(to, (surely, most), measure, engines, prices);

@@ -15,7 +15,7 @@ use weir_protocol::units::{Nanos, Tokens};
 
 use super::super::excuse;
 use super::super::meter::{BRACKET, Hands, STRETCH, unseen, wants_bracket, wants_first_apart};
-use super::{Work, queue, take_back};
+use super::{UNCOUNTED, Work, queue, take_back};
 use crate::driver::Stream;
 use crate::guard::{caught, refused};
 use crate::link::{CAPTURES, Client};
@@ -155,6 +155,10 @@ pub fn owe(
         return Admission::of_nothing(current);
     };
     let price = known.estimate.price();
+    if queue::is_behind(current, stream) {
+        queue::put(thread, current, stream, UNCOUNTED, (&known, price.unsigned_abs()));
+        return Admission { price, queued: true, ..Admission::of_nothing(current) };
+    }
     if let Some(purse) = thread.purse(current.gpu) {
         let grant = current.gpu.grant.read();
         if !purse.pay(price, grant.generation) {
@@ -244,24 +248,35 @@ fn draw(
     let Some(purse) = thread.purse(current.gpu) else { return Drawn::AtHand };
     let gpu = current.gpu;
     gpu.note_launch(clock::now());
-    let gives_way = !gpu.betters.are_calm() && gpu.gives_way_to().is_some();
-    if gives_way || gpu.pieces.wait() {
+    if !excused && thread.take_debt() {
+        wait::for_copies(thread, current, stream); // of a call that could not
+    }
+    if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }
-    if gpu.pieces.wait() && may_queue && !excused {
-        wait::for_room(thread, current, stream);
-        return Drawn::Nothing;
+    if gpu.pieces.any_wait() {
+        gpu.take_back(purse.empty()); // pieces draw for themselves
+        if excused && queue::is_behind(current, stream) {
+            return Drawn::Nothing;
+        }
+        if may_queue && !excused {
+            wait::for_room(thread, current, stream);
+            return Drawn::Nothing;
+        }
     }
     if purse.pay(price, gpu.grant.generation()) {
-        return match gpu.has_turn() {
-            true => Drawn::AtHand,
-            false if excused => {
-                excuse::count(current);
-                Drawn::AtHand
-            }
-            false => wait::at_gate(client, thread, current, stream, (None, may_queue))
-                .map_or(Drawn::Nothing, |_| Drawn::AtHand),
-        };
+        if gpu.has_turn() {
+            return Drawn::AtHand;
+        }
+        if excused {
+            excuse::count(current);
+            return Drawn::AtHand;
+        }
+        if wait::at_gate(client, thread, current, stream, (None, may_queue)).is_none() {
+            purse.refund(price); // its piece pays
+            return Drawn::Nothing;
+        }
+        return Drawn::AtHand;
     }
     let grant = capped(gpu.grant.read(), gpu.piece());
     if purse.generation() != grant.generation {
@@ -271,9 +286,6 @@ fn draw(
         go_into_debt(current, purse, price, &grant);
         excuse::count(current);
         return Drawn::AtHand;
-    }
-    if thread.take_debt() {
-        wait::for_copies(thread, current, stream); // of a call that could not
     }
     if Gate::is_full(gpu.pages(), &grant) {
         Hands::new(thread, current, stream).look(); // it may be done by now, and then nobody needs to sleep

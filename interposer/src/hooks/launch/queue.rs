@@ -29,6 +29,10 @@ pub fn put(
     thread.book_run();
     flight.opens(key, stream.place(), thread.address());
     let joined = gpu.pieces.join(flight.behind(key), price, gpu.piece_size(), clock::now());
+    gpu.stop_flowing();
+    if joined.is_first {
+        helper::call(); // at once: whatever becomes of this call, somebody asks for the piece
+    }
     if joined.waits {
         let mut hands = Hands::new(thread, current, stream);
         if !flight.wait_for_piece(key, joined.number, &mut hands) {
@@ -39,8 +43,10 @@ pub fn put(
     thread.add_behind(current, stream, price);
     current.counters.launched(counted, price);
     known.count();
-    gpu.stop_flowing();
-    if joined.is_first {
-        helper::call();
-    }
+}
+
+/// Whether the stream waits for a piece that has not been let go: what comes there now runs behind that.
+pub fn is_behind(current: &Current, stream: Stream) -> bool {
+    let gpu = current.gpu;
+    gpu.pieces.any_wait() && current.context.flight.behind(stream.key()) > gpu.pieces.last_gone()
 }
