@@ -254,15 +254,8 @@ fn draw(
     if !gpu.betters.are_calm() && gpu.gives_way_to().is_some() {
         gpu.bucket.charge(Tokens(-purse.empty())); // drawn in better times; behind a closed gate nobody draws ahead
     }
-    if gpu.pieces.any_wait() {
-        gpu.take_back(purse.empty()); // pieces draw for themselves
-        if excused && queue::is_behind(current, stream) {
-            return Drawn::Nothing;
-        }
-        if may_queue && !excused {
-            wait::for_room(thread, current, stream);
-            return Drawn::Nothing;
-        }
+    if gpu.pieces.any_wait() && follows_pieces(thread, current, stream, purse, (excused, may_queue)) {
+        return Drawn::Nothing;
     }
     if purse.pay(price, gpu.grant.generation()) {
         if gpu.has_turn() {
@@ -301,6 +294,24 @@ fn draw(
     purse.fill(drawn.0, price, generation);
     current.counters.add(&current.counters.lane().slices, 1);
     Drawn::AtGate(generation)
+}
+
+/// Whether the launch waits in its stream, where others do: one with an excuse only if they stand before it there.
+fn follows_pieces(
+    thread: &Thread,
+    current: &Current,
+    stream: Stream,
+    purse: &Purse,
+    (excused, may_queue): (bool, bool),
+) -> bool {
+    current.gpu.take_back(purse.empty()); // pieces draw for themselves
+    if excused {
+        return queue::is_behind(current, stream);
+    }
+    if may_queue {
+        wait::for_room(thread, current, stream);
+    }
+    may_queue
 }
 
 /// Most tokens that the thread may draw at once for launches like this one. Programs change graphs, so of those the mean may not say what
