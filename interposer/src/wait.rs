@@ -94,7 +94,7 @@ pub fn at_gate(
     Some((generation, drawn))
 }
 
-/// Whoever has run ahead looks for room so often, and goes on where nothing moves for so long: it may be spinning for what is to be
+/// A thread that has run ahead looks for room so often, and goes on where nothing moves for so long: it may be spinning for what is to be
 /// launched.
 const ROOM: (Nanos, Nanos) = (Nanos::from_micros(300), Nanos::from_millis(5));
 

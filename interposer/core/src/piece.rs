@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   stream   ... work | wait for 7 | launch launch launch | wait for 8 | launch ...
-//!   number   6: nobody has let piece 7 go. A store of 7 does, and no call of the driver.
+//!   number   6: piece 7 waits. A store of 7 does, and no call of the driver.
 //! ```
 //!
 //! Numbers only grow, so it does not matter when the GPU looks. Who lets pieces go asks the gate for each as a launch on the host does
@@ -21,7 +21,7 @@ use crate::lock::Lock;
 /// millisecond.
 pub const PIECE: Nanos = Nanos::from_micros(500);
 
-/// Among tenants that only take turns a piece is this part of one: by so much a turn may end early or late.
+/// Among tenants that only take turns a piece is this part of one: that is how early or late a turn may end.
 const OF_A_TURN: u64 = 8;
 
 /// Most launches of a piece.
@@ -34,7 +34,7 @@ const RUN_AHEAD: u64 = 512;
 /// ... and by so many turns of predicted work, so that the next one is full.
 const TURNS_AHEAD: u64 = 2;
 
-/// How much of a tenant's work forms a piece, when its turns are this long and so much may be in flight, or any amount.
+/// How much of a tenant's work forms a piece, when its turns are this long and `cap` may be in flight; 0: any amount.
 pub fn size(turn: Nanos, beside_first: bool, cap: Nanos) -> Nanos {
     let size = if beside_first { PIECE } else { PIECE.max(Nanos(turn.0 / OF_A_TURN)) };
     if cap == Nanos(0) { size } else { size.min(cap) }

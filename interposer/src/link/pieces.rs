@@ -126,7 +126,7 @@ impl Gpu {
         is_awaited && wait::stands_still(self, piece.since, now)
     }
 
-    /// Lets a piece go for which so much is paid, if it is the next one still.
+    /// Lets a piece go for which `paid` was drawn, if it is the next one still.
     fn let_go(&self, number: u64, paid: Tokens) {
         let Some(piece) = self.pieces.take(number) else {
             self.take_back(paid.0);

@@ -18,7 +18,7 @@ pub enum GatePlace {
 }
 
 impl GatePlace {
-    /// The same on cards whose waits were measured, and are short, or where nobody knows.
+    /// The same on cards whose waits were measured, and are short, or where that is not known.
     pub fn on(self, short_waits: bool) -> Self {
         if self == Self::Auto && short_waits { Self::Stream } else { self }
     }

@@ -31,7 +31,7 @@ pub(super) struct StreamBook {
     pub passed: AtomicU64,    // ... and so many of them lie before the last mark that was reached
     pub behind: AtomicU64,    // the piece for which it waits, or waited last
     pub held: AtomicBool,     // that wait stands behind its last mark
-    measured: [AtomicU64; 2], // a mark was put behind a wait when so much had been submitted, and then
+    measured: [AtomicU64; 2], // a mark was put behind a wait: what had been submitted by then, and when
     recording: AtomicBool,    // a mark is being put there
 }
 
@@ -155,7 +155,7 @@ impl StreamBook {
         self.communicated.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Whether so much work was submitted, or time went by, since this was last so.
+    /// Whether `every` of work was submitted, or of time went by, since this was last so.
     pub fn is_worth_measuring(&self, now: Nanos, every: Nanos) -> bool {
         let [work, at] = &self.measured;
         let submitted = self.submitted.load(Ordering::Relaxed);

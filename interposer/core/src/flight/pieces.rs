@@ -11,7 +11,7 @@ const BEFORE: Due = Due { work: Nanos(1), time: Nanos(0), spare: 16 };
 /// A mark behind one.
 const BEHIND: Due = Due { work: Nanos(0), time: Nanos(0), spare: 32 };
 
-/// Each costs the GPU two microseconds: one in so much work or time, but for those that end what is measured.
+/// Each costs the GPU two microseconds: one in a millisecond of work or time, but for those that end what is measured.
 const EVERY: Nanos = Nanos::from_millis(1);
 
 /// Pieces of which it is known when they were let go: as many as are under way at once, and some more.

@@ -110,7 +110,7 @@ impl Flight {
     /// Lets the GPU go on behind all waits for numbers up to this one.
     pub(super) fn open_gate(&self, number: u64) {
         if let Some(words) = self.words() {
-            // Release: who sees them end finds what was counted before. The greatest counts, whoever stores it.
+            // Release: who sees them end finds what was counted before. The greatest counts, whichever thread stores it.
             words.host.let_go.fetch_max(number, Ordering::Release);
         }
     }

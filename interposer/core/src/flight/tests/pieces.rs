@@ -62,7 +62,7 @@ fn work_that_waited_in_its_stream_is_charged_what_it_took_and_not_for_its_wait()
         ahead.let_go();
     }
     let (charged, took) = (ahead.process.charged, 200.0 * 10.0 * 40_000.0);
-    let at_first = 2.0 * 10.0 * 20_000.0; // by guess, in a piece that nobody measures
+    let at_first = 2.0 * 10.0 * 20_000.0; // by guess, in a piece without marks
     assert!((took - at_first..took * 1.01).contains(&(charged as f64)), "{charged} of {took}");
     assert!((ahead.kernel.mean() / 40_000.0 - 1.0).abs() < 0.01, "{}", ahead.kernel.mean());
 }
