@@ -22,9 +22,9 @@ const FOLLOWS: Nanos = Nanos::from_millis(5);
 /// Bursts make up for no more than so many holds.
 const MADE_UP: u64 = 4;
 
-/// What the request allows beyond a hold is kept for later ones up to so many halves of one: in any ten seconds no more than that is
-/// spent of what was saved before.
-const SAVED_HALVES: u64 = 3;
+/// Of the time for which the request allows bursts to be apart so small a part is left: ten seconds that begin within a burst hold the
+/// request, too.
+const UNSPENT_PART: u64 = 256;
 
 /// A burst of more or less work than usual by this part of it is of another kind; and by such a part does what is usual move
 /// with each.
@@ -86,10 +86,10 @@ impl Holder {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// The process has nothing on the GPU any more. Returns the work of the burst that ended with that, in ns, if one did.
-    pub fn ended(&self, submitted: u64, now: Nanos) -> Option<u64> {
+    /// The process has nothing on the GPU any more. Says whether a burst ended with that.
+    pub fn ended(&self, submitted: u64, now: Nanos) -> bool {
         if !self.begun.swap(false, Ordering::Relaxed) {
-            return None;
+            return false;
         }
         self.ended.store(now.0, Ordering::Relaxed);
         let work = submitted.saturating_sub(self.submitted.load(Ordering::Relaxed));
@@ -102,7 +102,7 @@ impl Holder {
         let step = usual / MOVES_PART;
         let moved = if work >= usual { work.min(usual + step) } else { work.max(usual - step) };
         self.usual.store(moved, Ordering::Relaxed);
-        Some(work)
+        true
     }
 
     fn follows(&self, arrived: Nanos) -> bool {
@@ -115,12 +115,12 @@ impl Holder {
             return (Nanos(arrived.0.saturating_add(terms.hold.0)), Nanos(0));
         }
         let made_up = terms.hold.0.saturating_mul(MADE_UP);
-        let more = terms.request.time_for(self.work.load(Ordering::Relaxed));
-        let most = (terms.hold.0 / 2).saturating_mul(SAVED_HALVES);
-        let earned = self.earned.load(Ordering::Relaxed).saturating_add(more.0).min(most);
+        let allowed = terms.request.time_for(self.work.load(Ordering::Relaxed)).0;
+        let more = allowed - allowed / UNSPENT_PART;
+        let earned = self.earned.load(Ordering::Relaxed).saturating_add(more).min(terms.hold.0);
         let (alike, rested) = (self.alike.load(Ordering::Relaxed), self.rested.load(Ordering::Relaxed));
         let (before, period) = match (alike, rested) {
-            (true, _) => (&self.due, terms.hold.0.min(earned)),
+            (true, _) => (&self.due, earned),
             (false, true) => (&self.ended, 0), // nobody was being served
             (false, false) => (&self.due, 0),
         };
@@ -160,8 +160,8 @@ mod tests {
             let held = self.now.since(arrived);
             self.now.0 += work_ms * 1_000_000;
             let ended = self.holder.ended(self.submitted, self.now);
-            assert_eq!(ended, (terms.hold > Nanos(0)).then_some(work_ms * 1_000_000));
-            assert_eq!(self.holder.ended(self.submitted, self.now), None, "it has ended");
+            assert_eq!(ended, terms.hold > Nanos(0));
+            assert!(!self.holder.ended(self.submitted, self.now), "it has ended");
             held.0 / 1_000_000
         }
 
@@ -226,10 +226,10 @@ mod tests {
         let mut server = Server::default();
         let most = Terms { request: Rate::ppm(800_000), ..TERMS };
         server.bursts(4, most, 36);
-        assert_eq!(server.burst(most, 36), 9, "45 ms, of which 36 are 80 %");
+        assert_eq!(server.burst(most, 36), 8, "a little less than 45 ms, of which 36 are 80 %");
         server.burst(most, 50);
         let held: Vec<u64> = (0..7).map(|_| server.burst(most, 36)).collect();
-        assert_eq!(held, [0, 0, 0, 22, 9, 9, 9], "62.5 ms more for the prompt, of which half a hold is kept");
+        assert_eq!(held, [0, 0, 0, 0, 0, 8, 8], "60 ms for the prompt: no more than a hold is kept");
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         let (mut server, none) = (Server::default(), Terms { hold: Nanos(0), ..TERMS });
         assert_eq!(server.holder.ask(TERMS, 0, Nanos(0), TERMS.hold), None, "due, and still at its gate");
         assert_eq!(server.holder.ask(none, 0, Nanos(0), TERMS.hold), None);
-        assert_eq!(server.holder.ended(5, TERMS.hold), None, "no burst");
+        assert!(!server.holder.ended(5, TERMS.hold), "no burst");
         assert!(!server.holder.is_on(), "so nobody says when it ends");
         server.rest(1_000);
         assert_eq!(server.burst(TERMS, 20), 60);

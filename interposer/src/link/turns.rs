@@ -68,10 +68,8 @@ impl Gpu {
 
     /// Nothing of this process is on the GPU any more.
     pub fn burst_ended(&self) {
-        if self.holder.is_on()
-            && let Some(work) = self.holder.ended(self.submitted(), clock::now())
-        {
-            self.usage.end_burst(work);
+        if self.holder.is_on() {
+            self.holder.ended(self.submitted(), clock::now());
         }
     }
 

@@ -145,6 +145,9 @@ impl Pulse {
     }
 }
 
+/// A better is expected back by no more than this too early: units of fillers are seldom longer, and one of them is all that it waits for.
+const EARLY: Nanos = Nanos::from_millis(2);
+
 impl Lull {
     fn add(&mut self, sample: &Sample, pulse: &Pulse) {
         let now = self.now;
@@ -154,7 +157,7 @@ impl Lull {
             return;
         }
         // Its return will be seen up to a tick late, as those were from which this was learnt.
-        let early = |foretold: Foretold| foretold.length.since(foretold.error.max(QUIET));
+        let early = |foretold: Foretold| foretold.length.since(foretold.error.clamp(QUIET, EARLY));
         let moved = now.since(sample.idle_for);
         let back_at = pulse.gap(sample).map(|foretold| Nanos(moved.0.saturating_add(early(foretold).0)));
         self.foreseen &= sample.idle_for >= QUIET

@@ -1,5 +1,6 @@
 //! What a policy sees.
 
+pub use weir_protocol::message::SWITCH;
 use weir_protocol::pages::Stall;
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
@@ -36,8 +37,6 @@ pub struct Slo {
     pub recent: Option<Nanos>,
     /// How many requests there were, and how many were late; none where the figures do not count them.
     pub counted: Option<Counted>,
-    /// Whether it is the time from one token to the next, by the name of what is told: that of steps, and no wait.
-    pub per_token: bool,
 }
 
 /// Requests of which the latency is known, since somebody first looked. Both only grow; policies look at differences.
@@ -57,8 +56,6 @@ pub struct Work {
     /// Wall time of its processes by what it went to, as [`Stall::ALL`] has them: our gate and the neighbours' slices stand
     /// apart, so that neither is taken for interference (gpu-truths, rule 3).
     pub stalls: [Nanos; Stall::ALL.len()],
-    /// Bursts that have ended, of those that began while its bursts might be put off, and what they took of the SMs.
-    pub bursts: (u64, Nanos),
 }
 
 /// One tenant on the GPU.
@@ -96,9 +93,6 @@ pub struct Signals {
     /// What a switch from one context to another takes: as the card was calibrated, or [`SWITCH`].
     pub switch: Nanos,
 }
-
-/// What a switch takes where nobody has measured it: about a tenth of a millisecond (gpu-truths, rule 3).
-pub const SWITCH: Nanos = Nanos::from_micros(100);
 
 impl Default for Signals {
     fn default() -> Self {

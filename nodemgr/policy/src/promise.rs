@@ -29,14 +29,12 @@ pub struct Reading {
     pub quantile_permille: u16,
     /// What was counted until now, if anybody counts.
     pub counted: Option<Counted>,
-    /// Whether it is called the time from one token to the next.
-    pub per_token: bool,
 }
 
 impl Promise {
     /// The reading, if there is one that was not seen before.
     pub fn read(&mut self, now: Nanos, sample: &Sample) -> Option<Reading> {
-        let Some(Slo { recent, target, quantile_permille, counted, per_token }) = sample.slo else {
+        let Some(Slo { recent, target, quantile_permille, counted }) = sample.slo else {
             *self = Self::default();
             return None;
         };
@@ -47,7 +45,7 @@ impl Promise {
         self.last = recent;
         let recent = recent?;
         self.read_at = Some(now);
-        Some(Reading { recent, target, quantile_permille, counted, per_token })
+        Some(Reading { recent, target, quantile_permille, counted })
     }
 
     /// Whether its figures are known: of now, or of not long ago.
@@ -125,7 +123,7 @@ mod tests {
     #[test]
     fn a_bound_of_nothing_is_far_exceeded() {
         let (recent, target) = (Nanos(u64::MAX), Nanos(0));
-        let reading = Reading { recent, target, quantile_permille: 950, counted: None, per_token: false };
+        let reading = Reading { recent, target, quantile_permille: 950, counted: None };
         assert_eq!(reading.permille(), u64::MAX);
     }
 }

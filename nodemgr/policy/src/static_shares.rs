@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn a_filler_queues_little_where_somebody_may_wake() {
-        // design 5: 300 us of predicted work when a primary may wake, else 5 to 20 ms.
+        // design 5: 400 us of predicted work when a primary may wake, else 5 to 20 ms.
         let filler = Sample { class: Class::Filler, ..tenant(0, 100, 0) };
         let caps = |samples: &[Sample]| {
             let mut policy = StaticShares::default();
             let decisions = policy.decide(&seen(samples)).iter();
             decisions.map(|decision| decision.grant.in_flight_cap.0 / 1_000).collect::<Vec<_>>()
         };
-        assert_eq!(caps(&[tenant(50, 100, 900), filler]), [20_000, 300]);
+        assert_eq!(caps(&[tenant(50, 100, 900), filler]), [20_000, 400]);
         assert_eq!(caps(&[filler, filler]), [20_000, 20_000]);
     }
 

@@ -48,13 +48,7 @@ pub fn latency(percent: u16) -> Sample {
 /// p95 below `target_ms`, and where it stands.
 pub fn slo(target_ms: u64, recent_ms: Option<u64>) -> Option<Slo> {
     let recent = recent_ms.map(Nanos::from_millis);
-    Some(Slo {
-        quantile_permille: 950,
-        target: Nanos::from_millis(target_ms),
-        recent,
-        counted: None,
-        per_token: false,
-    })
+    Some(Slo { quantile_permille: 950, target: Nanos::from_millis(target_ms), recent, counted: None })
 }
 
 /// What a tenant does at a moment.

@@ -50,6 +50,7 @@ use crate::grants::{IN_FLIGHT_CAP, LONG_CAP, SHORT_CAP};
 use crate::lend::{FULL, is_busy};
 use crate::lull::{Lull, Watch, is_working};
 use crate::memory::Memory;
+use crate::observation::SWITCH;
 use crate::pools::{Opened, Opening, Pools, is_filler};
 use crate::pressure::{Level, Stretch, Stretched, Verdict};
 use crate::promise::{self, Promise};
@@ -64,9 +65,6 @@ const FILL_AFTER: Nanos = Nanos::from_millis(1);
 
 /// Nobody has moved for long: no bubble of an iteration is as long as this.
 const OPEN_AFTER: Nanos = Nanos::from_millis(200);
-
-/// A switch of the GPU from one tenant to another, about (design 9).
-const SWITCH: Nanos = Nanos::from_micros(100);
 
 /// Shorter bursts say nothing: a tick is too much of them.
 const LEAST_BURST: Nanos = Nanos::from_millis(5);
@@ -357,15 +355,14 @@ impl Better {
         sample: &Sample,
         bursts: (&Bursts, Edge),
     ) -> Option<Stretched> {
-        let Observation { now, mode, .. } = *seen;
+        let now = seen.now;
         let stretched = self.follow(now, sample, bursts);
         let reading = self.promise.read(now, sample);
         let told = self.promise.is_told(now);
         if !told || sample.class != Class::Latency {
             self.slack = Slack::default();
         } else if let Some(reading) = reading {
-            self.slack.follow(sample);
-            self.slack.note(now, reading, mode);
+            self.slack.note(reading);
         }
         if told {
             self.verdict = Verdict::default();

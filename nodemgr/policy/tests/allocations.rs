@@ -48,13 +48,7 @@ fn samples(at_ms: u64) -> Vec<Sample> {
             outstanding: Nanos(u64::from(phase < 25) * 1_000_000),
             idle_for: Nanos::from_millis(idle),
             work: Work { charged: Tokens(at_ms.cast_signed() * 100_000), ..Work::default() },
-            slo: (n.is_multiple_of(2)).then_some(Slo {
-                quantile_permille: 950,
-                target,
-                recent,
-                counted,
-                per_token: n.is_multiple_of(4),
-            }),
+            slo: (n.is_multiple_of(2)).then_some(Slo { quantile_permille: 950, target, recent, counted }),
         }
     };
     (0..8).map(sample).collect()

@@ -28,21 +28,19 @@ fn any_time() -> impl Strategy<Value = Nanos> {
 
 fn any_slo() -> impl Strategy<Value = Option<Slo>> {
     let counted = (any::<u64>(), any::<u64>()).prop_map(|(requests, late)| Counted { requests, late });
-    let slo =
-        (any::<u16>(), any_time(), prop::option::of(any_time()), prop::option::of(counted), any::<bool>());
-    prop::option::of(slo.prop_map(|(quantile_permille, target, recent, counted, per_token)| Slo {
+    let slo = (any::<u16>(), any_time(), prop::option::of(any_time()), prop::option::of(counted));
+    prop::option::of(slo.prop_map(|(quantile_permille, target, recent, counted)| Slo {
         quantile_permille,
         target,
         recent,
         counted,
-        per_token,
     }))
 }
 
 fn any_work() -> impl Strategy<Value = Work> {
     let stalls = prop::array::uniform(any_time());
-    let work = (any::<i64>(), stalls, (any::<u64>(), any_time()));
-    work.prop_map(|(charged, stalls, bursts)| Work { charged: Tokens(charged), stalls, bursts })
+    let work = (any::<i64>(), stalls);
+    work.prop_map(|(charged, stalls)| Work { charged: Tokens(charged), stalls })
 }
 
 fn any_class() -> impl Strategy<Value = Class> {

@@ -31,4 +31,4 @@ pub mod units;
 
 /// The protocol this build speaks. Raised whenever a page layout or a message changes its meaning; both sides
 /// name both numbers when they differ.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pages::Precedence;
 use crate::price::PriceRow;
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 
 /// Descriptors that come with a welcome for each GPU: grant, bucket, usage and activity page.
 pub const PAGES: usize = 4;
@@ -122,6 +122,9 @@ pub struct Welcome {
     /// The metric by which the program itself is to tell its latencies, if it is to.
     pub latency_metric: Option<String>,
 }
+
+/// What a switch from one context to another takes where nobody has measured it: about a tenth of a millisecond.
+pub const SWITCH: Nanos = Nanos::from_micros(100);
 
 /// One GPU of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

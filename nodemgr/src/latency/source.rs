@@ -17,10 +17,6 @@ const UNITS: [(&str, f64); 7] = [
     ("_ns", 1.0),
 ];
 
-/// In the names of times between tokens: `vllm:time_per_output_token_seconds` and `vllm:inter_token_latency_seconds`,
-/// `sglang:inter_token_latency_seconds`, `tgi_request_mean_time_per_token_duration`.
-const PER_TOKEN: [&str; 3] = ["per_output_token", "per_token", "inter_token"];
-
 /// What stands in the place of the URL where the program tells its latencies by itself.
 pub const HINT: &str = "hint";
 
@@ -64,11 +60,6 @@ impl Source {
         (self.url == HINT).then_some(self.metric.as_str())
     }
 
-    /// Whether it is the time from one token to the next, as vLLM, SGLang and TGI call it.
-    pub fn is_per_token(&self) -> bool {
-        PER_TOKEN.iter().any(|words| self.metric.contains(words))
-    }
-
     /// The metric's unit, in nanoseconds.
     pub fn unit_ns(&self) -> Option<f64> {
         UNITS.iter().find(|(suffix, _)| self.metric.ends_with(suffix)).map(|(_, ns)| *ns)
@@ -108,15 +99,6 @@ mod tests {
     fn checked(url: &str, metric: &str) -> Result<(), String> {
         let source = Source { url: url.into(), metric: metric.into() };
         source.check().map_err(|fault| fault.code)
-    }
-
-    #[test]
-    fn times_between_tokens_are_known_by_their_names() {
-        let is_per_token = |metric: &str| Source { url: HINT.into(), metric: metric.into() }.is_per_token();
-        assert!(is_per_token("vllm:time_per_output_token_seconds"));
-        assert!(is_per_token("sglang:inter_token_latency_seconds"));
-        assert!(is_per_token("tgi_request_mean_time_per_token_duration"));
-        assert!(!is_per_token("vllm:time_to_first_token_seconds") && !is_per_token("request"));
     }
 
     #[test]

@@ -154,7 +154,6 @@ impl Cell {
                 .iter()
                 .filter_map(|slot| self.pages.usage.slots.get(*slot))
                 .fold(self.dead_work, add_work);
-            self.work.bursts = self.pages.usage.bursts();
         }
         self.work
     }

@@ -47,8 +47,7 @@ pub(super) fn kept(promise: Option<Promise>, latency: Option<&Latency>) -> Optio
     let Promise { quantile_permille, target_ns } = promise?;
     let recent = latency.and_then(|latency| latency.recent_ns).map(Nanos);
     let counted = latency.and_then(|latency| latency.counted);
-    let per_token = latency.is_some_and(|latency| latency.source.is_per_token());
-    Some(Slo { quantile_permille, target: Nanos(target_ns), recent, counted, per_token })
+    Some(Slo { quantile_permille, target: Nanos(target_ns), recent, counted })
 }
 
 impl Registry {

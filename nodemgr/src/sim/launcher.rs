@@ -257,9 +257,7 @@ impl Launcher {
         if self.queued.is_empty() && self.pages.activity.is_busy(self.slot) {
             self.flows = false;
             let submitted = self.slot().submitted_ns.load(Ordering::Relaxed);
-            if let Some(work) = self.holder.ended(submitted, now) {
-                self.pages.usage.end_burst(work);
-            }
+            self.holder.ended(submitted, now);
             self.pages.activity.end(self.slot);
             admission::drained(self);
             self.turn_passed = true; // whoever gives way to it sleeps until now

@@ -26,8 +26,7 @@ pub struct UsagePage {
     pub left: AtomicU64,
     stirs: AtomicU64,
     solo_until_ns: AtomicU64,
-    bursts: [AtomicU64; 2], // how many have ended, and their work in ns
-    _reserved: [u64; 1],
+    _reserved: [u64; 3],
     /// The processes; the manager says in its welcome which slot is whose.
     pub slots: [ProcessSlot; PROCESS_SLOTS],
     /// Latencies that the processes have told, on the page of the tenant's first GPU. All of them add to it, and it stays when
@@ -75,19 +74,6 @@ impl UsagePage {
     /// How often one has.
     pub fn stirs(&self) -> u64 {
         self.stirs.load(Ordering::Acquire)
-    }
-
-    /// A burst of so much work, in ns, has ended that began while a process's bursts might be put off.
-    pub fn end_burst(&self, work: u64) {
-        // Relaxed, here and below: sums that only grow, and stay when processes end.
-        self.bursts[0].fetch_add(1, Ordering::Relaxed);
-        self.bursts[1].fetch_add(work, Ordering::Relaxed);
-    }
-
-    /// How many have, and what they came to.
-    pub fn bursts(&self) -> (u64, Nanos) {
-        let [bursts, work] = &self.bursts;
-        (bursts.load(Ordering::Relaxed), Nanos(work.load(Ordering::Relaxed)))
     }
 
     /// A process asks that the tenant's processes take turns until then, so that each of them can be measured alone.
@@ -153,14 +139,6 @@ mod tests {
 
     fn page() -> Box<UsagePage> {
         Box::new(zerocopy::FromZeros::new_zeroed())
-    }
-
-    #[test]
-    fn bursts_are_counted_with_their_work() {
-        let page = page();
-        page.end_burst(5);
-        page.end_burst(7);
-        assert_eq!(page.bursts(), (2, Nanos(12)));
     }
 
     #[test]

@@ -98,15 +98,15 @@ fn a_lull_is_suspect_until_a_whole_tick_was_still() {
 
 #[test]
 fn fillers_may_queue_more_the_longer_nobody_woke() {
-    // gpu-truths, rule 10: 300 us when a better may wake, 5 to 20 ms when not.
+    // gpu-truths, rule 10: 400 us when a better may wake, 5 to 20 ms when not.
     let cap = |better: Sample, idle_ms: u64| {
         let mut story = Story::new("weir", &[better, filler()]);
         story.run(10, &[BETTER, FILLER]);
         story.run(idle_ms, &[FILLER]);
         story.decision(FILLER).grant.in_flight_cap.0 / 1_000
     };
-    assert_eq!([2, 50, 100, 1_000, 9_000].map(|ms| cap(primary(50), ms)), [300, 300, 600, 4_800, 19_200]);
-    assert_eq!([2, 100, 9_000].map(|ms| cap(latency(50), ms)), [300, 600, 4_800], "a user may come");
+    assert_eq!([2, 50, 100, 1_000, 9_000].map(|ms| cap(primary(50), ms)), [400, 400, 400, 6_400, 12_800]);
+    assert_eq!([2, 100, 9_000].map(|ms| cap(latency(50), ms)), [400, 400, 3_200], "a user may come");
     let broken = Sample { slo: slo(200, Some(250)), ..latency(50) };
-    assert_eq!(cap(broken, 9_000), 300, "and waits long enough as it is");
+    assert_eq!(cap(broken, 9_000), 400, "and waits long enough as it is");
 }

@@ -52,5 +52,5 @@ fn without_betters_fillers_share_the_gpu_as_static_does() {
     let mut story = Story::new("weir", &[twenty, filler()]);
     story.run(10, &[0, 1]);
     assert_eq!((story.percent(0), story.percent(1)), (95, 5));
-    assert_eq!((story.state(0), story.decision(0).grant.in_flight_cap), ("OPEN", Nanos::from_micros(19_200)));
+    assert_eq!((story.state(0), story.decision(0).grant.in_flight_cap), ("OPEN", Nanos::from_micros(12_800)));
 }
