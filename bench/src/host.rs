@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_protocol::PROTOCOL_VERSION;
 use weir_protocol::mapping::Mapped;
-use weir_protocol::message::{Class, FailMode, GpuGrant, Hello, PAGES, Reply, Welcome};
+use weir_protocol::message::{Class, FailMode, GpuGrant, Hello, PAGES, Reply, SWITCH, Welcome};
 use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, UsagePage};
 use weir_protocol::price::PriceRow;
 use weir_protocol::transport;
@@ -99,7 +99,13 @@ impl Pages {
             class: Class::Primary,
             mode: FailMode::Standalone,
             slot,
-            gpus: vec![GpuGrant { uuid, memory_total: Bytes::gib(40), mps: false, in_stream: false }],
+            gpus: vec![GpuGrant {
+                uuid,
+                memory_total: Bytes::gib(40),
+                mps: false,
+                in_stream: false,
+                switch: SWITCH,
+            }],
             prices: prices.to_vec(),
             context_memory: Bytes(0),
             oversubscribe: false,

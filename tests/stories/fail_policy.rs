@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use weir_nodemgr::gpus::Health;
 use weir_protocol::mapping::Mapped;
-use weir_protocol::message::{Class, FailMode, GpuGrant, Hello, Reply, Welcome};
+use weir_protocol::message::{Class, FailMode, GpuGrant, Hello, Reply, SWITCH, Welcome};
 use weir_protocol::pages::{ActivityPage, BucketPage, Grant, GrantPage, ProcessState, UsagePage};
 use weir_protocol::units::Bytes;
 use weir_protocol::{PROTOCOL_VERSION, transport};
@@ -146,7 +146,13 @@ fn welcome_of(protocol: u32) -> Reply {
         class: Class::Primary,
         mode: FailMode::Managed,
         slot: 0,
-        gpus: vec![GpuGrant { uuid: [0; 16], memory_total: Bytes::gib(1), mps: false, in_stream: false }],
+        gpus: vec![GpuGrant {
+            uuid: [0; 16],
+            memory_total: Bytes::gib(1),
+            mps: false,
+            in_stream: false,
+            switch: SWITCH,
+        }],
         prices: Vec::new(),
         context_memory: Bytes(0),
         oversubscribe: false,

@@ -20,7 +20,7 @@ struct Row {
     figures: fn(&Measured) -> Vec<f64>,
 }
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 15] = [
     Row { name: "duel.model_error_percent", at_most: true, limit: 10.0, figures: |row| model(row, true) },
     Row {
         name: "duel.model_host_error_percent",
@@ -41,6 +41,26 @@ const ROWS: [Row; 10] = [
     Row { name: "duel.promise_percent", at_most: false, limit: 85.0, figures: promise },
     Row { name: "duel.filled_percent", at_most: false, limit: 70.0, figures: filled },
     Row { name: "duel.filled_loss_percent", at_most: true, limit: 4.0, figures: filled_loss },
+    Row { name: "room.percent", at_most: false, limit: 97.0, figures: |row| against_bare(row, Kind::Room) },
+    Row { name: "room.loops_percent", at_most: false, limit: 95.0, figures: sum_against_bare },
+    Row {
+        name: "room.lesser_loop_percent",
+        at_most: false,
+        limit: 85.0,
+        figures: |row| against_bare(row, Kind::Loops),
+    },
+    Row {
+        name: "helper.steps_core_percent",
+        at_most: true,
+        limit: 1.0,
+        figures: |row| helper(row, Setting::Equal, 0),
+    },
+    Row {
+        name: "helper.pieces_core_percent",
+        at_most: true,
+        limit: 5.0,
+        figures: |row| helper(row, Setting::Filler, 1),
+    },
 ];
 
 /// All bars that these rows have figures for.
@@ -98,17 +118,26 @@ fn against_slicing(row: &Measured) -> Vec<f64> {
     requests.map(of).collect()
 }
 
-/// At 70/30: against the greater of its share and what the others leave it.
+/// At 70/30: against the greater of its share and what the others and switches leave it.
 fn entitled(row: &Measured, dense: bool) -> Vec<f64> {
     let Some(weir) = row.settings.get(&Setting::Uneven) else { return Vec::new() };
     let of = |(at, request): (usize, u16)| {
-        let others = weir.tenants.iter().enumerate().filter(|(other, _)| *other != at);
-        let taken: f64 = others.map(|(_, got)| got.used_percent).sum::<f64>() + weir.switch_percent;
-        let entitled = (f64::from(request) / 100.0).max(1.0 - taken / 100.0).min(1.0);
+        let others = (0..weir.tenants.len()).filter(|other| *other != at);
+        let taken: f64 =
+            others.map(|other| taken(row, weir, other)).sum::<f64>() + weir.switch_percent / 100.0;
+        let entitled = (f64::from(request) / 100.0).max(1.0 - taken).min(1.0);
         100.0 * progress(row, weir, at) / entitled
     };
     let each = UNEVEN.into_iter().enumerate();
     each.filter(|(at, _)| row.pair.works.get(*at).is_some_and(|work| work.dense == dense)).map(of).collect()
+}
+
+/// The part of the time that the program at this position leaves to nobody: what it uses, and of one that the GPU bounds also its pauses,
+/// which are shorter than two switches.
+fn taken(row: &Measured, together: &Together, at: usize) -> f64 {
+    let used = || together.tenants.get(at).map_or(f64::NAN, |got| got.used_percent / 100.0);
+    let is_dense = row.pair.works.get(at).is_some_and(|work| work.dense);
+    if is_dense { progress(row, together, at) } else { used() }
 }
 
 /// A server's p99 against what it has alone and what can lie in its way.
@@ -156,6 +185,35 @@ fn filled(row: &Measured) -> Vec<f64> {
 /// What that costs the primary.
 fn filled_loss(row: &Measured) -> Vec<f64> {
     pauses(row).map(|weir| 100.0 * (1.0 - progress(row, weir, 0))).collect()
+}
+
+/// Each one's progress against the same programs' without Weir, in rows of this kind.
+fn against_bare(row: &Measured, kind: Kind) -> Vec<f64> {
+    let all = bare(row, kind).flat_map(|(plain, weir)| plain.tenants.iter().zip(&weir.tenants));
+    let of = |(plain, weir): (&Got, &Got)| percent_of(weir.per_s, plain.per_s);
+    all.map(of).collect()
+}
+
+/// What two loops do together, against the same.
+fn sum_against_bare(row: &Measured) -> Vec<f64> {
+    let sum = |together: &Together| together.tenants.iter().map(|got| got.per_s).sum::<Option<f64>>();
+    bare(row, Kind::Loops).map(|(plain, weir)| percent_of(sum(weir), sum(plain))).collect()
+}
+
+/// A row of this kind, without Weir and under it.
+fn bare(row: &Measured, kind: Kind) -> impl Iterator<Item = (&Together, &Together)> {
+    let settings = row.settings.get(&Setting::Plain).zip(row.settings.get(&Setting::Equal));
+    settings.filter(|_| row.pair.kind == kind).into_iter()
+}
+
+fn percent_of(figure: Option<f64>, whole: Option<f64>) -> f64 {
+    100.0 * figure.unwrap_or(f64::NAN) / whole.unwrap_or(f64::NAN)
+}
+
+/// What the helper of the program at this position takes of a core.
+fn helper(row: &Measured, setting: Setting, at: usize) -> Vec<f64> {
+    let together = row.settings.get(&setting).filter(|_| row.pair.kind == Kind::Helpers);
+    together.and_then(|together| together.tenants.get(at)?.helper_core_percent).into_iter().collect()
 }
 
 fn pauses(row: &Measured) -> impl Iterator<Item = &Together> {

@@ -16,6 +16,9 @@ use crate::rig::{Rig, true_use};
 /// A window of an eager server is so many times as long as another server's.
 const EAGER: u32 = 3;
 
+/// The name of Weir's thread in each program.
+const HELPER: &str = "weir-helper";
+
 /// How much is done.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effort {
@@ -50,6 +53,8 @@ pub struct Got {
     pub undrained_percent: Option<f64>,
     /// By the simulated GPU's books.
     pub used_percent: f64,
+    /// What Weir's helper in it took of a core.
+    pub helper_core_percent: Option<f64>,
 }
 
 /// What came of a setting: medians of its windows.
@@ -137,17 +142,23 @@ impl<'a> Bench<'a> {
         }
         perform(&mut clients, works, self.effort.warm_up)?;
         let before = self.rig.books()?;
+        let helpers_before: Vec<_> = clients.iter().map(helper_time).collect();
         let answers = perform(&mut clients, works, self.window(works))?;
         let after = self.rig.books()?;
+        let helpers =
+            clients.iter().zip(helpers_before).map(|(client, before)| Some((before?, helper_time(client)?)));
         let percent = |then: u64, now: u64| {
             100.0 * now.saturating_sub(then) as f64 / after.now_ns.saturating_sub(before.now_ns) as f64
         };
         let used = |client: &Client| percent(true_use(&before, client.pid), true_use(&after, client.pid));
         let switches =
             |books: &weir_simgpu_link::books::Books| books.gpus.iter().map(|gpu| gpu.switch_ns).sum();
-        let got = |(client, answer)| Got::of(answer, used(client));
+        let got = |((client, answer), helper): ((&Client, Answer), Option<(u64, u64)>)| Got {
+            helper_core_percent: helper.map(|(then, now)| percent(then, now)),
+            ..Got::of(answer, used(client))
+        };
         Ok(Together {
-            tenants: clients.iter().zip(answers).map(got).collect(),
+            tenants: clients.iter().zip(answers).zip(helpers).map(got).collect(),
             switch_percent: percent(switches(&before), switches(&after)),
         })
     }
@@ -162,6 +173,16 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Processor time of Weir's helper in this program, in nanoseconds; none without Weir.
+fn helper_time(client: &Client) -> Option<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", client.pid)).ok()?;
+    let read = |path: std::path::PathBuf, name: &str| std::fs::read_to_string(path.join(name)).ok();
+    let is_helper =
+        |path: &std::path::PathBuf| read(path.clone(), "comm").is_some_and(|name| name.trim() == HELPER);
+    let helper = threads.filter_map(|thread| Some(thread.ok()?.path())).find(is_helper)?;
+    read(helper, "schedstat")?.split(' ').next()?.parse().ok()
+}
+
 /// All work for so long.
 fn perform(clients: &mut [Client], works: &[Work], time: Duration) -> io::Result<Vec<Answer>> {
     clients.iter_mut().zip(works).try_for_each(|(client, work)| client.work(work.name, time))?;
@@ -171,7 +192,7 @@ fn perform(clients: &mut [Client], works: &[Work], time: Duration) -> io::Result
 impl Got {
     fn of(answer: Answer, used_percent: f64) -> Self {
         let Answer { per_s, p50_ms, p99_ms, requests, undrained_percent } = answer;
-        Self { per_s, p50_ms, p99_ms, requests, undrained_percent, used_percent }
+        Self { per_s, p50_ms, p99_ms, requests, undrained_percent, used_percent, helper_core_percent: None }
     }
 }
 
@@ -189,6 +210,7 @@ fn medians(windows: &[Together]) -> Together {
         requests: windows.first().and_then(|window| window.tenants.get(at)?.requests),
         undrained_percent: of(at, |got| got.undrained_percent),
         used_percent: of(at, |got| Some(got.used_percent)).unwrap_or(f64::NAN),
+        helper_core_percent: of(at, |got| got.helper_core_percent),
     };
     let switches = windows.iter().map(|window| window.switch_percent).collect();
     Together {

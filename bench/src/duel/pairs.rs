@@ -36,6 +36,13 @@ const TRAIN: Work = host_bound("train", 5.05);
 const DECODE: Work = host_bound("decode", 3.0);
 const DECODE_SYNC: Work = host_bound("decode-sync", 3.0);
 const LIGHT: Work = host_bound("light", 3.0);
+const STEPS: Work = host_bound("steps", 200.0);
+const STEPS_AHEAD: Work = host_bound("steps-ahead", 200.0);
+const RARE_STEPS: Work = host_bound("rare-steps", 200.0);
+const RARE_STEPS_AHEAD: Work = host_bound("rare-steps-ahead", 200.0);
+const DENSE_STEPS: Work = dense("dense-steps", 200.0);
+const LOOP: Work = dense("loop", 10.0);
+const TICKS: Work = dense("ticks", 10.0);
 const EAGER_SERVER: Work = Work { serves: true, ..host_bound("eager-server", 3.0) };
 
 /// What the programs of a row are to each other.
@@ -48,6 +55,12 @@ pub enum Kind {
     Online,
     /// The first pauses, the second fills.
     Pauses,
+    /// Primaries of which there is enough for all.
+    Room,
+    /// Primaries that want all of it, in the shortest of steps.
+    Loops,
+    /// Programs that keep their helpers at work, at the pace of a card; the second fills.
+    Helpers,
 }
 
 /// A figure of a card: of the program at this position.
@@ -91,7 +104,7 @@ const fn quick(pair: Pair) -> Pair {
 }
 
 /// All rows.
-pub const PAIRS: [Pair; 20] = [
+pub const PAIRS: [Pair; 26] = [
     quick(pair(Kind::Peers, &[FLOOD, FLOOD], &[PerS(0, 282.0), PerS(1, 282.0)])),
     pair(Kind::Peers, &[BIGTRAIN, BIGTRAIN], &[PerS(0, 15.5), PerS(1, 15.5)]),
     pair(Kind::Peers, &[TRAIN, TRAIN], &[PerS(0, 44.0), PerS(1, 44.0)]),
@@ -113,6 +126,15 @@ pub const PAIRS: [Pair; 20] = [
     pair(Kind::Pauses, &[BURSTY, BIGTRAIN], &[]),
     pair(Kind::Pauses, &[LOADER, FLOOD], &[PerS(0, 48.0), PerS(1, 285.0)]),
     pair(Kind::Pauses, &[LOADER, BIGTRAIN], &[]),
+    pair(Kind::Room, &[STEPS, STEPS], &[]),
+    pair(Kind::Room, &[STEPS_AHEAD, STEPS_AHEAD], &[]),
+    quick(pair(Kind::Room, &[STEPS, STEPS_AHEAD], &[])),
+    Pair {
+        requests: &[25; 4],
+        ..pair(Kind::Room, &[RARE_STEPS, RARE_STEPS_AHEAD, RARE_STEPS, RARE_STEPS_AHEAD], &[])
+    },
+    pair(Kind::Loops, &[LOOP, LOOP], &[]),
+    quick(pair(Kind::Helpers, &[TICKS, DENSE_STEPS], &[])),
 ];
 
 /// How many times slower programs are that the GPU bounds. Their hosts have little to do, and Weir's longest turn, 20 ms,
@@ -135,6 +157,10 @@ impl Pair {
 
     /// How many times longer everything takes than on the card.
     pub fn slow(&self) -> f64 {
-        if self.is_dense() { SLOW_DENSE } else { SLOW }
+        match self.kind {
+            Kind::Helpers => 1.0,
+            _ if self.is_dense() => SLOW_DENSE,
+            _ => SLOW,
+        }
     }
 }

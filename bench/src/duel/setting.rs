@@ -51,14 +51,16 @@ impl Setting {
             // A request of eager steps takes longer than what is promised.
             Kind::Online => &[Self::Plain, Self::Filler, Self::Primary],
             Kind::Pauses => &[Self::Plain, Self::Filler],
+            Kind::Room | Kind::Loops => &[Self::Plain, Self::Equal],
+            Kind::Helpers => &[Self::Filler, Self::Equal],
         }
     }
 
     /// The tenant for the program at this position; none without Weir.
     pub fn tenant(self, pair: &Pair, at: usize, slow: f64) -> Option<CreateTenant> {
         let first = match pair.kind {
-            Kind::Online => (ClassName::Latency, Some(ONLINE)),
-            Kind::Peers | Kind::Pauses => (ClassName::Primary, Some(BESIDE)),
+            Kind::Online | Kind::Helpers => (ClassName::Latency, Some(ONLINE)),
+            Kind::Peers | Kind::Pauses | Kind::Room | Kind::Loops => (ClassName::Primary, Some(BESIDE)),
         };
         let (class, request) = match (self, at) {
             (Self::Plain, _) => return None,

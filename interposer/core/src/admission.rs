@@ -71,6 +71,10 @@ pub trait Launching {
     fn who_goes_first(&mut self) -> Option<Self::Word> {
         None
     }
+    /// Whether the tenant has just drained, and is usually back by now or a little later.
+    fn is_back_soon(&self, _now: Nanos) -> bool {
+        false
+    }
     /// Work of this one waits until neighbours are drained, or no longer does.
     fn set_gives_way(&mut self, _gives_way: bool) {}
     /// Most work that may be queued, where somebody goes first; 0: no such bound.

@@ -29,6 +29,7 @@ pub mod pool;
 pub mod price;
 pub mod progress;
 pub mod purse;
+pub mod rests;
 mod skyline;
 pub mod solo;
 pub mod stall;

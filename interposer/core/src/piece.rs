@@ -17,8 +17,7 @@ use weir_protocol::units::Nanos;
 use crate::lock::Lock;
 
 /// Most predicted work of a piece of several launches where somebody may come who goes first, and of fillers: so long that one waits at
-/// most (design 5). Half of it costs twice the waits, some microseconds of the GPU each; twice of it is too much in a pause of a
-/// millisecond.
+/// most. Half of it costs twice the waits, some microseconds of the GPU each; twice of it is too much in a pause of a millisecond.
 pub const PIECE: Nanos = Nanos::from_micros(500);
 
 /// Among tenants that only take turns a piece is this part of one: that is how early or late a turn may end.

@@ -29,10 +29,6 @@ struct List {
     quiet_at: AtomicU64, // and when that was
 }
 
-/// A better that has just drained may be back at once: a server pauses for some tenths of a millisecond between two steps. What goes
-/// out meanwhile would hold it up for two switches of the GPU, and it is worth as much time to wait.
-const GRACE: Nanos = Nanos::from_micros(300);
-
 /// No sum of counters: they are 32 bits wide, and few.
 const STIRRED: u64 = u64::MAX;
 
@@ -88,7 +84,7 @@ impl Betters {
         if list.quiet.swap(edges, Ordering::Relaxed) != edges {
             list.quiet_at.store(now.0, Ordering::Relaxed);
         }
-        let is_over = now.since(Nanos(list.quiet_at.load(Ordering::Relaxed))) >= GRACE;
+        let is_over = now.since(Nanos(list.quiet_at.load(Ordering::Relaxed))) >= list.grace();
         match list.betters.last() {
             Some(last) if !is_over => Err((last.page.clone(), last.page.edges())),
             _ => {
@@ -103,6 +99,12 @@ impl List {
     #[inline]
     fn edges(&self) -> u64 {
         self.betters.iter().map(|better| u64::from(better.page.edges())).sum()
+    }
+
+    /// For how long they count as at work after all have drained: a server pauses for some tenths of a millisecond between two steps,
+    /// and what went out meanwhile would hold it up.
+    fn grace(&self) -> Nanos {
+        self.betters.iter().map(|better| better.page.standing.grace()).max().unwrap_or_default()
     }
 }
 
@@ -148,6 +150,7 @@ mod tests {
     fn a_better_that_has_just_drained_is_waited_for_a_moment_longer() {
         let (betters, one) = (Betters::default(), better(1));
         let page = one.page.clone();
+        page.standing.set_grace(Nanos::from_micros(300));
         betters.replace(vec![one]);
         page.begin(0, || Nanos(1));
         page.end(0);

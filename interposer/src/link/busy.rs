@@ -109,7 +109,7 @@ impl Gpu {
             if self.activity.quiet(None).is_some() {
                 self.activity.standing.set_gives_way(false);
                 self.note_rest();
-                admission::drained(&mut &*self);
+                admission::drained(&mut &*self, clock::now());
                 self.wake_others();
             }
         }

@@ -17,7 +17,7 @@ use weir_protocol::message::GpuGrant;
 use weir_protocol::pages::{
     ActivityPage, BucketPage, GrantPage, LANES, MemoryKind, NO_BOARD, ProcessSlot, ProcessState, UsagePage,
 };
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos};
 
 use super::betters::Betters;
 use super::board::Board;
@@ -45,6 +45,8 @@ pub struct Gpu {
     pub by_mps: bool,
     /// Whether launches may wait in their streams.
     pub in_stream: bool,
+    /// What a switch from one context to another takes.
+    pub switch: Nanos,
     /// Those that do.
     pub pieces: Pieces,
     /// What the manager grants.
@@ -119,6 +121,7 @@ impl Gpu {
             uuid: granted.uuid,
             by_mps: granted.mps,
             in_stream: granted.in_stream,
+            switch: granted.switch,
             pieces: Pieces::default(),
             grant: Page::new(grant),
             bucket: Page::new(bucket),
@@ -334,6 +337,7 @@ static SILENT: crate::say::Once = crate::say::Once::new();
 /// A GPU whose pages nobody else has.
 #[cfg(test)]
 pub fn a_gpu() -> &'static Gpu {
+    use weir_protocol::message::SWITCH;
     use weir_protocol::pages::Grant;
 
     let (_, grant) = Mapped::<GrantPage>::create("test").unwrap();
@@ -344,6 +348,7 @@ pub fn a_gpu() -> &'static Gpu {
     bucket.init();
     usage.init();
     activity.init(1);
-    let granted = GpuGrant { uuid: [0; 16], memory_total: Bytes(0), mps: false, in_stream: false };
+    let granted =
+        GpuGrant { uuid: [0; 16], memory_total: Bytes(0), mps: false, in_stream: false, switch: SWITCH };
     Box::leak(Box::new(Gpu::new(0, &granted, 0, TenantPages { grant, bucket, usage, activity })))
 }

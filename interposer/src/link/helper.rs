@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::thread::futex;
+use weir_core::admission;
 use weir_core::gate::in_flight;
 use weir_core::tail::Tail;
 use weir_protocol::units::Nanos;
@@ -143,6 +144,14 @@ impl Gpu {
         }
     }
 
+    /// The tenant has not been back in time for its turn.
+    fn give_up_turn(&self, now: Nanos) {
+        admission::drained(&mut &*self, now);
+        if self.is_busy() {
+            self.stop_flowing(); // a launch came in between: the next one asks whose turn it is
+        }
+    }
+
     /// Sees what has ended, and says in how long to look again; `None`: nothing is in flight.
     fn see_ends(&self, tail: &mut Tail) -> Option<Nanos> {
         let see_words = || self.for_each_context(|context| context.flight.see_words(self.slot()));
@@ -150,9 +159,17 @@ impl Gpu {
             see_words(); // also of what was taken as done by prediction
         }
         if !self.is_busy() {
-            let waits = self.activity.turn.is_there();
-            self.look_at_standing(clock::now());
-            return waits.then_some(LOOK.1);
+            let now = clock::now();
+            self.look_at_standing(now);
+            let grace = self.activity.standing.grace_left(now);
+            return self.activity.turn.is_there().then(|| match grace {
+                Some(left) if self.holds_turn() && left > Nanos(0) => left.min(LOOK.1),
+                Some(_) => {
+                    self.give_up_turn(now);
+                    LOOK.1
+                }
+                None => LOOK.1,
+            });
         }
         if !self.has_company() && !self.pieces.any_wait() {
             return None; // a notice says who has come

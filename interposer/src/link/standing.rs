@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_core::lag::{self, Look};
 use weir_core::lock::Lock;
 use weir_core::pace::Pace;
+use weir_core::piece::PIECE;
+use weir_core::rests::Rests;
 use weir_protocol::message::Class;
 use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::Nanos;
@@ -16,16 +18,11 @@ use crate::clock;
 /// How things stand is looked at so often at most.
 const EVERY: Nanos = Nanos::from_micros(100);
 
-/// Most predicted work that a dense tenant queues where somebody goes first: who comes waits for no more than that.
-pub const PIECE: Nanos = Nanos::from_micros(500);
-
-/// Who goes first and has just drained may be back at once, with the next of several requests that came together.
-const GRACE: Nanos = Nanos::from_micros(100);
-
 /// How this process stands here.
 #[derive(Default)]
 pub struct Standing {
     pace: Lock<Pace>,
+    rests: Lock<Rests>,
     passes: AtomicBool,
     looked_at: AtomicU64,
     before: Lock<Cost>,
@@ -80,6 +77,7 @@ impl Gpu {
     /// A launch takes the long way now.
     pub fn note_launch(&self, now: Nanos) {
         self.standing.pace.lock().launches(now, self.charged());
+        self.note_rest_over(now);
         self.look_at_standing(now);
     }
 
@@ -98,8 +96,21 @@ impl Gpu {
         self.standing.pace.lock().returns(clock::now());
     }
 
-    /// Its work has ended: from now on nobody waits for it.
+    fn note_rest_over(&self, now: Nanos) {
+        let own = &self.activity.standing;
+        let Some(since) = own.end_rest() else { return };
+        let rest = now.since(since);
+        if self.holds_turn() {
+            self.activity.turn.spend(i64::try_from(rest.0).unwrap_or(i64::MAX)); // others waited meanwhile
+        }
+        let mut rests = self.standing.rests.lock();
+        rests.add(rest, self.switch);
+        own.set_grace(rests.grace());
+    }
+
+    /// Its work has ended: from now on it rests, and nobody waits for it, unless it is usually back at once.
     pub fn note_rest(&self) {
+        self.activity.standing.begin_rest(clock::now());
         if self.goes_first() {
             self.count_and_decide(clock::now());
         }
@@ -163,7 +174,8 @@ impl Gpu {
             neighbours.iter_mut().find_map(|neighbour| {
                 let page = neighbour.page();
                 let edges = page.edges(); // first: who ends after this moves it on
-                let is_back = page.standing.may_go_first() && neighbour.rests_for(now) < GRACE;
+                let is_back =
+                    page.standing.may_go_first() && neighbour.rests_for(now) < page.standing.grace();
                 (page.works_first() || is_back).then(|| Watched::Edges(page, edges))
             })
         };

@@ -131,6 +131,10 @@ impl Launching for &Gpu {
         Gpu::who_goes_first(self)
     }
 
+    fn is_back_soon(&self, now: Nanos) -> bool {
+        self.activity.standing.grace_left(now).is_some_and(|left| left > Nanos(0))
+    }
+
     fn set_gives_way(&mut self, gives_way: bool) {
         self.activity.standing.set_gives_way(gives_way);
     }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::message::{Class, FailMode, GpuGrant, Hello, Reply, Welcome};
     use crate::price::PriceRow;
-    use crate::units::Bytes;
+    use crate::units::{Bytes, Nanos};
     use proptest::prelude::*;
 
     proptest! {
@@ -74,7 +74,7 @@ mod tests {
 
         #[test]
         fn a_welcome_survives_the_wire(slot: u32, uuids in prop::collection::vec(any::<[u8; 16]>(), 0..9), total: u64, time: Option<f64>) {
-            let gpus = uuids.into_iter().map(|uuid| GpuGrant { uuid, memory_total: Bytes(total), mps: total % 2 == 0, in_stream: total % 3 == 0 }).collect();
+            let gpus = uuids.into_iter().map(|uuid| GpuGrant { uuid, memory_total: Bytes(total), mps: total % 2 == 0, in_stream: total % 3 == 0, switch: Nanos(total) }).collect();
             let time_us = time.filter(|us| !us.is_nan());
             let prices = vec![PriceRow { name: "a*".into(), time_us, ..PriceRow::default() }];
             let welcome = Welcome { protocol: 1, tenant: "a".into(), class: Class::Filler, mode: FailMode::Managed, slot, gpus, prices, context_memory: Bytes(total / 2), oversubscribe: slot % 2 == 0, latency_metric: time.map(|us| us.to_string()) };

@@ -22,7 +22,7 @@
 
 use std::fmt::Write;
 
-use crate::message::{Class, GpuGrant};
+use crate::message::{Class, GpuGrant, SWITCH};
 use crate::pages::{Gate, Grant, Rate};
 use crate::units::{Bandwidth, Bytes, Nanos, Tokens};
 
@@ -212,6 +212,7 @@ fn gpu_of(text: &str) -> Option<GpuGrant> {
         memory_total: Bytes(number(memory)?),
         mps: truth(mps)?,
         in_stream: false,
+        switch: SWITCH,
     })
 }
 
@@ -226,6 +227,7 @@ mod tests {
             memory_total: Bytes::gib(80),
             mps: uuid == 0xab,
             in_stream: false,
+            switch: SWITCH,
         });
         Launch {
             tenant: "train-2".into(),

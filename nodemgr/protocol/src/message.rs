@@ -137,6 +137,8 @@ pub struct GpuGrant {
     pub mps: bool,
     /// Whether launches that may not go yet wait in their streams, and not on the host.
     pub in_stream: bool,
+    /// What a switch from one context to another takes there.
+    pub switch: Nanos,
 }
 
 /// What kind of work a tenant does.

@@ -34,7 +34,8 @@ impl Registry {
             let device = self.gpus.devices.get(cell.gpu)?;
             let mps = self.is_mps(cell.gpu);
             let in_stream = self.gate.is_stream(device.is_simulated());
-            Some(GpuGrant { uuid: device.uuid, memory_total: device.memory_total, mps, in_stream })
+            let switch = self.outside.switch;
+            Some(GpuGrant { uuid: device.uuid, memory_total: device.memory_total, mps, in_stream, switch })
         };
         tenant.cells.iter().filter_map(granted).collect()
     }

@@ -259,7 +259,7 @@ impl Launcher {
             let submitted = self.slot().submitted_ns.load(Ordering::Relaxed);
             self.holder.ended(submitted, now);
             self.pages.activity.end(self.slot);
-            admission::drained(self);
+            admission::drained(self, now);
             self.turn_passed = true; // whoever gives way to it sleeps until now
         }
     }

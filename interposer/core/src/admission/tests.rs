@@ -241,7 +241,7 @@ fn a_launch_that_waits_for_the_next_turn_is_in_the_queue_as_the_work_of_this_one
     process.work.queued = 900_000;
     assert!(matches!(asks(&mut process, Some(one()), 20), Asked::Waits(_)));
     assert_eq!(process.own.look().0, Stand::Holds, "its work runs");
-    drained(&mut process);
+    drained(&mut process, Nanos(0));
     assert_eq!((process.own.look().0, process.own.was_drained()), (Stand::Wants, false));
     assert!(process.own.is_behind(&process.others[0].0, Default::default()));
 }
@@ -258,7 +258,7 @@ fn whoever_waits_for_no_turn_is_away_once_its_work_is_seen_to_be_done() {
     process.others[0].0.reset();
     asks(&mut process, Some(one()), 20);
     assert!(process.pages().waits() && process.own.look().0 == Stand::Holds, "it waits for tokens");
-    drained(&mut process);
+    drained(&mut process, Nanos(0));
     assert_eq!((process.own.look().0, process.own.was_drained()), (Stand::Away, true));
 }
 

@@ -171,10 +171,14 @@ fn requeue(launching: &mut impl Launching) {
     }
 }
 
-/// The tenant has nothing on the GPU: its turn goes on. If a launch waits for the next one, that is in the queue by then.
-pub fn drained(launching: &mut impl Launching) {
-    if launching.turn().is_over() && launching.pages().waits() {
+/// The tenant has nothing on the GPU: its turn goes on, unless enough is left of it and the tenant is usually back at once. If a launch
+/// waits for the next one, that is in the queue by then.
+pub fn drained(launching: &mut impl Launching, now: Nanos) {
+    let own = launching.turn();
+    if own.is_over() && launching.pages().waits() {
         requeue(launching);
+    } else if holds(own) && own.left() >= Turn::worth(own.length()) && launching.is_back_soon(now) {
+        // Until its grace is over.
     } else if launching.turn().drain(|| launching.pages().waits()) {
         launching.turn_passed();
     }

@@ -22,7 +22,8 @@ pub struct Standing {
     first: AtomicU32, // a bit for each process slot
     gives_way: AtomicU32,
     request_ppm: AtomicU32,
-    _reserved: [u32; 3],
+    grace_us: AtomicU32,
+    rests_since_ns: AtomicU64, // on the tenant's own clock; 0: it does not
 }
 
 // Relaxed throughout, but for the claim of a look: hints, each whole by itself, that are read again a moment later.
@@ -59,6 +60,37 @@ impl Standing {
         if self.gives_way() != gives_way {
             self.gives_way.store(gives_way.into(), Ordering::Relaxed);
         }
+    }
+
+    /// For so long after its work has drained the tenant counts as at work: it is usually back by then. To a microsecond.
+    pub fn grace(&self) -> Nanos {
+        Nanos::from_micros(self.grace_us.load(Ordering::Relaxed).into())
+    }
+
+    /// Says for how long it does.
+    pub fn set_grace(&self, grace: Nanos) {
+        let us = u32::try_from(grace.0 / 1_000).unwrap_or(u32::MAX);
+        if self.grace_us.load(Ordering::Relaxed) != us {
+            self.grace_us.store(us, Ordering::Relaxed);
+        }
+    }
+
+    /// The tenant's work has drained: it rests.
+    pub fn begin_rest(&self, now: Nanos) {
+        self.rests_since_ns.store(now.0, Ordering::Relaxed);
+    }
+
+    /// A launch of the tenant's has come. Returns since when it rested, if it did: of several threads one hears of it.
+    pub fn end_rest(&self) -> Option<Nanos> {
+        let rests = self.rests_since_ns.load(Ordering::Relaxed) != 0;
+        let since = if rests { self.rests_since_ns.swap(0, Ordering::Relaxed) } else { 0 };
+        (since != 0).then_some(Nanos(since))
+    }
+
+    /// For how much longer the tenant counts as at work though it has drained; `None`: it does not rest.
+    pub fn grace_left(&self, now: Nanos) -> Option<Nanos> {
+        let since = self.rests_since_ns.load(Ordering::Relaxed);
+        (since != 0).then(|| Nanos(self.grace().0.saturating_sub(now.since(Nanos(since)).0)))
     }
 
     /// The tenant's request.
@@ -103,6 +135,18 @@ mod tests {
         assert!(standing.goes_first(3) && !standing.goes_first(2) && !standing.goes_first(99));
         assert!(standing.set_goes_first(3, false) && !standing.goes_first(3));
         assert!(!standing.set_goes_first(32, true), "there is no such slot");
+    }
+
+    #[test]
+    fn who_rests_counts_as_at_work_until_its_grace_is_over() {
+        let standing = standing();
+        assert_eq!((standing.end_rest(), standing.grace_left(Nanos(7))), (None, None));
+        standing.set_grace(Nanos(30_999));
+        standing.begin_rest(Nanos(1_000));
+        let left = [1_000, 21_000, 90_000].map(|now| standing.grace_left(Nanos(now)));
+        assert_eq!(left, [30_000, 10_000, 0].map(|ns| Some(Nanos(ns))));
+        assert_eq!((standing.end_rest(), standing.end_rest()), (Some(Nanos(1_000)), None));
+        assert_eq!(standing.grace_left(Nanos(2_000)), None, "it is back");
     }
 
     #[test]

@@ -21,11 +21,15 @@ pub enum Kernel {
     RequestDecode,
     /// Work that is waited for each time.
     Wait,
+    /// A step of a program that leaves the GPU idle for most of the time.
+    Step,
+    /// The shortest step.
+    Short,
 }
 
 impl Kernel {
     /// All of them, in the order of their positions.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Product,
         Self::BurstProduct,
         Self::Train,
@@ -33,6 +37,8 @@ impl Kernel {
         Self::Decode,
         Self::RequestDecode,
         Self::Wait,
+        Self::Step,
+        Self::Short,
     ];
 
     /// Its name.
@@ -45,6 +51,8 @@ impl Kernel {
             Self::Decode => "duel_decode",
             Self::RequestDecode => "duel_request_decode",
             Self::Wait => "duel_wait",
+            Self::Step => "duel_step",
+            Self::Short => "duel_short",
         }
     }
 
@@ -58,6 +66,8 @@ impl Kernel {
             Self::Decode => 3.0,           // 3,430 graphs of 96 a second
             Self::RequestDecode => 2.65,   // four graphs of 96 in 1.05 ms
             Self::Wait => 300.0,           // 3,179 a second
+            Self::Step => 200.0,           // ours, as the next one: no program of the card's
+            Self::Short => 10.0,
         }
     }
 }
@@ -105,6 +115,11 @@ const fn graph(kernel: Kernel) -> Shape {
     Shape { graph: true, ..eager(kernel, TOKEN.0, 6.0, Waits::Each(4)) }
 }
 
+/// A step, and how long the host sleeps behind it, us.
+const fn step(waits: Waits, pause_us: f64) -> Shape {
+    Shape { pause_us, ..eager(Kernel::Step, 1, 1.0, waits) }
+}
+
 /// How requests are served; times of a card, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
@@ -146,6 +161,20 @@ pub enum Work {
     Server,
     /// Requests of eight eager steps with 0.3 ms between them
     EagerServer,
+    /// A kernel of 200 us, a wait, 0.3 ms of sleep
+    Steps,
+    /// The same without waiting for more than the one eight before
+    StepsAhead,
+    /// As `steps`, with a sleep of 0.8 ms
+    RareSteps,
+    /// As `steps-ahead`, with a sleep of 1 ms
+    RareStepsAhead,
+    /// Kernels of 200 us, eight deep
+    DenseSteps,
+    /// Kernels of 10 us, each of which waits for the one eight before
+    Loop,
+    /// A kernel of 10 us and a wait
+    Ticks,
 }
 
 impl Work {
@@ -168,6 +197,13 @@ impl Work {
                 Shape { pause_us: 20_470.0, ..eager(Kernel::BurstProduct, 6, 10.0, Waits::Never) }
             }
             Self::Waits => eager(Kernel::Wait, 1, 1.0, Waits::Each(1)),
+            Self::Steps => step(Waits::Each(1), 300.0),
+            Self::StepsAhead => step(Waits::Behind(8), 500.0),
+            Self::RareSteps => step(Waits::Each(1), 800.0),
+            Self::RareStepsAhead => step(Waits::Behind(8), 1_000.0),
+            Self::DenseSteps => step(Waits::Behind(8), 0.0),
+            Self::Loop => eager(Kernel::Short, 1, 1.0, Waits::Behind(8)),
+            Self::Ticks => eager(Kernel::Short, 1, 1.0, Waits::Each(1)),
             // 1.1 ms of launches.
             Self::Light => {
                 Shape { pause_us: 1_060.0, ..eager(Kernel::Decode, TOKEN.0, 11.4, Waits::Each(1)) }

@@ -15,7 +15,7 @@ use crate::shapes::{Kernel, Shape, Waits, Work};
 const BLOCKS: u32 = 1_024;
 
 /// Events in the ring, as many as the deepest program needs.
-const RING: usize = 4;
+const RING: usize = 8;
 
 /// What came of a time of work, as on the card.
 #[derive(Debug, Serialize)]
