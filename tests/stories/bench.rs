@@ -104,6 +104,9 @@ fn programs_like_pytorchs_meet_under_plain_slicing_and_under_weir() {
         "duel.promise_percent",
         "duel.filled_percent",
         "duel.filled_loss_percent",
+        "room.percent",
+        "helper.steps_core_percent",
+        "helper.pieces_core_percent",
     ];
     let document = document(&["duel", "--quick"], &bars);
     for row in list(&document["figures"]["rows"]) {

@@ -46,6 +46,7 @@ impl Gpu {
             self.stop_flowing(); // either this finds the piece that another thread has begun, or that one stops it
         }
         if begins {
+            self.note_rest_over(clock::now()); // of what asked nobody
             self.tell(self.grant.bell.wants());
             self.wake_helper(); // which finds it busy
         }

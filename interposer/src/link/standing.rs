@@ -96,7 +96,8 @@ impl Gpu {
         self.standing.pace.lock().returns(clock::now());
     }
 
-    fn note_rest_over(&self, now: Nanos) {
+    /// A launch has come: if the tenant rested, that is over.
+    pub(super) fn note_rest_over(&self, now: Nanos) {
         let own = &self.activity.standing;
         let Some(since) = own.end_rest() else { return };
         let rest = now.since(since);

@@ -6,10 +6,11 @@
 //! error budget: additive increase, multiplicative decrease.
 //!
 //! ```text
-//!   budget   3/4 x (1 - quantile) for each request, - 1 for each late one; between -OWED and KEPT. Where nobody counts requests
+//!   budget   3/5 x (1 - quantile) for each request, - 1 for each late one; between -OWED and KEPT. Where nobody counts requests
 //!            each reading is one, and late from 15/16 of the bound on
 //!   hold     with each reading of requests of which none was late, while nothing is owed: + bound / 16 for p95, / 80 for p99,
-//!            or a quarter of what is missing to the bound, if that is less; up to 63/64 of the bound
+//!            or a quarter of what is missing to the bound, if that is less; up to 39/40 of the bound,
+//!            or of a quarter of a second
 //!            half of it with each reading of late ones, while something is owed
 //! ```
 //!
@@ -33,7 +34,10 @@ const PARTS: u64 = 4;
 
 /// It is shorter than the bound by this part of it: steps that are put off take as long, and real ones a hundredth longer. What that is
 /// short by the budget pays.
-const MARGIN: u64 = 64;
+const MARGIN: u64 = 40;
+
+/// No burst is put off for longer, whatever the bound: no launch waits longer for anybody.
+const REACH: Nanos = Nanos::from_millis(250);
 
 /// Where nobody counts, a reading that is shorter than the bound by less than this part of it counts as a late request: the next one may
 /// be beyond it.
@@ -48,7 +52,7 @@ const OWED: i64 = 100 * ONE;
 const KEPT: i64 = 10 * ONE;
 
 /// Part of the allowed misses that may be spent, in percent: they come in heaps, and the promise is to hold over ten seconds, too.
-const SPENT_PERCENT: i64 = 75;
+const SPENT_PERCENT: i64 = 60;
 
 /// What one tenant has to spare.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,11 +79,12 @@ impl Slack {
         if self.of != of {
             *self = Self { of, ..Self::default() };
         }
-        self.most = target.since(Nanos(target.0 / MARGIN));
+        let reach = target.min(REACH);
+        self.most = reach.since(Nanos(reach.0 / MARGIN));
         let ended = self.ended(reading);
         self.left = self.left.saturating_add(ended.earn(quantile_permille)).clamp(-OWED, KEPT);
         let allowed = u64::try_from(ONE).unwrap_or(0).saturating_sub(quantile_permille.into());
-        let grows = (target.0 / GROWS_1000).saturating_mul(allowed).min(target.0 / GROWS_AT_MOST);
+        let grows = (reach.0 / GROWS_1000).saturating_mul(allowed).min(reach.0 / GROWS_AT_MOST);
         let step = grows.min(target.since(recent).0 / PARTS);
         self.hold = match ended {
             Ended { late: 1.., .. } if self.left < 0 => Nanos(self.hold.0 / 2),
@@ -183,7 +188,7 @@ mod tests {
     fn a_hold_stays_below_the_bound_whatever_is_told() {
         let mut slack = Slack::default();
         (0..100).for_each(|_| slack.note(reading(20, None)));
-        assert_eq!((slack.hold().0, slack.ppm()), (ms(200).0 / 64 * 63, 1_000_000));
+        assert_eq!((slack.hold().0, slack.ppm()), (ms(200).0 / 40 * 39, 1_000_000));
     }
 
     #[test]
@@ -199,7 +204,7 @@ mod tests {
             note(10, 0);
         });
         let before = note(10, 0);
-        assert_eq!(note(10, 1), before, "of 120 requests four may be late");
+        assert_eq!(note(10, 1), before, "of 120 requests three may be late");
         assert!(note(10, 9) < before, "and ten may not");
         (0..40).for_each(|_| {
             note(10, 10);
