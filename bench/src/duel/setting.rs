@@ -52,7 +52,7 @@ impl Setting {
             Kind::Online => &[Self::Plain, Self::Filler, Self::Primary],
             Kind::Pauses => &[Self::Plain, Self::Filler],
             Kind::Room | Kind::Loops => &[Self::Plain, Self::Equal],
-            Kind::Helpers => &[Self::Filler, Self::Equal],
+            Kind::Helpers => &[Self::Plain, Self::Filler, Self::Equal],
         }
     }
 

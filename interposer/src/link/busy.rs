@@ -46,7 +46,7 @@ impl Gpu {
             self.stop_flowing(); // either this finds the piece that another thread has begun, or that one stops it
         }
         if begins {
-            self.note_rest_over(clock::now()); // of what asked nobody
+            let _ = self.activity.standing.end_rest(); // of a launch that came before the rest, and waited: it says nothing
             self.tell(self.grant.bell.wants());
             self.wake_helper(); // which finds it busy
         }

@@ -97,7 +97,7 @@ impl Gpu {
     }
 
     /// A launch has come: if the tenant rested, that is over.
-    pub(super) fn note_rest_over(&self, now: Nanos) {
+    pub fn note_rest_over(&self, now: Nanos) {
         let own = &self.activity.standing;
         let Some(since) = own.end_rest() else { return };
         let rest = now.since(since);
@@ -111,7 +111,9 @@ impl Gpu {
 
     /// Its work has ended: from now on it rests, and nobody waits for it, unless it is usually back at once.
     pub fn note_rest(&self) {
-        self.activity.standing.begin_rest(clock::now());
+        if !self.pages().waits() {
+            self.activity.standing.begin_rest(clock::now());
+        }
         if self.goes_first() {
             self.count_and_decide(clock::now());
         }

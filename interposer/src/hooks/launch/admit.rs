@@ -155,6 +155,7 @@ pub fn owe(
         return Admission::of_nothing(current);
     };
     let price = known.estimate.price();
+    current.gpu.note_rest_over(clock::now());
     if queue::is_behind(current, stream) {
         queue::put(thread, current, stream, UNCOUNTED, (&known, price.unsigned_abs()));
         return Admission { price, queued: true, ..Admission::of_nothing(current) };
