@@ -111,7 +111,7 @@ fn a_filler_queues_little_beside_others_and_the_gpu_itself_writes_how_far_it_has
     better.goes_on(2_000);
     let cap = |name| node.tenant(name).expect("it runs").gpus[0].in_flight_cap_ns;
     assert!(
-        cap("filler") == 300_000 && cap("better") > 10_000_000,
+        cap("filler") == 400_000 && cap("better") > 10_000_000,
         "{} and {} ns",
         cap("filler"),
         cap("better")
