@@ -132,7 +132,7 @@ fn entitled(row: &Measured, dense: bool) -> Vec<f64> {
     each.filter(|(at, _)| row.pair.works.get(*at).is_some_and(|work| work.dense == dense)).map(of).collect()
 }
 
-/// The part of the time that the program at this position leaves to nobody: what it uses, and of one that the GPU bounds also its pauses,
+/// The part of the time that the program at this position leaves to no other: what it uses, and of one that the GPU bounds also its pauses,
 /// which are shorter than two switches.
 fn taken(row: &Measured, together: &Together, at: usize) -> f64 {
     let used = || together.tenants.get(at).map_or(f64::NAN, |got| got.used_percent / 100.0);

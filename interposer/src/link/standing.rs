@@ -109,7 +109,7 @@ impl Gpu {
         own.set_grace(rests.grace());
     }
 
-    /// Its work has ended: from now on it rests, and nobody waits for it, unless it is usually back at once.
+    /// Its work has ended: from now on it rests. Others wait for it no longer than it usually takes to be back.
     pub fn note_rest(&self) {
         if !self.pages().waits() {
             self.activity.standing.begin_rest(clock::now());

@@ -16,7 +16,7 @@ use weir_protocol::units::Nanos;
 
 use super::board::Neighbour;
 use super::solo::Sibling;
-use super::{Client, Gpu};
+use super::{Client, Gpu, helper};
 use crate::clock;
 
 /// A neighbour's word to sleep on, and what it shows.
@@ -132,7 +132,8 @@ impl Launching for &Gpu {
     }
 
     fn is_back_soon(&self, now: Nanos) -> bool {
-        self.activity.standing.grace_left(now).is_some_and(|left| left > Nanos(0))
+        // Without a helper no one would end the turn.
+        helper::runs() && self.activity.standing.grace_left(now).is_some_and(|left| left > Nanos(0))
     }
 
     fn set_gives_way(&mut self, gives_way: bool) {

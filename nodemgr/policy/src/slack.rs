@@ -6,7 +6,7 @@
 //! error budget: additive increase, multiplicative decrease.
 //!
 //! ```text
-//!   budget   3/5 x (1 - quantile) for each request, - 1 for each late one; between -OWED and KEPT. Where nobody counts requests
+//!   budget   3/5 x (1 - quantile) for each request, - 1 for each late one; between -OWED and KEPT. Where requests are not counted
 //!            each reading is one, and late from 15/16 of the bound on
 //!   hold     with each reading of requests of which none was late, while nothing is owed: + bound / 16 for p95, / 80 for p99,
 //!            or a quarter of what is missing to the bound, if that is less; up to 39/40 of the bound,
@@ -39,7 +39,7 @@ const MARGIN: u64 = 40;
 /// No burst is put off for longer, whatever the bound: no launch waits longer for anybody.
 const REACH: Nanos = Nanos::from_millis(250);
 
-/// Where nobody counts, a reading that is shorter than the bound by less than this part of it counts as a late request: the next one may
+/// Where requests are not counted, a reading that is shorter than the bound by less than this part of it counts as a late request: the next one may
 /// be beyond it.
 const NEAR: u64 = 16;
 
@@ -83,7 +83,7 @@ impl Slack {
         self.most = reach.since(Nanos(reach.0 / MARGIN));
         let ended = self.ended(reading);
         self.left = self.left.saturating_add(ended.earn(quantile_permille)).clamp(-OWED, KEPT);
-        let allowed = u64::try_from(ONE).unwrap_or(0).saturating_sub(quantile_permille.into());
+        let allowed = 1_000u64.saturating_sub(quantile_permille.into());
         let grows = (reach.0 / GROWS_1000).saturating_mul(allowed).min(reach.0 / GROWS_AT_MOST);
         let step = grows.min(target.since(recent).0 / PARTS);
         self.hold = match ended {
@@ -94,7 +94,7 @@ impl Slack {
         self.hold = self.hold.min(self.most);
     }
 
-    /// By the count; where nobody counts each reading is one request.
+    /// By the count; without one each reading is one request.
     fn ended(&mut self, reading: Reading) -> Ended {
         let Some(now) = reading.counted else {
             let near = reading.target.since(Nanos(reading.target.0 / NEAR));

@@ -123,7 +123,7 @@ pub struct Welcome {
     pub latency_metric: Option<String>,
 }
 
-/// What a switch from one context to another takes where nobody has measured it: about a tenth of a millisecond.
+/// What a switch from one context to another takes on a card that was not measured: about a tenth of a millisecond.
 pub const SWITCH: Nanos = Nanos::from_micros(100);
 
 /// One GPU of a tenant.

@@ -6,6 +6,7 @@
 //! * Prices are true: what a kernel takes alone is known from its first launch.
 //! * What is done is seen at once, as by the words that the GPU writes; a program that neither waits nor asks looks no
 //!   more often than in reality.
+//! * Turns end where they drain: none is kept through a short rest ([`weir_core::rests`]), and launches wait on the host.
 //! * The board: a filler finds that a better one works [`BOARD`] after that one's first launch.
 
 use std::collections::VecDeque;

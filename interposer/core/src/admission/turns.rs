@@ -175,11 +175,11 @@ fn requeue(launching: &mut impl Launching) {
 /// waits for the next one, that is in the queue by then.
 pub fn drained(launching: &mut impl Launching, now: Nanos) {
     let own = launching.turn();
-    if own.is_over() && launching.pages().waits() {
+    let is_over = own.is_over() && launching.pages().waits();
+    let is_kept = holds(own) && own.left() >= Turn::worth(own.length()) && launching.is_back_soon(now);
+    if is_over {
         requeue(launching);
-    } else if holds(own) && own.left() >= Turn::worth(own.length()) && launching.is_back_soon(now) {
-        // Until its grace is over.
-    } else if launching.turn().drain(|| launching.pages().waits()) {
+    } else if !is_kept && launching.turn().drain(|| launching.pages().waits()) {
         launching.turn_passed();
     }
 }

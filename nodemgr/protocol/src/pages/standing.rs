@@ -12,6 +12,9 @@ use crate::units::Nanos;
 
 use super::Rate;
 
+/// No tenant is believed to count as at work for longer after it has drained.
+const LONGEST_GRACE: Nanos = Nanos::from_millis(20);
+
 /// A tenant's standing on one GPU.
 #[cfg_attr(not(loom), derive(FromBytes, IntoBytes))]
 #[cfg_attr(loom, derive(Default))]
@@ -62,9 +65,10 @@ impl Standing {
         }
     }
 
-    /// For so long after its work has drained the tenant counts as at work: it is usually back by then. To a microsecond.
+    /// For so long after its work has drained the tenant counts as at work: it is usually back by then. To a microsecond; what a tenant
+    /// says beyond [`LONGEST_GRACE`] is not believed.
     pub fn grace(&self) -> Nanos {
-        Nanos::from_micros(self.grace_us.load(Ordering::Relaxed).into())
+        Nanos::from_micros(self.grace_us.load(Ordering::Relaxed).into()).min(LONGEST_GRACE)
     }
 
     /// Says for how long it does.
@@ -147,6 +151,8 @@ mod tests {
         assert_eq!(left, [30_000, 10_000, 0].map(|ns| Some(Nanos(ns))));
         assert_eq!((standing.end_rest(), standing.end_rest()), (Some(Nanos(1_000)), None));
         assert_eq!(standing.grace_left(Nanos(2_000)), None, "it is back");
+        standing.set_grace(Nanos(u64::MAX));
+        assert_eq!(standing.grace(), LONGEST_GRACE, "a liar keeps others out for no longer");
     }
 
     #[test]
