@@ -72,13 +72,16 @@ impl Flight {
     }
 
     /// Has `stream` wait for a piece: what is measured ends before the wait, and begins behind it. Says whether the driver agreed.
+    /// Where all is seen to be done nothing comes before the wait: the GPU would switch to the context for it, and back.
     pub fn wait_for_piece(&self, stream: u64, number: u64, driver: &mut impl Driver) -> bool {
         let Some(address) = self.gate_address() else { return false };
         let book = &self.books[self.claim(stream)];
         let is_own = book.stream.load(Ordering::Relaxed) == stream;
-        let time = if book.held.load(Ordering::Relaxed) { EVERY } else { Nanos(0) };
-        self.mark(stream, Due { time, ..BEFORE }, driver);
-        self.word(stream, Nanos(1), driver); // the end of the piece before it
+        if book.done() < book.given() {
+            let time = if book.held.load(Ordering::Relaxed) { EVERY } else { Nanos(0) };
+            self.mark(stream, Due { time, ..BEFORE }, driver);
+            self.word(stream, Nanos(1), driver); // the end of the piece before it
+        }
         if !driver.wait(address, number) {
             self.set_can_wait(false);
             return false;

@@ -86,3 +86,22 @@ fn a_mark_behind_a_wait_does_not_set_the_clocks_apart_by_the_wait() {
         assert!(until.0.abs_diff(opens(n)) <= 500_000, "{n}: {until:?}");
     }
 }
+
+#[test]
+fn nothing_comes_before_a_wait_in_a_stream_that_is_seen_to_be_empty() {
+    let mut ahead = RunsAhead::new();
+    ahead.put(opens(1));
+    let snapshot = ahead.process.flight.snapshot(Some(STREAM));
+    ahead.process.gpu.now = opens(1);
+    ahead.let_go();
+    let (now, slot) = (Nanos(ahead.process.gpu.now), &ahead.process.slot);
+    ahead.process.flight.drained(&snapshot, slot, now);
+    let at = ahead.process.gpu.ends[&STREAM];
+    let early = |process: &Process| process.gpu.events.values().filter(|when| **when == at).count();
+    let (marks, words) = (early(&ahead.process), ahead.process.gpu.words.len());
+    ahead.process.gpu.now = at;
+    ahead.put(opens(2));
+    assert_eq!((early(&ahead.process), ahead.process.gpu.words.len()), (marks, words));
+    ahead.put(opens(3));
+    assert_eq!(ahead.process.gpu.words.len(), words + 1, "what is not seen to be done is told of");
+}
