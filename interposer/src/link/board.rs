@@ -22,7 +22,7 @@ use super::betters::Better;
 use super::connection::{File, file_of};
 
 /// What a neighbour did so long ago it does still: a program that waits for each of its steps is away between any two.
-pub const LATELY: Nanos = Nanos::from_millis(100);
+const LATELY: Nanos = Nanos::from_millis(100);
 
 /// The neighbours on one GPU.
 #[derive(Default)]

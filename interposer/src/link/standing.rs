@@ -11,12 +11,17 @@ use weir_protocol::message::Class;
 use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::Nanos;
 
-use super::board::{LATELY, Neighbour};
+use super::board::Neighbour;
 use super::{Client, Gpu, Watched};
 use crate::clock;
 
 /// How things stand is looked at so often at most.
 const EVERY: Nanos = Nanos::from_micros(100);
+
+/// Who goes first and has had work within so long may be back at any moment: what is queued then runs before it. For half as long a
+/// server of few requests waits for a turn's work now and then; for twice as long others let their work go in small pieces that
+/// serve no purpose.
+const EXPECTED: Nanos = Nanos::from_millis(1_000);
 
 /// How this process stands here.
 #[derive(Default)]
@@ -189,7 +194,7 @@ impl Gpu {
     pub fn piece(&self) -> Nanos {
         let now = clock::now();
         let comes = |neighbour: &mut Neighbour| {
-            neighbour.activity().standing.may_go_first() && neighbour.rests_for(now) < LATELY
+            neighbour.activity().standing.may_go_first() && neighbour.rests_for(now) < EXPECTED
         };
         let any = |neighbours: &mut [Neighbour]| neighbours.iter_mut().any(comes);
         let bound = !self.goes_first() && self.board.with_equals(self.grant.board(), any) == Some(true);
