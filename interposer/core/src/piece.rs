@@ -10,8 +10,8 @@
 //! for itself ([`crate::admission`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use weir_protocol::sync::{AtomicBool, Ordering, fence};
 use weir_protocol::units::Nanos;
 
 use crate::lock::Lock;
@@ -75,14 +75,34 @@ struct Queue {
 #[derive(Debug, Default)]
 pub struct Pieces {
     any: AtomicBool,
+    flow: AtomicBool, // launches that follow others go on without asking
     queue: Lock<Queue>,
 }
 
 impl Pieces {
     /// Whether any piece waits: then every launch has to wait, too.
     pub fn any_wait(&self) -> bool {
-        // SeqCst: see `Busy::flows` of the interposer.
-        self.any.load(Ordering::SeqCst)
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Whether launches that follow others go on without asking: for the launch path.
+    #[inline]
+    pub fn flow(&self) -> bool {
+        self.flow.load(Ordering::Relaxed)
+    }
+
+    /// They do from now on, unless a piece waits.
+    pub fn start_flow(&self) {
+        self.flow.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // as in `join`: either this finds the piece that another thread has begun, or that one stops it
+        if self.any_wait() {
+            self.stop_flow();
+        }
+    }
+
+    /// The next launch shall ask.
+    pub fn stop_flow(&self) {
+        self.flow.store(false, Ordering::Relaxed);
     }
 
     /// A launch at this price waits in a stream that waits for the piece of number `behind`, if for any; pieces are of this `size`.
@@ -93,7 +113,9 @@ impl Pieces {
         if queue.pieces.back().filter(fits).is_none() {
             queue.open(now);
         }
-        self.any.store(true, Ordering::SeqCst);
+        self.any.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.stop_flow();
         queue.launches += 1;
         queue.work = queue.work.saturating_add(price);
         let number = queue.pieces.back_mut().map_or(behind, |piece| {
@@ -121,7 +143,7 @@ impl Pieces {
         let piece = queue.pieces.pop_front_if(|piece| piece.number == number)?;
         queue.launches = queue.launches.saturating_sub(piece.launches);
         queue.work = queue.work.saturating_sub(piece.work);
-        self.any.store(!queue.pieces.is_empty(), Ordering::SeqCst);
+        self.any.store(!queue.pieces.is_empty(), Ordering::Relaxed);
         Some(piece)
     }
 
@@ -147,7 +169,7 @@ impl Queue {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -17,7 +17,6 @@ use crate::clock;
 pub struct Busy {
     work: AtomicBool,   // it has said that it has work here
     as_done: AtomicU64, // when so much had been submitted, all of it was taken as done by prediction
-    flows: AtomicBool,  // launches that follow others go on without a look at the board: for the launch path
 }
 
 impl Gpu {
@@ -29,22 +28,19 @@ impl Gpu {
     /// Whether this process has work here and may add to it without asking whose turn it is, or who else has work.
     #[inline]
     pub fn flows(&self) -> bool {
-        self.busy.flows.load(Ordering::Relaxed) && self.betters.are_calm()
+        self.pieces.flow() && self.betters.are_calm()
     }
 
     /// The next launch shall ask whose turn it is.
     pub fn stop_flowing(&self) {
-        self.busy.flows.store(false, Ordering::SeqCst);
+        self.pieces.stop_flow();
     }
 
     /// This process is about to have work here. The manager is told, if it wants to be.
     pub fn begin(&self) {
         let begins = self.activity.begin(self.slot_index(), clock::now);
         self.busy.work.store(true, Ordering::Relaxed);
-        self.busy.flows.store(true, Ordering::SeqCst);
-        if self.pieces.any_wait() {
-            self.stop_flowing(); // either this finds the piece that another thread has begun, or that one stops it
-        }
+        self.pieces.start_flow();
         if begins {
             let _ = self.activity.standing.end_rest(); // of a launch that came before the rest, and waited: it says nothing
             self.tell(self.grant.bell.wants());
@@ -94,7 +90,7 @@ impl Gpu {
     /// Says that this process has no work here, if that is so.
     pub fn end_if_idle(&self) {
         if self.is_busy() && self.is_idle() {
-            self.busy.flows.store(false, Ordering::Relaxed);
+            self.stop_flowing();
             self.busy.work.store(false, Ordering::Relaxed);
             self.activity.end(self.slot_index());
             self.burst_ended();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_protocol::pages::CopyWay;
 use weir_protocol::units::Nanos;
 
+use super::reached::Reached;
 use super::{FREE, Place};
 use crate::copy::{ENGINES, Tally, units};
 
@@ -19,7 +20,7 @@ pub(super) struct StreamBook {
     pub fed_by: AtomicU64, // the thread that has launched there last
     pub submitted: AtomicU64,
     pub marked: AtomicU64, // with copies
-    pub completed: AtomicU64,
+    pub completed: Reached,
     communicated: AtomicU64, // part of `submitted`
     calls: [AtomicU64; ENGINES],
     units: [AtomicU64; ENGINES],
@@ -73,7 +74,7 @@ impl StreamBook {
             fed_by: AtomicU64::new(0),
             submitted: AtomicU64::new(0),
             marked: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            completed: Reached::default(),
             communicated: AtomicU64::new(0),
             calls: zeroes(),
             units: zeroes(),
@@ -129,7 +130,7 @@ impl StreamBook {
 
     /// Work and copies that are known to be done.
     pub fn done(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed).saturating_add(self.copied.load(Ordering::Relaxed))
+        self.completed.get().saturating_add(self.copied.load(Ordering::Relaxed))
     }
 
     /// How many launches and copies its queue holds at most.

@@ -12,6 +12,7 @@ mod driver;
 mod horizon;
 mod marks;
 mod pieces;
+mod reached;
 mod records;
 mod streams;
 mod stretch;
@@ -395,7 +396,7 @@ impl Flight {
             settled.add(reached.bill.as_ref());
             if reached.at >= settled.until {
                 settled.until = reached.at;
-                let done = self.books[reached.book].completed.load(Ordering::Relaxed);
+                let done = self.books[reached.book].completed.get();
                 settled.is_last = done == reached.value.work;
             }
         }
@@ -424,11 +425,9 @@ impl Flight {
     }
 
     fn complete(&self, book: usize, (work, copies): (u64, u64), slot: &ProcessSlot) {
-        let completed = &self.books[book].completed;
-        // Looked at first: most of what is said to be done was known, and a locked instruction costs as much as a launch.
-        if work > completed.load(Ordering::Relaxed) {
-            let before = completed.fetch_max(work, Ordering::Relaxed);
-            slot.completed_ns.fetch_add(work.saturating_sub(before), Ordering::Relaxed);
+        let more = self.books[book].completed.raise(work);
+        if more > 0 {
+            slot.completed_ns.fetch_add(more, Ordering::Relaxed);
         }
         if copies > 0 {
             self.books[book].copies_done(copies);
@@ -439,7 +438,7 @@ impl Flight {
     fn elsewhere(&self, book: usize) -> (u64, bool) {
         let others = self.in_use().filter(|other| *other != book).map(|other| &self.books[other]);
         others.fold((0, true), |(sum, idle), other| {
-            let (given, done) = (other.both().0, other.completed.load(Ordering::Relaxed));
+            let (given, done) = (other.both().0, other.completed.get());
             (sum.wrapping_add(given), idle && done >= given)
         })
     }

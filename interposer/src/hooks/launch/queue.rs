@@ -29,7 +29,6 @@ pub fn put(
     thread.book_run();
     flight.opens(key, stream.place(), thread.address());
     let joined = gpu.pieces.join(flight.behind(key), price, gpu.piece_size(), clock::now());
-    gpu.stop_flowing();
     if joined.is_first {
         helper::call(); // at once: whatever becomes of this call, somebody asks for the piece
     }
