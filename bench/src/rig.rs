@@ -14,7 +14,7 @@ use weir_nodemgr::place::Place;
 use weir_protocol::price::PriceRow;
 use weir_protocol::units::Bytes;
 use weir_simgpu_link::books::Books;
-use weir_simgpu_link::config::SMS;
+use weir_simgpu_link::config::{Profile, SMS};
 
 use crate::stage;
 
@@ -56,6 +56,8 @@ impl Kernel {
 /// A simulated GPU's configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimulatedGpu<'a, K> {
+    /// What it is like otherwise.
+    pub profile: Profile,
     /// `time-slice` or `mps`.
     pub mode: &'static str,
     /// How many there are.
@@ -64,6 +66,20 @@ pub struct SimulatedGpu<'a, K> {
     pub sms: u32,
     /// What kernels take.
     pub kernel: &'a [K],
+}
+
+impl<'a, K> SimulatedGpu<'a, K> {
+    /// One in time slices, on which kernels take this.
+    pub fn of(kernel: &'a [K]) -> Self {
+        Self { profile: Profile::H200, mode: "time-slice", gpus: 1, sms: SMS, kernel }
+    }
+}
+
+/// A profile by its name in the configuration.
+pub fn profile(name: &str) -> Result<Profile, String> {
+    let known = [("h200", Profile::H200), ("unkind", Profile::Unkind)];
+    let found = known.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile);
+    found.ok_or_else(|| "choose one of h200, unkind".into())
 }
 
 #[derive(Serialize)]
@@ -84,18 +100,22 @@ pub struct Rig {
 impl Rig {
     /// A node over one simulated GPU on which kernels cost `costs`.
     pub fn simulated(costs: &[Cost]) -> io::Result<Self> {
-        Self::start(&SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs }, costs)
+        Self::told(&SimulatedGpu::of(costs))
+    }
+
+    /// A node over one simulated GPU that has been told what its kernels cost.
+    pub fn told(gpu: &SimulatedGpu<'_, Cost>) -> io::Result<Self> {
+        Self::start(gpu, gpu.kernel)
     }
 
     /// The same where launches wait on the host: calls that return late say when a gate was closed.
     pub fn gated_on_the_host(costs: &[Cost]) -> io::Result<Self> {
-        let gpu = SimulatedGpu { mode: "time-slice", gpus: 1, sms: SMS, kernel: costs };
-        Self::start_with("host", &gpu, costs)
+        Self::start_with("host", &SimulatedGpu::of(costs), costs)
     }
 
     /// A node over so many simulated GPUs, on which nothing will run.
     pub fn of_gpus(gpus: u32) -> io::Result<Self> {
-        Self::start::<Cost, Cost>(&SimulatedGpu { mode: "time-slice", gpus, sms: SMS, kernel: &[] }, &[])
+        Self::start::<Cost, Cost>(&SimulatedGpu { gpus, ..SimulatedGpu::of(&[]) }, &[])
     }
 
     /// A node over one simulated GPU whose kernels' costs nobody has told it.

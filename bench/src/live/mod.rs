@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! weir-bench live [--programs 100000] [--seconds 180] [--seed 0] [--gpus 3] [--mode both]
+//! weir-bench live --profile unkind                # on cards less kind than an H200
 //! weir-bench live --seed 4711 --programs 1       # a failing seed again
 //! ```
 
@@ -22,10 +23,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use weir_simgpu_link::config::SMS;
+use weir_simgpu_link::config::Profile;
 
 use crate::report::{Bar, Report};
-use crate::rig::{Control, Rig, SimulatedGpu};
+use crate::rig::{Control, Rig, SimulatedGpu, profile};
 pub use player::{Options as PlayerOptions, run as play};
 pub use random::Random;
 use watch::{Said, Shape, Tenant, Totals};
@@ -67,6 +68,9 @@ pub struct Options {
     /// How tenants share a GPU: in turns, at once, or every second of the GPUs at once.
     #[arg(long, value_enum, default_value_t = Mode::TimeSlice)]
     mode: Mode,
+    /// What GPUs are like otherwise: `h200` or `unkind`
+    #[arg(long, value_parser = profile, default_value = "h200")]
+    profile: Profile,
     /// How many simulated GPUs at a time, each with so many tenants and its part of the programs.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
     gpus: u64,
@@ -91,6 +95,19 @@ impl Mode {
             Self::Both if gpu % 2 == 1 => "mps",
             _ => "time-slice",
         }
+    }
+}
+
+/// A simulated GPU.
+#[derive(Clone, Copy)]
+struct Card {
+    mode: &'static str,
+    profile: Profile,
+}
+
+impl Options {
+    fn card(&self, gpu: usize) -> Card {
+        Card { mode: self.mode.of(gpu), profile: self.profile }
     }
 }
 
@@ -136,7 +153,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     let first = options.seed;
     let tenants = if options.programs == Some(1) { 1 } else { options.tenants };
     let bare = options.programs.unwrap_or(BARE).min(BARE);
-    let bare = Session::new(Some(options.mode.of(0)), false, tenants)?.play(Plan {
+    let bare = Session::new(Some(options.card(0)), false, tenants)?.play(Plan {
         first,
         count: bare,
         until: None,
@@ -154,7 +171,7 @@ pub fn run(options: &Options) -> Result<ExitCode, io::Error> {
     }
     let until = options.programs.is_none().then(|| Instant::now() + Duration::from_secs(options.seconds));
     let plan = Plan { first, count: options.programs.unwrap_or(u64::MAX), until };
-    let outcome = side_by_side(plan.parts(options.gpus), options.mode, tenants)?;
+    let outcome = side_by_side(plan.parts(options.gpus), |gpu| options.card(gpu), tenants)?;
     let failed = [&bare.hangs, &bare.errors, &outcome.errors].iter().map(|list| list.len()).sum::<usize>();
     report.bar(Bar::at_most("live.hangs", outcome.hangs.len() as f64, "programs", 0.0));
     report.bar(Bar::at_most("live.errors", failed as f64, "programs", 0.0));
@@ -180,8 +197,8 @@ pub struct Checked {
 /// Runs what is no matter of chance, and then random programs for so long, throttled, on either kind of GPU.
 pub fn check(simulated: bool, tenants: usize, time: Duration) -> io::Result<Checked> {
     let plan = Plan { first: 0, count: u64::MAX, until: Some(Instant::now() + time) };
-    let mode = simulated.then(|| Mode::TimeSlice.of(0));
-    let outcome = Session::new(mode, true, tenants)?.play(plan)?;
+    let card = simulated.then(|| Card { mode: Mode::TimeSlice.of(0), profile: Profile::H200 });
+    let outcome = Session::new(card, true, tenants)?.play(plan)?;
     Ok(Checked {
         programs: outcome.programs,
         hangs: outcome.hangs.len(),
@@ -192,10 +209,14 @@ pub fn check(simulated: bool, tenants: usize, time: Duration) -> io::Result<Chec
 }
 
 /// Runs each plan on a GPU of its own, all at once.
-fn side_by_side(plans: Vec<Plan>, mode: Mode, tenants: usize) -> io::Result<Outcome> {
+fn side_by_side(
+    plans: Vec<Plan>,
+    card: impl Fn(usize) -> Card + Copy + Send + Sync,
+    tenants: usize,
+) -> io::Result<Outcome> {
     std::thread::scope(|scope| {
         let play =
-            |(gpu, plan)| scope.spawn(move || Session::new(Some(mode.of(gpu)), true, tenants)?.play(plan));
+            |(gpu, plan)| scope.spawn(move || Session::new(Some(card(gpu)), true, tenants)?.play(plan));
         let played: Vec<_> = plans.into_iter().enumerate().map(play).collect();
         let mut outcome = Outcome::default();
         for played in played {
@@ -241,16 +262,18 @@ struct Session {
 }
 
 impl Session {
-    /// On a simulated GPU of this mode, or on the machine's own.
-    fn new(mode: Option<&'static str>, throttled: bool, tenants: usize) -> io::Result<Self> {
+    /// On a simulated GPU, or on the machine's own.
+    fn new(card: Option<Card>, throttled: bool, tenants: usize) -> io::Result<Self> {
         let mut kernels: Vec<Kernel> = generate::KERNELS
             .iter()
             .map(|(name, time_us, _)| Kernel { name, time_us: *time_us, blocks: 20, spins: false })
             .collect();
         let spins = |name| Kernel { name, time_us: 10.0, blocks: 1, spins: true };
         kernels.extend([calls::SPIN, calls::COLLECTIVE].map(spins));
-        let rig = match mode {
-            Some(mode) => Rig::untold(&SimulatedGpu { mode, gpus: 2, sms: SMS, kernel: &kernels })?,
+        let rig = match card {
+            Some(Card { mode, profile }) => {
+                Rig::untold(&SimulatedGpu { mode, profile, gpus: 2, ..SimulatedGpu::of(&kernels) })?
+            }
             None => Rig::configured(false, "", "")?,
         };
         let mut control = if throttled { Some(Control::of(&rig)?) } else { None };

@@ -241,7 +241,7 @@ fn at_peace(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
 
 fn measure(mode: &'static str, cases: &[usize]) -> io::Result<Vec<Outcome>> {
     let sms = CASES[cases[0]].sms; // of a pair both have as many
-    let rig = Rig::told_of_bandwidth(&SimulatedGpu { mode, gpus: 1, sms, kernel: &KERNELS })?;
+    let rig = Rig::told_of_bandwidth(&SimulatedGpu { mode, sms, ..SimulatedGpu::of(&KERNELS) })?;
     let mut control = Control::of(&rig)?;
     let percent = if cases.len() == 1 { 100 } else { 50 };
     let programs = cases.iter().map(|case| Paced::start(&rig, &mut control, *case, percent));
