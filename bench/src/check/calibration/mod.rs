@@ -47,6 +47,7 @@ pub fn tell(setup: &Setup) -> io::Result<Finding> {
         sharing::slices,
         sharing::arrivals,
         sharing::beside_a_spinner,
+        sharing::beside_a_wait,
         calls::costs,
         calls::lengths,
         memory::copies,

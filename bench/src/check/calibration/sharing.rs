@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::setup::{Setup, wait};
 use super::super::share;
-use super::super::side::{Player, SOON, Side, Way, numbers};
+use super::super::side::{Player, SOON, Side, Way, number, numbers};
 use super::Found;
 use crate::rig::Rig;
 use crate::sample::{Spread, quantile};
@@ -158,17 +158,44 @@ pub fn beside_a_spinner(setup: &Setup, found: &mut Found) -> io::Result<()> {
 
 /// The same as a part of what the filler gets done alone.
 pub fn left_beside_a_spinner(setup: &Setup, rig: &Rig) -> io::Result<f64> {
+    Ok(left_beside(setup, rig, "spin")?.left)
+}
+
+/// What is left to a filler beside a stream that waits for a word, with a unit behind it, as launches wait that Weir does not let go;
+/// and how long after the word that unit is done.
+pub fn beside_a_wait(setup: &Setup, found: &mut Found) -> io::Result<()> {
+    let rig = setup.rig()?;
+    let expected_us = SMALL_US + found.defaults.submit_to_start_us as f64;
+    for (order, stream) in [("closed", "a stream"), ("closed-legacy", "the legacy stream")] {
+        // A driver may refuse waits, and the player ends with that.
+        let Ok(beside) = left_beside(setup, &rig, order) else { return Ok(()) };
+        let what = format!("a filler beside {stream} that waits for a word, of one alone");
+        found.add("", &what, "percent", 100.0, 100.0 * beside.left);
+        let what = format!("and from the word until {SMALL_US} us behind it are done");
+        found.add("", &what, "us", expected_us, number(&beside.said, "released_us")?);
+    }
+    Ok(())
+}
+
+/// What came of a program beside a filler.
+struct Beside {
+    left: f64, // of what the filler gets done alone
+    said: Value,
+}
+
+/// A filler beside a program that was given an order that takes its time.
+fn left_beside(setup: &Setup, rig: &Rig, order: &str) -> io::Result<Beside> {
     let mut filler = Player::start(rig, &Side::Twin, LONG, Way::Bare)?;
     let alone_per_s = share::alone_of(setup, &mut filler)?;
-    let mut spinner = Player::start(rig, &Side::Twin, SMALL, Way::Bare)?;
-    let spins = setup.time(3, 1_500);
-    spinner.tell(&format!("spin {}", spins.as_millis()))?;
+    let mut other = Player::start(rig, &Side::Twin, SMALL, Way::Bare)?;
+    let takes = setup.time(3, 1_500);
+    other.tell(&format!("{order} {}", takes.as_millis()))?;
     filler.go("")?;
-    wait(spins / 3);
-    let rates = share::rates(std::slice::from_mut(&mut filler), 1, spins / 3)?;
+    wait(takes / 3);
+    let rates = share::rates(std::slice::from_mut(&mut filler), 1, takes / 3)?;
     filler.stop()?;
-    spinner.answer(spins + SOON)?;
-    Ok(rates[0][0] / alone_per_s)
+    let said = other.answer(takes + SOON)?;
+    Ok(Beside { left: rates[0][0] / alone_per_s, said })
 }
 
 #[cfg(test)]

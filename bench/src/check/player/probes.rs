@@ -10,6 +10,8 @@
 //! | `dependent N` | `{"gpu_ms"}`: N launches each of which may be started while the one before it ends, which never says so early |
 //! | `kernels N` | `{"bytes"}`: what a module with N kernels, each launched once, takes of the memory |
 //! | `virtual MIB` | `{"map_gb_s", "unmap_gb_s"}`: pages made, mapped and opened; the same undone |
+//! | `closed MS` | `{"released_us"}`: a unit stands behind a wait for a word that the host sets after so long; from then until it is done |
+//! | `closed-legacy MS` | the same in the legacy stream |
 //! | `spin MS` | `{"spun_ms"}`: a kernel of one block waits for a word which the host sets after so long |
 
 use std::ffi::c_void;
@@ -49,6 +51,10 @@ impl Player {
             "early" => self.early(number()?)?,
             "kernels" => json!({"bytes": self.kernels(number()?)?}),
             "virtual" => self.pages(usize::try_from(number()? << 20).unwrap_or(0))?,
+            "closed" => json!({"released_us": self.closed(self.stream, Duration::from_millis(number()?))?}),
+            "closed-legacy" => {
+                json!({"released_us": self.closed(CU_STREAM_LEGACY, Duration::from_millis(number()?))?})
+            }
             "spin" => json!({"spun_ms": self.spin(Duration::from_millis(number()?))?}),
             _ => return Ok(None),
         }))
@@ -245,6 +251,21 @@ impl Player {
         }
         let [map, unmap] = best_s.map(|seconds| bytes as f64 / seconds / 1e9);
         Ok(json!({"map_gb_s": map, "unmap_gb_s": unmap}))
+    }
+
+    fn closed(&self, stream: CUstream, time: Duration) -> Result<f64, ClientError> {
+        let word = Word::new(self)?;
+        let answer = ask!(self.memory, cuStreamWaitValue32_v2(stream, word.device, 1, 0))?;
+        check("cuStreamWaitValue32", answer)?;
+        let (function, blocks, _) = self.rows[0];
+        self.driver.launch_into(stream, function, blocks)?;
+        std::thread::sleep(time);
+        let start = Instant::now();
+        word.set();
+        self.driver.synchronize()?;
+        let released = start.elapsed().as_secs_f64() * 1e6;
+        word.free(self)?;
+        Ok(released)
     }
 
     fn spin(&self, time: Duration) -> Result<f64, ClientError> {
