@@ -29,7 +29,7 @@ const BURST: &str = "3000:132";
 const SLEEP_US: (u64, u64) = (6_000, 16_000);
 
 /// What a filler may queue while a better may wake.
-const CAP_US: f64 = 300.0;
+const CAP_US: f64 = weir_policy::SHORT_CAP.0 as f64 / 1e3;
 
 /// Slices and switches that are longer were misread: five times what the simulated GPU's defaults have of a card. They are no
 /// excuse for a filler.

@@ -52,8 +52,8 @@ const UNIT: Cost = Cost { name: "gate_unit", time_us: 100.0 };
 /// The latency tenant's kernel: longer than a slice.
 const BURST: Cost = Cost { name: "gate_burst", time_us: 3_000.0 };
 
-/// What a filler may queue while a better may wake (design 5), in microseconds.
-const CAP_US: f64 = 300.0;
+/// What a filler may queue while a better may wake, in microseconds.
+const CAP_US: f64 = weir_policy::SHORT_CAP.0 as f64 / 1e3;
 /// The driver's slice, and a switch: after a drain, and in the middle of kernels that fill the card, in microseconds.
 const SLICE_US: f64 = config::SLICE_US as f64;
 const SWITCH_US: f64 = config::SWITCH_US as f64;

@@ -14,7 +14,7 @@ use crate::sample::{least, most};
 const BUBBLES_MS: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
 
 /// What is computed between two of them: so many bubbles long, and at least so much, ms. A wake in a bubble that is being
-/// filled costs training what a filler has queued (300 us and a unit) and a switch, 0.55 ms in all: where it comes in each
+/// filled costs training what a filler has queued (400 us and a unit) and a switch, 0.6 ms in all: where it comes in each
 /// iteration, one percent of loss is an iteration of 55 ms at least. In shorter ones nobody can keep both bars.
 const COMPUTE_OF_BUBBLE: f64 = 3.0;
 const LEAST_COMPUTE_MS: f64 = 60.0;

@@ -37,7 +37,7 @@ const PIECE: (Nanos, u64) = (Nanos::from_millis(5), 50);
 /// The same beside a latency tenant.
 const SHORT_PIECE: (Nanos, u64) = (Nanos::from_micros(500), 5);
 
-/// Most in the queue of a filler whose betters may wake at any moment: what is queued then runs before them (gpu-truths, rule 10).
+/// Most in the queue of a filler whose betters may wake at any moment: what is queued then runs before them.
 pub const SHORT_CAP: Nanos = Nanos::from_micros(400);
 
 /// Who else is on the GPU.

@@ -35,7 +35,7 @@ mod story;
 mod tgs;
 mod weir;
 
-pub use grants::{Beside, grant, turn};
+pub use grants::{Beside, SHORT_CAP, grant, turn};
 pub use lend::{IDLE_AFTER, is_busy};
 pub use observation::{Class, Counted, Mode, Observation, Power, Sample, Signals, Slo, Work};
 use weir_protocol::pages::Grant;

@@ -11,7 +11,7 @@ pub const TICK: Nanos = Nanos::from_millis(1);
 /// Time moves by this within a tick.
 const STEP_US: u64 = 100;
 
-/// A better that wakes while fillers are open is behind them for so many steps: 300 us in flight, and the switch.
+/// A better that wakes while fillers are open is behind them for so many steps: 400 us in flight, and the switch.
 const BEHIND_STEPS: u64 = 4;
 
 /// A primary that requested nothing and works.

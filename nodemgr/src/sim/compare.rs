@@ -12,9 +12,8 @@ use crate::control::schema::ClassName;
 use crate::fault::Fault;
 use crate::nearest::nearest;
 
-/// What is queued in front of a better one that wakes, at most, besides a unit: the cap where somebody may wake (gpu-truths,
-/// rule 10).
-const CAP: Nanos = 300_000;
+/// What is queued in front of a better one that wakes, at most, besides a unit.
+const CAP: Nanos = weir_policy::SHORT_CAP.0;
 
 /// A way to share a GPU, by name.
 #[derive(Clone, Copy)]
