@@ -56,12 +56,12 @@ impl Pages<'_> {
 
     /// Whether a launch of any of the tenant's processes waits.
     pub fn waits(&self) -> bool {
-        self.usage.slots.iter().any(is_put_off)
+        self.usage.slots.iter().any(ProcessSlot::waits)
     }
 
     /// Whether a launch of this process waits.
     pub fn waits_itself(&self) -> bool {
-        is_put_off(self.slot)
+        self.slot.waits()
     }
 
     /// Shows that whoever waited has gone.
@@ -388,10 +388,6 @@ fn in_flight_wait(pages: Pages<'_>, grant: &Grant) -> Option<Wait> {
 /// Predicted work of all of a tenant's processes on one GPU: all that was queued, and what of it is known to be done.
 pub fn work_of_all(usage: &UsagePage) -> (u64, u64) {
     usage.slots.iter().map(work).fold((0, 0), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)))
-}
-
-fn is_put_off(slot: &ProcessSlot) -> bool {
-    slot.put_off.load(Ordering::Relaxed) % 2 == 1
 }
 
 /// Predicted work of one process: all that was queued, and what of it is known to be done.

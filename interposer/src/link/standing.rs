@@ -169,6 +169,7 @@ impl Gpu {
 
     fn set_passes(&self, passes: bool, online: bool) {
         self.standing.passes.store(passes, Ordering::Relaxed);
+        self.activity.set_passes(self.slot_index(), passes);
         if self.activity.standing.set_goes_first(self.slot_index(), passes && online) {
             self.stop_flowing();
             self.wake_others();

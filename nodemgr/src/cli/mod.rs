@@ -55,7 +55,8 @@ enum Command {
     /// List the tenants, their budgets and what they use
     ///
     /// ACHIEVED is the share charged during the last second, WAITED the time that launches and copies spent at the gate,
-    /// since the tenant was made.
+    /// since the tenant was made. TURNS: `passes`, takes no turns; `waits`, a launch may not go yet; `dense`, at work in its
+    /// turn; `rests`, nothing is in flight.
     Ps(ps::Args),
     /// Change a tenant's budget while it runs
     Set(set::Args),

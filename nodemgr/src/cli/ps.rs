@@ -10,9 +10,9 @@ use crate::fault::Fault;
 use crate::latency::Health;
 use crate::signals::SignalStats;
 
-const HEADS: [&str; 12] = [
-    "NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "WAITED", "MEMORY", "COPIES", "POLICY", "STATE",
-    "PIDS",
+const HEADS: [&str; 13] = [
+    "NAME", "CLASS", "GPU", "REQUEST", "LIMIT", "ACHIEVED", "TURNS", "WAITED", "MEMORY", "COPIES", "POLICY",
+    "STATE", "PIDS",
 ];
 
 /// Of a view of where wall time went.
@@ -165,6 +165,7 @@ fn row(stats: &Stats, tenant: &TenantStats, gpu: &TenantGpuStats) -> Vec<String>
         tenant.budget.request.to_string(),
         tenant.budget.limit.to_string(),
         format!("{:.1} %", gpu.achieved_percent),
+        gpu.turns.clone(),
         Nanos(gpu.total.waited_ns).to_string(),
         memory(tenant, gpu),
         copies(tenant, gpu),

@@ -238,6 +238,9 @@ pub struct TenantGpuStats {
     pub fallback_ppm: u32,
     /// Whether the gate is closed.
     pub gate_closed: bool,
+    /// `passes`, takes no turns; `waits`, a launch may not go yet; `dense`, at work in its turn; `rests`, nothing is in flight.
+    #[serde(default)]
+    pub turns: String,
     /// Most tokens in the bucket.
     pub capacity_ns: i64,
     /// Balance at which a waiting launch goes on.

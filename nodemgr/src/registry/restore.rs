@@ -186,7 +186,7 @@ impl Registry {
             let free = (0..PROCESS_SLOTS).filter(|slot| !tenant.slots.contains(slot));
             for slot in free {
                 tenant.cells.iter().filter(|cell| cell.remains(slot).is_some()).for_each(|cell| {
-                    cell.pages.activity.end(slot);
+                    cell.pages.activity.forget(slot);
                     cell.clear(slot);
                 });
             }

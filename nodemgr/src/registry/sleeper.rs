@@ -33,9 +33,8 @@ impl Pulse {
             // Relaxed: a hint of activity, nothing is ordered by it.
             pulse.submitted_ns = pulse.submitted_ns.wrapping_add(slot.submitted_ns.load(Ordering::Relaxed));
             pulse.completed_ns = pulse.completed_ns.wrapping_add(slot.completed_ns.load(Ordering::Relaxed));
-            let put_off = slot.put_off.load(Ordering::Relaxed);
-            pulse.put_off = pulse.put_off.wrapping_add(put_off);
-            pulse.waits |= put_off % 2 == 1;
+            pulse.put_off = pulse.put_off.wrapping_add(slot.put_off.load(Ordering::Relaxed));
+            pulse.waits |= slot.waits();
         }
         pulse
     }

@@ -9,7 +9,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::{Header, PageKind};
-use super::standing::Standing;
+use super::standing::{Standing, set_bit};
 use super::turn::Turn;
 use super::usage::PROCESS_SLOTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -101,8 +101,8 @@ pub struct Occupancy {
 #[repr(C)]
 pub struct ActivityPage {
     header: Header,
-    edges: AtomicU32, // how often any word of the tenant's has moved; neighbours sleep on it
-    _reserved: u32,
+    edges: AtomicU32,   // how often any word of the tenant's has moved; neighbours sleep on it
+    passing: AtomicU32, // a bit for each process that takes no turns
     /// How the tenant stands to its share, and whether it waits for turns at all.
     pub standing: Standing,
     /// How the tenant stands to the turn.
@@ -118,6 +118,23 @@ impl ActivityPage {
     pub fn init(&self, tenant: u64) {
         self.turn.init(tenant);
         self.header.publish(PageKind::Activity, size_of::<Self>());
+    }
+
+    /// Whether any process of the tenant takes no turns: it is bound by its host, or goes first.
+    pub fn passes(&self) -> bool {
+        self.passing.load(Ordering::Relaxed) != 0 // for people to read
+    }
+
+    /// Says whether the process in `slot` takes no turns.
+    pub fn set_passes(&self, slot: usize, passes: bool) {
+        set_bit(&self.passing, slot, passes);
+    }
+
+    /// The process in `slot` is gone: it has no work, and goes before no other.
+    pub fn forget(&self, slot: usize) {
+        self.end(slot);
+        self.set_passes(slot, false);
+        self.standing.set_goes_first(slot, false);
     }
 
     /// The header, to be checked when the page is opened.

@@ -139,6 +139,11 @@ const _: () = {
 };
 
 impl ProcessSlot {
+    /// Whether a launch of the process waits at the gate.
+    pub fn waits(&self) -> bool {
+        self.put_off.load(Ordering::Relaxed) % 2 == 1 // a hint: nothing is ordered by it
+    }
+
     /// A call is about to be made while the tenant is parked: it waits in the driver until the manager, which looks at this
     /// word in each tick, has brought the tenant's memory back.
     pub fn knock(&self) {

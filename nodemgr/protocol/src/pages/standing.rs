@@ -38,14 +38,7 @@ impl Standing {
 
     /// Says whether the process in `slot` goes first; returns whether that is news.
     pub fn set_goes_first(&self, slot: usize, first: bool) -> bool {
-        if slot >= 32 || self.goes_first(slot) == first {
-            return false;
-        }
-        match first {
-            true => self.first.fetch_or(1 << slot, Ordering::Relaxed),
-            false => self.first.fetch_and(!(1 << slot), Ordering::Relaxed),
-        };
-        true
+        set_bit(&self.first, slot, first)
     }
 
     /// Whether any process of the tenant goes first, at work or not.
@@ -122,6 +115,18 @@ impl Standing {
             self.lag_ns.store(next(self.lag_ns(), since), Ordering::Relaxed);
         }
     }
+}
+
+/// Sets the bit of a slot, or takes it away; says whether that changed anything.
+pub(super) fn set_bit(word: &AtomicU32, slot: usize, set: bool) -> bool {
+    if slot >= 32 || (word.load(Ordering::Relaxed) & (1 << slot) != 0) == set {
+        return false;
+    }
+    match set {
+        true => word.fetch_or(1 << slot, Ordering::Relaxed),
+        false => word.fetch_and(!(1 << slot), Ordering::Relaxed),
+    };
+    true
 }
 
 #[cfg(all(test, not(loom)))]

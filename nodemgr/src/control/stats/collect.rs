@@ -112,10 +112,12 @@ fn cell_stats(
     overview: bool,
 ) -> (TenantGpuStats, Vec<ProcessState>) {
     let (mut total, mut states, mut processes) = (cell.dead.clone(), Vec::new(), Vec::new());
+    let mut waits = false;
     for process in &tenant.processes {
         let Some(slot) = cell.pages.usage.slots.get(process.slot) else { continue };
         let counters = Counters::of(slot);
         total.add(&counters);
+        waits |= slot.waits();
         let state = process_state(slot, &counters);
         states.push(state);
         if !overview {
@@ -133,6 +135,7 @@ fn cell_stats(
         rate_ppm: grant.rate.as_ppm(),
         fallback_ppm: grant.fallback_rate.as_ppm(),
         gate_closed: grant.gate == Gate::Closed,
+        turns: turns(cell, waits).into(),
         capacity_ns: grant.capacity.0,
         resume_at_ns: grant.resume_at.0,
         in_flight_cap_ns: grant.in_flight_cap.0,
@@ -152,6 +155,17 @@ fn cell_stats(
         processes,
     };
     (stats, states)
+}
+
+/// What the tenant does about turns at this moment.
+fn turns(cell: &Cell, waits: bool) -> &'static str {
+    let activity = &cell.pages.activity;
+    match () {
+        () if activity.passes() => "passes",
+        () if waits => "waits",
+        () if activity.quiet(None).is_none() => "dense",
+        () => "rests",
+    }
 }
 
 fn process_stats(

@@ -9,7 +9,7 @@ use crate::registry::heirs::{self, Orphan};
 impl Cell {
     /// Keeps what a dead process did. Says what it was charged for and others may still have open.
     pub fn bury(&mut self, slot: usize) -> Vec<Orphan> {
-        self.pages.activity.end(slot);
+        self.pages.activity.forget(slot);
         self.pages.activity.turn.reset();
         let Some(slot) = self.pages.usage.slots.get(slot) else { return Vec::new() };
         let counters = Counters::of(slot);
