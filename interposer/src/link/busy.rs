@@ -1,6 +1,6 @@
 //! Whether this process has work on a GPU: what it shows on the board, and tells the manager.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::thread::futex;
 use weir_core::admission;
@@ -16,6 +16,7 @@ use crate::clock;
 #[derive(Default)]
 pub struct Busy {
     work: AtomicBool,   // it has said that it has work here
+    ends: AtomicU32,    // so often that was over
     as_done: AtomicU64, // when so much had been submitted, all of it was taken as done by prediction
 }
 
@@ -23,6 +24,11 @@ impl Gpu {
     /// Whether this process has said that it has work here.
     pub fn is_busy(&self) -> bool {
         self.busy.work.load(Ordering::Relaxed)
+    }
+
+    /// How often its work here has come to its end.
+    pub(super) fn ends(&self) -> u32 {
+        self.busy.ends.load(Ordering::Relaxed)
     }
 
     /// Whether this process has work here and may add to it without asking whose turn it is, or who else has work.
@@ -92,6 +98,7 @@ impl Gpu {
         if self.is_busy() && self.is_idle() {
             self.stop_flowing();
             self.busy.work.store(false, Ordering::Relaxed);
+            self.busy.ends.fetch_add(1, Ordering::Relaxed);
             self.activity.end(self.slot_index());
             self.burst_ended();
             // A launch on another thread may have found it as it was. Then it is counted by now, or finds this (`has_begun`);

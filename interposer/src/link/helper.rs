@@ -3,7 +3,8 @@
 //! A program may launch and then compute, or sleep, for as long as it likes; its neighbours wait until its work is drained. The
 //! helper reads the words that the GPU writes, and predicts the end of what lies behind the last one. It never calls the driver:
 //! a thread of the program may block there with the driver's locks held. It sleeps while nothing is in flight, and while the
-//! tenant is alone; a notice of neighbours wakes it.
+//! tenant is alone; a notice of neighbours wakes it. A program that waits for its own work sees the end by itself: beside one of short
+//! steps the helper looks now and then, and is not woken for each.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -11,6 +12,7 @@ use rustix::thread::futex;
 use weir_core::admission;
 use weir_core::gate::in_flight;
 use weir_core::tail::Tail;
+use weir_protocol::message::Class;
 use weir_protocol::units::Nanos;
 
 use super::pieces::Asker;
@@ -23,6 +25,16 @@ const LOOK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(500));
 
 /// While nobody does.
 const CALM: Nanos = Nanos::from_millis(2);
+
+/// So long after the last end that the program saw by itself the helper is not woken for its next launch.
+const TRUSTED: Nanos = Nanos::from_millis(10);
+
+/// A filler's piece that was woken within so long, ...
+const SHORT: Nanos = Nanos::from_micros(200);
+
+/// ... and in vain, does not listen to its betters for so long: they come and go all the time, and leave no pause that is worth a switch.
+/// For half as long each of their steps costs the helper twice as much; for twice as long a pause is found late.
+const UNHEARD: Nanos = Nanos::from_millis(1);
 
 /// The thread's stack: it calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
@@ -74,6 +86,29 @@ pub fn call() {
 struct Known {
     tail: Tail,
     asker: Asker,
+    ends: Ends,
+}
+
+/// Who sees work end: the program, whose calls wait for it, or the helper.
+#[derive(Default)]
+struct Ends {
+    seen: u32,
+    by_program: bool,
+    moved_at: Nanos,
+}
+
+impl Ends {
+    /// So often has work come to its end; `here`, the helper has just seen one.
+    fn note(&mut self, ends: u32, here: bool, now: Nanos) {
+        if self.seen != ends {
+            *self = Self { seen: ends, by_program: !here, moved_at: now };
+        }
+    }
+
+    /// Whether the program sees the next one by itself, too, as far as one can tell.
+    fn are_seen(&self, now: Nanos) -> bool {
+        self.by_program && now.since(self.moved_at) < TRUSTED
+    }
 }
 
 /// When to look again.
@@ -87,6 +122,7 @@ enum Next {
 }
 
 fn run(client: &'static Client) {
+    let (mut was_short, is_filler) = (false, client.class == Class::Filler);
     let mut known: Vec<_> = client.gpus.iter().map(|gpu| (gpu, Known::default())).collect();
     loop {
         let word = WORD.load(Ordering::SeqCst);
@@ -105,7 +141,13 @@ fn run(client: &'static Client) {
         };
         SLEEPS.store(false, Ordering::SeqCst); // it wakes by itself
         match next {
-            Next::Held(time, held) => wait::helper_sleeps(&held, gpu, (&WORD, word), time),
+            Next::Held(time, held) => {
+                let unheard = is_filler && was_short && held.neighbour.is_some();
+                let (neighbour, time) = if unheard { (None, UNHEARD) } else { (held.neighbour, time) };
+                let began = clock::now();
+                wait::helper_sleeps(&Holdup { neighbour, ..held }, gpu, (&WORD, word), time);
+                was_short = !unheard && clock::now().since(began) < SHORT;
+            }
             Next::After(_) | Next::Called => {
                 let _ = futex::wait(&WORD, futex::Flags::empty(), word, Some(&wait::timespec(next.time())));
             }
@@ -133,7 +175,7 @@ impl Next {
 impl Gpu {
     /// Sees what has ended, and lets go what may; says when to look again.
     fn help(&self, known: &mut Known) -> Next {
-        let time = self.see_ends(&mut known.tail);
+        let time = self.see_ends(&mut known.tail, &mut known.ends);
         let held = self.let_pieces_go(&mut known.asker, clock::now());
         match (time, held) {
             (time, Some(held)) => Next::Held(time.unwrap_or(Nanos(u64::MAX)).min(held.at_most), held),
@@ -153,23 +195,13 @@ impl Gpu {
     }
 
     /// Sees what has ended, and says in how long to look again; `None`: nothing is in flight.
-    fn see_ends(&self, tail: &mut Tail) -> Option<Nanos> {
+    fn see_ends(&self, tail: &mut Tail, ends: &mut Ends) -> Option<Nanos> {
         let see_words = || self.for_each_context(|context| context.flight.see_words(self.slot()));
         if self.pieces.any_wait() {
             see_words(); // also of what was taken as done by prediction
         }
         if !self.is_busy() {
-            let now = clock::now();
-            self.look_at_standing(now);
-            let grace = self.activity.standing.grace_left(now);
-            return self.activity.turn.is_there().then(|| match grace {
-                Some(left) if self.holds_turn() && left > Nanos(0) => left.min(LOOK.1),
-                Some(_) => {
-                    self.give_up_turn(now);
-                    LOOK.1
-                }
-                None => LOOK.1,
-            });
+            return self.rests(ends, clock::now());
         }
         if !self.has_company() && !self.pieces.any_wait() {
             return None; // a notice says who has come
@@ -183,9 +215,30 @@ impl Gpu {
         if left == Nanos(0) {
             self.take_as_done(submitted);
         }
+        ends.note(self.ends(), false, now);
         self.end_if_idle();
+        ends.note(self.ends(), true, now);
         self.look_at_standing(now);
-        self.is_busy().then(|| if self.is_waited_for() { left.clamp(LOOK.0, LOOK.1) } else { CALM })
+        let soon = self.is_waited_for() && !ends.are_seen(now);
+        let next = if soon { left.clamp(LOOK.0, LOOK.1) } else { CALM };
+        self.is_busy().then_some(next)
+    }
+
+    /// Nothing is in flight. In how long to look again; `None`: when something begins.
+    fn rests(&self, ends: &mut Ends, now: Nanos) -> Option<Nanos> {
+        ends.note(self.ends(), false, now);
+        self.look_at_standing(now);
+        if !self.activity.turn.is_there() {
+            return (self.has_company() && ends.are_seen(now)).then_some(CALM);
+        }
+        match self.activity.standing.grace_left(now) {
+            Some(left) if self.holds_turn() && left > Nanos(0) => Some(left.min(LOOK.1)),
+            Some(_) => {
+                self.give_up_turn(now);
+                Some(LOOK.1)
+            }
+            None => Some(LOOK.1),
+        }
     }
 }
 
@@ -209,5 +262,22 @@ impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: the set that was there before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_sees_its_work_end_is_trusted_to_until_it_did_not_or_is_away() {
+        let (mut ends, ms) = (Ends::default(), Nanos::from_millis);
+        ends.note(3, false, ms(1));
+        assert!(ends.are_seen(ms(10)) && !ends.are_seen(ms(11)));
+        ends.note(4, false, ms(11));
+        ends.note(5, true, ms(12));
+        assert!(!ends.are_seen(ms(12)), "the helper saw that one");
+        ends.note(5, false, ms(13));
+        assert!(!ends.are_seen(ms(13)), "no other end since");
     }
 }
