@@ -19,8 +19,8 @@ mod turns;
 use weir_protocol::pages::Turn;
 use weir_protocol::units::{Nanos, Tokens};
 
+pub use self::turns::{about_to_drain, drained, has_turn, left};
 use self::turns::{ask_turns, holds, leave_turn, moves, turn_ceiling};
-pub use self::turns::{drained, has_turn, left};
 
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::progress::{Progress, Work};
@@ -71,7 +71,11 @@ pub trait Launching {
     fn who_goes_first(&mut self) -> Option<Self::Word> {
         None
     }
-    /// Whether the tenant has just drained, and is usually back by now or a little later.
+    /// Whether the tenant usually rests for less than a switch takes, so that it keeps its turn meanwhile.
+    fn keeps_turn(&self) -> bool {
+        false
+    }
+    /// Whether it has just drained, and is usually back by now or a little later.
     fn is_back_soon(&self, _now: Nanos) -> bool {
         false
     }

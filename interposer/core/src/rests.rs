@@ -1,5 +1,6 @@
-//! How long a tenant rests between two bursts of work. Who is usually back within a few switches of the GPU counts as at work
-//! meanwhile: it keeps its turn, and others go on waiting for it. To leave the GPU to them and have it back takes as long.
+//! How long a tenant rests between two bursts of work. Who goes first and is usually back within a few switches of the GPU counts as
+//! at work meanwhile: to leave the GPU to others and have it back takes as long. In a turn a rest is worth waiting for only if it is
+//! shorter than one switch: two tenants that rest for longer than that each have their work done in the other's rests.
 
 use weir_protocol::units::Nanos;
 
@@ -31,8 +32,18 @@ impl Rests {
 
     /// For how long after it has drained the tenant counts as at work: half as long again as its short rests are, if most are short.
     pub fn grace(&self) -> Nanos {
-        if 2 * self.short > WHOLE { Nanos(self.longest.saturating_add(self.longest / 2)) } else { Nanos(0) }
+        if 2 * self.short > WHOLE { of_rest(self.longest) } else { Nanos(0) }
     }
+}
+
+/// Whether a tenant that rests for so long keeps its turn meanwhile, where a switch takes so long.
+pub fn keeps_turn(grace: Nanos, switch: Nanos) -> bool {
+    grace <= of_rest(switch.0)
+}
+
+/// For how long one counts as at work whose short rests are as long as this.
+fn of_rest(longest: u64) -> Nanos {
+    Nanos(longest.saturating_add(longest / 2))
 }
 
 #[cfg(test)]
@@ -52,6 +63,12 @@ mod tests {
         assert_eq!(grace_us([]), 0, "nothing is known");
         assert_eq!(grace_us([20; 16]), 30);
         assert_eq!(grace_us([300; 16]), 450, "the pauses of a server between its steps");
+    }
+
+    #[test]
+    fn a_turn_is_kept_through_rests_that_are_shorter_than_a_switch() {
+        let keeps = |us: u64| keeps_turn(Nanos::from_micros(grace_us([us; 16])), SWITCH);
+        assert_eq!([20, 100, 101, 300].map(keeps), [true, true, false, false]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn drained(
             thread::with(|thread| end_stretch(thread, &current, stream, how));
             current.gpu.book_runs();
             if how == How::Waits {
-                current.gpu.note_blocks();
+                current.gpu.note_blocks(true);
             }
             // A primary context is waited for with its green ones.
             let green =
@@ -137,7 +137,7 @@ pub fn event(event: CUevent, how: How, call: impl FnOnce() -> CUresult) -> CUres
             if let Some(current) = &current {
                 thread::with(|thread| end_stretch(thread, current, None, how));
                 if how == How::Waits {
-                    current.gpu.note_blocks();
+                    current.gpu.note_blocks(false);
                 }
             }
             Ok(current)

@@ -221,6 +221,7 @@ impl Gpu {
         self.look_at_standing(now);
         let soon = self.is_waited_for() && !ends.are_seen(now);
         let next = if soon { left.clamp(LOOK.0, LOOK.1) } else { CALM };
+        let next = self.lets_next_in(now).map_or(next, |lets_in| lets_in.min(next));
         self.is_busy().then_some(next)
     }
 

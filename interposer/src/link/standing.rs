@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use weir_core::admission;
 use weir_core::lag::{self, Look};
 use weir_core::lock::Lock;
 use weir_core::pace::Pace;
@@ -12,7 +13,7 @@ use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::Nanos;
 
 use super::board::Neighbour;
-use super::{Client, Gpu, Watched};
+use super::{Client, Gpu, Watched, helper};
 use crate::clock;
 
 /// How things stand is looked at so often at most.
@@ -29,6 +30,7 @@ pub struct Standing {
     pace: Lock<Pace>,
     rests: Lock<Rests>,
     passes: AtomicBool,
+    drains: AtomicBool, // the program waits for all that it has launched
     looked_at: AtomicU64,
     before: Lock<Cost>,
 }
@@ -91,14 +93,26 @@ impl Gpu {
         self.standing.pace.lock().goes_on(now, self.charged());
     }
 
-    /// The program waits for the GPU from now on, ...
-    pub fn note_blocks(&self) {
-        self.standing.pace.lock().blocks(clock::now(), self.charged());
+    /// The program waits for the GPU from now on, for all that it has launched or for a part of it, ...
+    pub fn note_blocks(&self, for_all: bool) {
+        let now = clock::now();
+        self.standing.pace.lock().blocks(now, self.charged());
+        self.standing.drains.store(for_all, Ordering::Relaxed);
+        if self.lets_next_in(now).is_some() {
+            helper::call(); // which does it when the time has come
+        }
     }
 
     /// ... and until now.
     pub fn note_returns(&self) {
+        self.standing.drains.store(false, Ordering::Relaxed);
         self.standing.pace.lock().returns(clock::now());
+    }
+
+    /// Lets the next tenant in if the program waits for all its work and that is about to end. In how long it will be.
+    pub(super) fn lets_next_in(&self, now: Nanos) -> Option<Nanos> {
+        let drains = self.standing.drains.load(Ordering::Relaxed) && self.holds_turn();
+        if drains && self.is_waited_for() { admission::about_to_drain(&mut &*self, now) } else { None }
     }
 
     /// A launch has come: if the tenant rested, that is over.

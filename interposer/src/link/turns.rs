@@ -9,6 +9,7 @@ use weir_core::gate::{self, in_flight};
 use weir_core::hold::Terms;
 use weir_core::price::Estimate;
 use weir_core::progress::{Progress, Work};
+use weir_core::rests::keeps_turn;
 use weir_core::turn::ROOM;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{ActivityPage, Gate, Stand, Turn};
@@ -131,9 +132,13 @@ impl Launching for &Gpu {
         Gpu::who_goes_first(self)
     }
 
-    fn is_back_soon(&self, now: Nanos) -> bool {
+    fn keeps_turn(&self) -> bool {
         // Without a helper no one would end the turn.
-        helper::runs() && self.activity.standing.grace_left(now).is_some_and(|left| left > Nanos(0))
+        helper::runs() && keeps_turn(self.activity.standing.grace(), self.switch)
+    }
+
+    fn is_back_soon(&self, now: Nanos) -> bool {
+        self.activity.standing.grace_left(now).is_some_and(|left| left > Nanos(0))
     }
 
     fn set_gives_way(&mut self, gives_way: bool) {

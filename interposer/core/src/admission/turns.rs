@@ -176,12 +176,26 @@ fn requeue(launching: &mut impl Launching) {
 pub fn drained(launching: &mut impl Launching, now: Nanos) {
     let own = launching.turn();
     let is_over = own.is_over() && launching.pages().waits();
-    let is_kept = holds(own) && own.left() >= Turn::worth(own.length()) && launching.is_back_soon(now);
+    let is_worth = holds(own) && own.left() >= Turn::worth(own.length());
+    let is_kept = is_worth && launching.keeps_turn() && launching.is_back_soon(now);
     if is_over {
         requeue(launching);
     } else if !is_kept && launching.turn().drain(|| launching.pages().waits()) {
         launching.turn_passed();
     }
+}
+
+/// The program waits for all its work, so nothing follows before that is done: the next tenant is let in a little earlier, and the GPU does
+/// not idle while it is woken. In how long that is; `None`: it has been, or this is no turn that a drain would end.
+pub fn about_to_drain(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
+    if !holds(launching.turn()) || launching.keeps_turn() || launching.pages().waits() {
+        return None;
+    }
+    let left = outlasts(launching, now);
+    if left.is_none() && launching.turn().drain(|| false) {
+        launching.turn_passed();
+    }
+    left
 }
 
 /// In how long the tenant's work will be done.
