@@ -103,9 +103,8 @@ pub fn for_room(thread: &Thread, current: &Current, stream: Stream) {
     let gpu = current.gpu;
     let arrived = clock::now();
     let (mut now, mut moved) = (arrived, (gpu.pieces.last_gone(), arrived));
-    let turn = gpu.turn_length();
     // Where nothing is in flight nothing can spin for this launch.
-    while gpu.pieces.are_full(turn) && gpu.queues() && !(gpu.is_busy() && now.since(moved.1) >= ROOM.1) {
+    while gpu.pieces.are_full() && gpu.queues() && !(gpu.is_busy() && now.since(moved.1) >= ROOM.1) {
         Hands::new(thread, current, stream).look();
         let (generation, cause) = (gpu.grant.generation(), Cause::Turn);
         sleep(&Holdup { generation, at_most: ROOM.0, cause, neighbour: None }, gpu);

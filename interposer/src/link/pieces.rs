@@ -117,6 +117,9 @@ impl Gpu {
         if cap == Nanos(0) || queued == 0 || !self.is_busy() || queued.saturating_add(piece.work) <= cap.0 {
             return None;
         }
+        if self.runs_ahead() {
+            return None;
+        }
         let left = admission::left(&mut &*self, now).at_most;
         (left > LEAD).then(|| Nanos(left.0 - LEAD.0))
     }

@@ -216,11 +216,15 @@ impl Gpu {
         if bound { PIECE } else { Nanos(0) }
     }
 
-    /// Whether this process may queue any amount of work: no other tenant is there but fillers, which wait until it is drained.
+    /// Whether this process may queue any amount of work: it passes, and no other tenant goes before it; or there is none but fillers, which
+    /// wait until it is drained. A host that pauses is ahead by all that it has launched.
     pub fn runs_ahead(&self) -> bool {
         let is_filler = Client::get().is_none_or(|client| client.class == Class::Filler);
         let none = |equals: &mut [Neighbour]| equals.is_empty();
-        !is_filler && !self.overlaps() && self.board.with_equals(self.grant.board(), none) == Some(true)
+        let is_first = || self.passes() && self.piece() == Nanos(0);
+        !is_filler
+            && !self.overlaps()
+            && (is_first() || self.board.with_equals(self.grant.board(), none) == Some(true))
     }
 
     /// Whether there are other tenants on the GPU.
