@@ -81,7 +81,8 @@ fn a_thread_that_waits_at_the_gate_does_not_disturb_what_another_one_captures() 
     let mut client = Memory::start(Program::under_weir(&gpu, Some(&node), TENTH, GRAPHS));
     let (stream, other) = (in_debt(&mut client), client.does("stream"));
     let before = counted(&node);
-    let answer = client.tell(&format!("capture_beside {stream} {other} {US_5000} 20"));
+    // 150 ms of work: more than the host may run ahead by.
+    let answer = client.tell(&format!("capture_beside {stream} {other} {US_5000} 30"));
     assert_eq!((answer.result.as_str(), answer.values), ("CUDA_SUCCESS", vec![1]));
     let after = counted(&node);
     assert!(after.throttled > before.throttled, "launches waited meanwhile");
