@@ -242,6 +242,18 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_gone_passes_no_more_and_goes_before_no_other() {
+        let page = page();
+        page.set_passes(3, true);
+        page.standing.set_goes_first(3, true);
+        page.set_passes(5, true);
+        page.forget(3);
+        assert!(page.passes() && !page.standing.may_go_first(), "another process passes still");
+        page.forget(5);
+        assert!(!page.passes());
+    }
+
+    #[test]
     fn work_shows_while_it_lasts_and_leaves_a_trace() {
         let page = page();
         let before = page.quiet(None);
