@@ -38,7 +38,7 @@ impl Rests {
 
 /// Whether a tenant that rests for so long keeps its turn meanwhile, where a switch takes so long.
 pub fn keeps_turn(grace: Nanos, switch: Nanos) -> bool {
-    grace <= of_rest(switch.0)
+    grace > Nanos(0) && grace <= of_rest(switch.0)
 }
 
 /// For how long one counts as at work whose short rests are as long as this.
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_turn_is_kept_through_rests_that_are_shorter_than_a_switch() {
         let keeps = |us: u64| keeps_turn(Nanos::from_micros(grace_us([us; 16])), SWITCH);
-        assert_eq!([20, 100, 101, 300].map(keeps), [true, true, false, false]);
+        assert_eq!([20, 100, 101, 300, 10_000].map(keeps), [true, true, false, false, false]);
     }
 
     #[test]

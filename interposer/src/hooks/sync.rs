@@ -63,9 +63,12 @@ fn drained(
         },
         call,
         |client, before, result| {
-            let (Some((current, before, green)), CUDA_SUCCESS) = (before, result) else { return };
+            let Some((current, before, green)) = before else { return };
             if how == How::Waits {
                 current.gpu.note_returns();
+            }
+            if result != CUDA_SUCCESS {
+                return;
             }
             thread::with(|thread| {
                 Hands::new(thread, &current, stream.unwrap_or(thread.last_stream())).look();
@@ -144,10 +147,12 @@ pub fn event(event: CUevent, how: How, call: impl FnOnce() -> CUresult) -> CUres
         },
         call,
         |client, current, result| {
+            if let Some(current) = &current
+                && how == How::Waits
+            {
+                current.gpu.note_returns();
+            }
             if let (Some(current), CUDA_SUCCESS) = (current, result) {
-                if how == How::Waits {
-                    current.gpu.note_returns();
-                }
                 thread::with(|thread| Hands::new(thread, &current, thread.last_stream()).look());
                 current.context.flight.event_reached(event.addr() as u64, current.gpu.slot());
                 current.gpu.end_if_idle();

@@ -142,7 +142,7 @@ fn run(client: &'static Client) {
         SLEEPS.store(false, Ordering::SeqCst); // it wakes by itself
         match next {
             Next::Held(time, held) => {
-                let unheard = is_filler && was_short && held.neighbour.is_some();
+                let unheard = is_filler && was_short && held.neighbour.is_some() && !gpu.is_busy();
                 let (neighbour, time) = if unheard { (None, UNHEARD) } else { (held.neighbour, time) };
                 let began = clock::now();
                 wait::helper_sleeps(&Holdup { neighbour, ..held }, gpu, (&WORD, word), time);

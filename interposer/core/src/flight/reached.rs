@@ -13,7 +13,7 @@ impl Reached {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// It has come to `to`, as somebody has seen; says by how much nobody had seen before: each part is told once.
+    /// It has come to `to`, as one of them has seen; says how much of that is news: each part is told once.
     pub fn raise(&self, to: u64) -> u64 {
         // Looked at first: most of what is said to be done was known, and a locked instruction costs as much as a launch.
         if to <= self.get() { 0 } else { to.saturating_sub(self.0.fetch_max(to, Ordering::Relaxed)) }
