@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Serialize};
 use weir_nodemgr::control::schema::{ClassName, CreateTenant, Created, SetBudget, SetDone};
 use weir_nodemgr::control::{Client, Stats};
 use weir_nodemgr::place::Place;
@@ -77,9 +78,8 @@ impl<'a, K> SimulatedGpu<'a, K> {
 
 /// A profile by its name in the configuration.
 pub fn profile(name: &str) -> Result<Profile, String> {
-    let known = [("h200", Profile::H200), ("unkind", Profile::Unkind)];
-    let found = known.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile);
-    found.ok_or_else(|| "choose one of h200, unkind".into())
+    Profile::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(name))
+        .map_err(|error| error.to_string())
 }
 
 #[derive(Serialize)]

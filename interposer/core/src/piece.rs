@@ -30,7 +30,7 @@ const LAUNCHES: u64 = 128;
 /// locks ...
 const RUN_AHEAD: u64 = 512;
 
-/// ... and by so much predicted work. Half of it shows the pauses of a host that loads data; twice of it goes as debt when a context ends
+/// ... and by this amount of predicted work. Half of it shows the pauses of a host that loads data; twice of it goes as debt when a context ends
 /// with launches in it.
 const AHEAD: Nanos = Nanos::from_millis(100);
 

@@ -32,7 +32,8 @@ const TRUSTED: Nanos = Nanos::from_millis(10);
 /// A filler's piece that was woken within so long, ...
 const SHORT: Nanos = Nanos::from_micros(200);
 
-/// ... and in vain, does not listen to its betters for so long: they come and go all the time, and leave no pause that is worth a switch.
+/// ... and in vain, does not listen for so long to those it gives way to: they come and go all the time, and leave no pause that is worth a
+/// switch.
 /// For half as long each of their steps costs the helper twice as much; for twice as long a pause is found late.
 const UNHEARD: Nanos = Nanos::from_millis(1);
 
