@@ -8,20 +8,22 @@ const SLACK: (u64, u64) = (13, 10);
 /// ... and the time in which a launch begins.
 const STARTS: Nanos = Nanos::from_micros(50);
 
-/// When a process's work was last seen to grow or to shrink.
+/// When a process's work was last seen to grow, to shrink, or to have the GPU for itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tail {
     submitted: u64,
     completed: u64,
     since: Nanos,
+    behind: bool, // neighbours have been at work at each look since
 }
 
 impl Tail {
     /// In how long all that was submitted will be done, as far as is predicted; 0: it is. So much was submitted, and is known to be
-    /// done, of work that shares the GPU with `neighbours` others.
+    /// done, of work that shares the GPU with `neighbours` others. It may not have begun while those had work that were there before.
     pub fn left(&mut self, submitted: u64, completed: u64, neighbours: u64, now: Nanos) -> Nanos {
-        if (submitted, completed) != (self.submitted, self.completed) || self.since == Nanos(0) {
-            *self = Self { submitted, completed, since: now };
+        let moves = (submitted, completed) != (self.submitted, self.completed) || self.since == Nanos(0);
+        if moves || self.behind && neighbours == 0 {
+            *self = Self { submitted, completed, since: now, behind: neighbours > 0 };
         }
         let queued = submitted.saturating_sub(completed);
         let takes = queued.saturating_mul(SLACK.0 * (1 + neighbours)) / SLACK.1;
@@ -51,5 +53,15 @@ mod tests {
         assert_eq!(tail.left(1_000_000, 0, 1, us(1_000)), us(2_650));
         assert_eq!(tail.left(2_000_000, 0, 0, us(1_500)), us(2_650));
         assert_eq!(tail.left(2_000_000, 1_500_000, 0, us(2_000)), us(700));
+    }
+
+    #[test]
+    fn behind_a_neighbours_work_it_begins_when_that_has_ended() {
+        let mut tail = Tail::default();
+        assert_eq!(tail.left(1_000_000, 0, 1, us(1_000)), us(2_650));
+        assert_eq!(tail.left(1_000_000, 0, 1, us(3_000)), us(650));
+        assert_eq!(tail.left(1_000_000, 0, 0, us(3_100)), us(1_350));
+        assert_eq!(tail.left(1_000_000, 0, 1, us(3_200)), us(2_550), "who comes now came later");
+        assert_eq!(tail.left(1_000_000, 0, 0, us(3_300)), us(1_150));
     }
 }
