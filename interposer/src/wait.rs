@@ -254,7 +254,7 @@ fn sleep(held: &Holdup, gpu: &Gpu) {
     let grant = (gpu.grant.futex_word(), held.generation);
     // Woken, timed out, interrupted, or a word had moved already: in each case the gate is asked again.
     match &held.neighbour {
-        Some(neighbour) => until_any(&[neighbour.word(), grant], held.at_most),
+        Some(neighbour) => until_any(&[neighbour.word(), grant], neighbour.at_most(held.at_most)),
         None => until(grant, held),
     }
 }
@@ -263,7 +263,7 @@ fn sleep(held: &Holdup, gpu: &Gpu) {
 pub fn helper_sleeps(held: &Holdup, gpu: &Gpu, own: Watch<'_>, time: Nanos) {
     let grant = (gpu.grant.futex_word(), held.generation);
     match &held.neighbour {
-        Some(neighbour) => until_any(&[neighbour.word(), grant, own], time),
+        Some(neighbour) => until_any(&[neighbour.word(), grant, own], neighbour.at_most(time)),
         None => until_any(&[grant, own], time),
     }
 }

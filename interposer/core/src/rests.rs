@@ -1,11 +1,19 @@
-//! How long a tenant rests between two bursts of work. Who goes first and is usually back within a few switches of the GPU counts as
-//! at work meanwhile: to leave the GPU to others and have it back takes as long. In a turn a rest is worth waiting for only if it is
-//! shorter than one switch: two tenants that rest for longer than that each have their work done in the other's rests.
+//! How long a tenant rests between two bursts of work. Who goes first and is likely to be back at once counts as at work meanwhile: to
+//! leave the GPU to others and have it back takes longer. A server rests for moments while requests are queued, and for long else: so it
+//! is the odds that count. In a turn a rest is worth waiting for only if it is shorter than one switch: two tenants that rest for longer
+//! than that each have their work done in the other's rests.
 
 use weir_protocol::units::Nanos;
 
-/// Rests of up to so many switches are short: two to leave and be back, and the next burst's wait for a piece of somebody else's.
-const SHORT: u64 = 3;
+/// Rests are told apart up to so many eighths of a switch of the GPU. Longer ones are not waited for.
+const BOUNDS: [u64; 6] = [1, 2, 4, 8, 16, 24];
+
+/// Eighths in a switch.
+const SWITCH: u64 = 8;
+
+/// To leave and be back costs so many: two switches, and the next burst's wait for somebody's piece, which is as long as these. At half
+/// of that servers of many steps wait for a piece between two of them; at twice that others wait longer for who does not come.
+const LEAVING: i64 = 4 * SWITCH.cast_signed();
 
 /// A rest counts for an eighth of what is known: programs change what they do within some bursts.
 const WEIGHT: i64 = 8;
@@ -13,37 +21,43 @@ const WEIGHT: i64 = 8;
 /// Parts of a thousand.
 const WHOLE: i64 = 1_000;
 
+/// So many more are taken to be longer than any that is waited for: what came once is not worth waiting for each time.
+const DOUBT: i64 = WHOLE / 50;
+
 /// What is known of a tenant's rests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rests {
-    short: i64,   // so many of a thousand were, of late
-    longest: u64, // of the short ones, of late, in nanoseconds
-}
+pub struct Rests([i64; BOUNDS.len()]); // so many of a thousand were as long, of late
 
 impl Rests {
     /// One is over, where a switch takes so long.
     pub fn add(&mut self, rest: Nanos, switch: Nanos) {
-        let is_short = rest.0 <= switch.0.saturating_mul(SHORT);
-        self.short += (if is_short { WHOLE } else { 0 } - self.short) / WEIGHT;
-        if is_short {
-            self.longest = rest.0.max(self.longest - self.longest / WEIGHT.unsigned_abs());
+        let at = BOUNDS.iter().position(|bound| rest <= of_switch(*bound, switch));
+        for (index, part) in self.0.iter_mut().enumerate() {
+            *part += (if at == Some(index) { WHOLE } else { 0 } - *part) / WEIGHT;
         }
     }
 
-    /// For how long after it has drained the tenant counts as at work: half as long again as its short rests are, if most are short.
-    pub fn grace(&self) -> Nanos {
-        if 2 * self.short > WHOLE { of_rest(self.longest) } else { Nanos(0) }
+    /// For how long after it has drained the tenant counts as at work: for as long as it most likely saves more than it costs.
+    pub fn grace(&self, switch: Nanos) -> Nanos {
+        let (mut within, mut waited) = (0, 0);
+        let gains = BOUNDS.iter().zip(self.0).map(|(bound, part)| {
+            let most = bound.cast_signed();
+            within += part;
+            waited += part * most;
+            (LEAVING * within - waited - (WHOLE + DOUBT - within) * most, *bound)
+        });
+        let best = gains.filter(|(gain, _)| *gain > 0).max_by_key(|(gain, _)| *gain);
+        best.map_or(Nanos(0), |(_, bound)| of_switch(bound, switch))
     }
 }
 
-/// Whether a tenant that rests for so long keeps its turn meanwhile, where a switch takes so long.
+/// Whether a tenant that counts as at work for so long keeps its turn meanwhile, where a switch takes so long.
 pub fn keeps_turn(grace: Nanos, switch: Nanos) -> bool {
-    grace > Nanos(0) && grace <= of_rest(switch.0)
+    grace > Nanos(0) && grace <= switch
 }
 
-/// For how long one counts as at work whose short rests are as long as this.
-fn of_rest(longest: u64) -> Nanos {
-    Nanos(longest.saturating_add(longest / 2))
+fn of_switch(eighths: u64, switch: Nanos) -> Nanos {
+    Nanos(switch.0.saturating_mul(eighths) / SWITCH)
 }
 
 #[cfg(test)]
@@ -55,14 +69,26 @@ mod tests {
     fn grace_us(rests_us: impl IntoIterator<Item = u64>) -> u64 {
         let mut rests = Rests::default();
         rests_us.into_iter().for_each(|us| rests.add(Nanos::from_micros(us), SWITCH));
-        rests.grace().0 / 1_000
+        rests.grace(SWITCH).0 / 1_000
     }
 
     #[test]
-    fn who_is_usually_back_at_once_counts_as_at_work_a_little_longer() {
+    fn who_is_usually_back_at_once_counts_as_at_work_for_as_long() {
         assert_eq!(grace_us([]), 0, "nothing is known");
-        assert_eq!(grace_us([20; 16]), 30);
-        assert_eq!(grace_us([300; 16]), 450, "the pauses of a server between its steps");
+        assert_eq!(grace_us([20; 16]), 25);
+        assert_eq!(grace_us([300; 16]), 300, "the pauses of a server between its steps");
+        assert_eq!(
+            grace_us([300, 300, 300, 300, 300, 300, 300, 40_000].repeat(4)),
+            300,
+            "and between two requests"
+        );
+    }
+
+    #[test]
+    fn a_short_wait_is_worth_it_by_small_odds_and_a_long_one_is_not() {
+        assert_eq!(grace_us([20, 10_000, 10_000, 10_000].repeat(8)), 25, "one request in four was queued");
+        assert_eq!(grace_us([300, 10_000, 10_000, 10_000].repeat(8)), 0);
+        assert_eq!(grace_us([300, 10_000].repeat(8)), 0);
     }
 
     #[test]
@@ -74,13 +100,12 @@ mod tests {
     #[test]
     fn who_rests_for_long_leaves_at_once() {
         assert_eq!(grace_us([10_000; 16]), 0);
-        assert_eq!(grace_us([20, 10_000, 10_000, 10_000].repeat(8)), 0);
-        assert_eq!(grace_us([20, 20, 20, 10_000].repeat(8)), 30, "three of four steps are short");
+        assert_eq!(grace_us([20; 8].into_iter().chain([10_000; 24])), 0, "it was back at once, of old");
     }
 
     #[test]
     fn a_rest_that_was_longer_than_usual_is_forgotten() {
         let once = [200].into_iter().chain([20; 40]);
-        assert_eq!(grace_us(once), 30);
+        assert_eq!(grace_us(once), 25);
     }
 }

@@ -148,8 +148,10 @@ fn run(client: &'static Client) {
                 let unheard = is_filler && was_short && held.neighbour.is_some() && !gpu.is_busy();
                 let (neighbour, time) = if unheard { (None, UNHEARD) } else { (held.neighbour, time) };
                 let began = clock::now();
-                wait::helper_sleeps(&Holdup { neighbour, ..held }, gpu, (&WORD, word), time);
-                was_short = !unheard && clock::now().since(began) < SHORT;
+                let held = Holdup { neighbour, ..held };
+                wait::helper_sleeps(&held, gpu, (&WORD, word), time);
+                let is_woken = held.neighbour.is_some_and(|neighbour| neighbour.has_moved());
+                was_short = is_woken && clock::now().since(began) < SHORT;
             }
             Next::After(_) | Next::Called => {
                 let _ = futex::wait(&WORD, futex::Flags::empty(), word, Some(&wait::timespec(next.time())));

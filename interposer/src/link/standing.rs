@@ -125,7 +125,7 @@ impl Gpu {
         }
         let mut rests = self.standing.rests.lock();
         rests.add(rest, self.switch);
-        own.set_grace(rests.grace());
+        own.set_grace(rests.grace(self.switch));
     }
 
     /// Its work has ended: from now on it rests. Others wait for it no longer than it usually takes to be back.

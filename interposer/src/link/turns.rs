@@ -20,6 +20,9 @@ use super::solo::Sibling;
 use super::{Client, Gpu, helper};
 use crate::clock;
 
+/// No sleep until one may be back is shorter.
+const SHORTEST: Nanos = Nanos::from_micros(30);
+
 /// A neighbour's word to sleep on, and what it shows.
 #[derive(Clone)]
 pub enum Watched {
@@ -38,6 +41,22 @@ impl Watched {
             Self::Turn(page, shows) => (page.turn.futex_word(), *shows),
             Self::Edges(page, shows) => (page.futex_word(), *shows),
             Self::Sibling(turn, shows) => (turn.futex_word(), *shows),
+        }
+    }
+
+    /// Whether it shows something else by now.
+    pub fn has_moved(&self) -> bool {
+        let (word, shows) = self.word();
+        word.load(Ordering::Relaxed) != shows
+    }
+
+    /// How long to sleep on it at most, if not for `time` anyway: one that has drained no longer counts as at work soon.
+    pub fn at_most(&self, time: Nanos) -> Nanos {
+        match self {
+            Self::Edges(page, _) if page.quiet(None).is_some() => {
+                time.min(page.standing.grace().max(SHORTEST))
+            }
+            _ => time,
         }
     }
 }
