@@ -101,6 +101,10 @@ pub trait Launching {
     fn word(neighbour: &Self::Neighbour, shows: u32) -> Self::Word;
     /// Whether this process has work on the GPU.
     fn is_busy(&self) -> bool;
+    /// How long the GPU takes to switch to it after a neighbour's turn.
+    fn switch(&self) -> Nanos {
+        Nanos(0)
+    }
     /// How far the tenant's work has come.
     fn with_progress<R>(&mut self, look: impl FnOnce(&mut Progress) -> R) -> R;
     /// Predicted work that is queued and not known to be done, and what is known to be done, of all the tenant's processes;

@@ -38,6 +38,7 @@ pub struct Progress {
     asked: Nanos,
     reached: (u64, Nanos), // what was done by a mark, and when that was reached
     let_in: Nanos,
+    turns: u32, // the sum of the neighbours' words in the queue, at the last turn
 }
 
 impl Progress {
@@ -46,9 +47,11 @@ impl Progress {
         self.reached = (done, at);
     }
 
-    /// As [`Self::begin`], in a turn: whoever had the one before is about to end.
-    pub fn begin_turn(&mut self, now: Nanos) {
-        self.begin(now);
+    /// As [`Self::begin`], in a turn: whoever had the one before is about to end. If a neighbour did, which moved its word in the queue, the
+    /// GPU switches first.
+    pub fn begin_turn(&mut self, turns: u32, switch: Nanos, now: Nanos) {
+        let switches = std::mem::replace(&mut self.turns, turns) != turns;
+        self.begin(if switches { Nanos(now.0.saturating_add(switch.0)) } else { now });
         self.let_in = now;
     }
 
@@ -61,8 +64,8 @@ impl Progress {
     pub fn left(&mut self, work: Work, now: Nanos) -> Left {
         let beside = work.beside && now.since(self.let_in) > SHOWS;
         if work.queued == 0 || beside {
-            self.begin(now);
-        } else if self.done != work.done {
+            self.begin(now.max(self.began)); // the GPU may be switching
+        } else if self.done != work.done && self.began <= now {
             let ended = self.began.0.saturating_add(work.done.saturating_sub(self.done));
             self.began = match self.reached {
                 (done, at) if done == work.done => at.max(self.began).min(now),
@@ -157,9 +160,27 @@ mod tests {
     fn who_was_before_has_all_but_ended_whatever_he_shows() {
         let mut progress = Progress::default();
         let work = Work { queued: 5_000_000, done: 0, beside: true };
-        progress.begin_turn(Nanos(1_000_000));
+        progress.begin_turn(0, Nanos(0), Nanos(1_000_000));
         let mut left_at = |at_us: u64| progress.left(work, Nanos(at_us * 1_000)).predicted;
         assert_eq!(left_at(1_400), Nanos(4_600_000));
         assert_eq!(left_at(1_600), Nanos(5_000_000), "he goes on, nobody knows for how long");
+    }
+
+    #[test]
+    fn after_a_neighbours_turn_the_gpu_switches_first() {
+        let (mut progress, switch) = (Progress::default(), Nanos::from_micros(140));
+        let mut work = Work { queued: 200_000, done: 0, beside: false };
+        let mut left_of_turn = |turns: u32, at_us: u64, looks: bool| {
+            work.done += work.queued; // of the turn before
+            progress.begin_turn(turns, switch, Nanos(at_us * 1_000));
+            if looks {
+                let _ = progress.left(Work { queued: 0, ..work }, Nanos(at_us * 1_000)); // before it was counted
+            }
+            let later_us = [100, 140, 200, 340];
+            later_us.map(|us| progress.left(work, Nanos((at_us + us) * 1_000)).predicted.0 / 1_000)
+        };
+        assert_eq!(left_of_turn(7, 1_000, true), [200, 200, 140, 0]);
+        assert_eq!(left_of_turn(7, 2_000, true), [100, 60, 0, 0], "none was in between");
+        assert_eq!(left_of_turn(9, 9_000, false), [200, 200, 140, 0], "what was done is seen late");
     }
 }

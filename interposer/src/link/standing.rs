@@ -8,6 +8,7 @@ use weir_core::lock::Lock;
 use weir_core::pace::Pace;
 use weir_core::piece::PIECE;
 use weir_core::rests::Rests;
+use weir_core::turn::LEAD;
 use weir_protocol::message::Class;
 use weir_protocol::pages::ActivityPage;
 use weir_protocol::units::Nanos;
@@ -98,8 +99,8 @@ impl Gpu {
         let now = clock::now();
         self.standing.pace.lock().blocks(now, self.charged());
         self.standing.drains.store(for_all, Ordering::Relaxed);
-        if self.lets_next_in(now).is_some() {
-            helper::call(); // which does it when the time has come
+        if self.lets_next_in(now).is_some_and(|left| left > LEAD || self.is_waited_for()) {
+            helper::call(); // which does it when the time has come, if somebody waits by then
         }
     }
 
@@ -109,10 +110,12 @@ impl Gpu {
         self.standing.pace.lock().returns(clock::now());
     }
 
-    /// Lets the next tenant in if the program waits for all its work and that is about to end. In how long it will be.
+    /// Lets the next tenant in if one waits, the program waits for all its work and that is about to end. In how long it will be.
     pub(super) fn lets_next_in(&self, now: Nanos) -> Option<Nanos> {
-        let drains = self.standing.drains.load(Ordering::Relaxed) && self.holds_turn();
-        if drains && self.is_waited_for() { admission::about_to_drain(&mut &*self, now) } else { None }
+        if !self.standing.drains.load(Ordering::Relaxed) || !self.holds_turn() || !self.is_contended() {
+            return None;
+        }
+        admission::about_to_drain(&mut &*self, self.is_waited_for(), now)
     }
 
     /// A launch has come: if the tenant rested, that is over.

@@ -204,6 +204,10 @@ impl Launching for &Gpu {
         Gpu::is_busy(self)
     }
 
+    fn switch(&self) -> Nanos {
+        self.switch
+    }
+
     fn with_progress<R>(&mut self, look: impl FnOnce(&mut Progress) -> R) -> R {
         look(&mut self.progress.lock())
     }

@@ -57,7 +57,11 @@ fn ask_turn<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -> Opti
     match next(launching, asked, now) {
         Next::Waits(waits) => Some(waits),
         Next::Goes if !held_before => {
-            launching.with_progress(|progress| progress.begin_turn(now));
+            let sum = |_: &Turn, neighbours: &mut [L::Neighbour]| {
+                turns(neighbours).map(|turn| turn.look().1).fold(0, u32::wrapping_add)
+            };
+            let (turns, switch) = (launching.queue(sum).unwrap_or_default(), launching.switch());
+            launching.with_progress(|progress| progress.begin_turn(turns, switch, now));
             None
         }
         Next::Goes => {
@@ -185,14 +189,14 @@ pub fn drained(launching: &mut impl Launching, now: Nanos) {
     }
 }
 
-/// The program waits for all its work, so nothing follows before that is done: the next tenant is let in a little earlier, and the GPU does
-/// not idle while it is woken. In how long that is; `None`: it has been, or this is no turn that a drain would end.
-pub fn about_to_drain(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
+/// The program waits for all its work, so nothing follows before that is done: the next tenant is let in a little earlier if one waits, and
+/// the GPU does not idle while it is woken. In how long that is; `None`: it has been, or this is no turn that a drain would end.
+pub fn about_to_drain(launching: &mut impl Launching, is_waited_for: bool, now: Nanos) -> Option<Nanos> {
     if !holds(launching.turn()) || launching.keeps_turn() || launching.pages().waits() {
         return None;
     }
     let left = outlasts(launching, now);
-    if left.is_none() && launching.turn().drain(|| false) {
+    if left.is_none() && is_waited_for && launching.turn().drain(|| false) {
         launching.turn_passed();
     }
     left
