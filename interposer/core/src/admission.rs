@@ -26,8 +26,8 @@ use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::progress::{Progress, Work};
 use crate::turn::{LEAD, Neighbour};
 
-/// A wait for a turn is looked at anew so often: the grant may change meanwhile.
-const TURN_STEP: Nanos = Nanos::from_millis(1);
+/// A wait for a turn is looked at anew so often, though nothing moves: a neighbour that does not is given up after 20 ms.
+const TURN_STEP: Nanos = Nanos::from_millis(4);
 
 /// A wait for those to whom a tenant gives way is looked at anew so often: a while after they have drained it goes on.
 const CLOSED_STEP: Nanos = Nanos::from_micros(300);

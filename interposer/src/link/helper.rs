@@ -26,6 +26,9 @@ const LOOK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(500));
 /// While nobody does.
 const CALM: Nanos = Nanos::from_millis(2);
 
+/// While the tenant has a turn and nothing in flight: so late may it be found not to be back.
+const REST: Nanos = Nanos::from_millis(1);
+
 /// So long after the last end that the program saw by itself the helper is not woken for its next launch.
 const TRUSTED: Nanos = Nanos::from_millis(10);
 
@@ -234,16 +237,19 @@ impl Gpu {
     fn rests(&self, ends: &mut Ends, now: Nanos) -> Option<Nanos> {
         ends.note(self.ends(), false, now);
         self.look_at_standing(now);
+        if self.pieces.any_wait() {
+            return None; // what holds it up says when
+        }
         if !self.activity.turn.is_there() {
             return (self.has_company() && ends.are_seen(now)).then_some(CALM);
         }
         match self.activity.standing.grace_left(now) {
-            Some(left) if self.holds_turn() && left > Nanos(0) => Some(left.min(LOOK.1)),
+            Some(left) if self.holds_turn() && left > Nanos(0) => Some(left.max(REST)),
             Some(_) => {
                 self.give_up_turn(now);
                 Some(LOOK.1)
             }
-            None => Some(LOOK.1),
+            None => Some(REST),
         }
     }
 }
