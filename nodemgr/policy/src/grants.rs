@@ -13,8 +13,10 @@ pub const FLOOR: SmShare = SmShare::percent(1);
 const EACH: Nanos = Nanos::from_millis(5);
 const EACH_SWITCHES: u64 = 50;
 
-/// ... but no longer than this: a tenant may have to wait for most of a round before its launches go on.
-const LONGEST: Nanos = Nanos::from_millis(40);
+/// ... but no longer than the first of these: a tenant may have to wait for most of a round before its launches go on. Where a switch takes
+/// long it is so many of them, up to the second: after 250 ms a launch goes whoever's turn it is.
+const LONGEST: [Nanos; 2] = [Nanos::from_millis(40), Nanos::from_millis(200)];
+const LONGEST_SWITCHES: u64 = 100;
 
 /// The bucket holds what accrues in so many rounds, so that a turn is never cut by the bucket's rim: units longer than a turn make
 /// rounds longer than they are meant to be, and what ran over meanwhile would be lost to whoever waited.
@@ -53,7 +55,11 @@ pub struct Beside {
 
 /// A tenant's turn where shares are alike, on a GPU on which a switch takes so long.
 pub fn turn(switch: Nanos) -> Nanos {
-    Nanos(EACH.0.max(switch.0.saturating_mul(EACH_SWITCHES)).min(LONGEST.0))
+    Nanos(EACH.0.max(switch.0.saturating_mul(EACH_SWITCHES)).min(longest(switch).0))
+}
+
+fn longest(switch: Nanos) -> Nanos {
+    Nanos(switch.0.saturating_mul(LONGEST_SWITCHES)).clamp(LONGEST[0], LONGEST[1])
 }
 
 /// What a filler behind a closed gate saves up, where a latency tenant is among its betters or not.
@@ -65,7 +71,7 @@ pub fn piece(beside_latency: bool, switch: Nanos) -> Nanos {
 /// The grant of a tenant that gets `rate` of a GPU and falls back to `request`. The generation is set by whoever
 /// publishes it.
 pub fn grant(rate: Rate, request: SmShare, memory_limit: Bytes, beside: Beside) -> Grant {
-    let round = Nanos((turn(beside.switch).0 * beside.tenants.max(2) as u64).min(LONGEST.0));
+    let round = Nanos((turn(beside.switch).0 * beside.tenants.max(2) as u64).min(longest(beside.switch).0));
     let capacity = accrued(rate, Nanos(HOARD * round.0)).max(LEAST_CAPACITY.0);
     let resume_at = accrued(rate, round).max(LEAST_CAPACITY.0 / 2);
     Grant {
@@ -108,7 +114,7 @@ mod tests {
         let turn_us = |tenants, switch_us| of_half(tenants, switch_us).resume_at.0 / 1_000;
         assert_eq!([50, 100].map(|switch_us| turn_us(2, switch_us)), [5_000; 2], "half of two times 5 ms");
         assert_eq!(turn_us(2, 300), 15_000, "a fiftieth of it goes to the switch");
-        assert_eq!((turn_us(2, 5_000), turn_us(5, 300), turn_us(20, 100)), (20_000, 20_000, 20_000));
+        assert_eq!((turn_us(2, 5_000), turn_us(5, 300), turn_us(20, 100)), (100_000, 20_000, 20_000));
         assert_eq!(of_half(2, 300).capacity, Tokens(4 * 15_000_000));
     }
 
