@@ -12,6 +12,13 @@ const SWITCH_US: f64 = 195.0;
 const PIECE_US: f64 = 500.0;
 const LEAD_US: f64 = 100.0;
 
+/// A switch after a drain, us of the card; and what may come on top of it before a request begins.
+const DRAINED_US: f64 = 140.0;
+const START_US: f64 = 100.0;
+
+/// What a filler may lose because nobody says that the primary's work has ended.
+const UNSEEN_PERCENT: f64 = 5.0;
+
 /// A bar of all rows that have something to do with it: each tenant's figures, the worst of them.
 struct Row {
     name: &'static str,
@@ -20,7 +27,7 @@ struct Row {
     figures: fn(&Measured) -> Vec<f64>,
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     Row { name: "duel.model_error_percent", at_most: true, limit: 10.0, figures: |row| model(row, true) },
     Row {
         name: "duel.model_host_error_percent",
@@ -41,6 +48,8 @@ const ROWS: [Row; 15] = [
     Row { name: "duel.promise_percent", at_most: false, limit: 85.0, figures: promise },
     Row { name: "duel.filled_percent", at_most: false, limit: 70.0, figures: filled },
     Row { name: "duel.filled_loss_percent", at_most: true, limit: 4.0, figures: filled_loss },
+    Row { name: "gate.start_p99_us", at_most: true, limit: START_US, figures: starts },
+    Row { name: "gate.start_filled_percent", at_most: false, limit: 60.0, figures: start_filled },
     Row { name: "room.percent", at_most: false, limit: 97.0, figures: |row| against_bare(row, Kind::Room) },
     Row { name: "room.loops_percent", at_most: false, limit: 95.0, figures: sum_against_bare },
     Row {
@@ -67,14 +76,26 @@ const ROWS: [Row; 15] = [
 pub fn judge(rows: &[Measured]) -> Vec<Bar> {
     let bar = |row: &Row| {
         let figures: Vec<f64> = rows.iter().flat_map(row.figures).collect();
-        let unit = if row.name.ends_with("ratio") { "ratio" } else { "percent" };
+        let units = [("ratio", "ratio"), ("us", "us")];
+        let unit = units.iter().find(|(end, _)| row.name.ends_with(end)).map_or("percent", |(_, unit)| *unit);
         match (figures.is_empty(), row.at_most) {
             (true, _) => None,
             (_, true) => Some(Bar::at_most(row.name, most(figures.into_iter()), unit, row.limit)),
             (_, false) => Some(Bar::at_least(row.name, least(figures.into_iter()), unit, row.limit)),
         }
     };
-    ROWS.iter().filter_map(bar).collect()
+    let unseen = rows.iter().filter_map(|row| unseen(row, rows)).reduce(f64::max);
+    let unseen = unseen.map(|worst| Bar::at_most("bubble.unseen_percent", worst, "percent", UNSEEN_PERCENT));
+    ROWS.iter().filter_map(bar).chain(unseen).collect()
+}
+
+/// By how much less a filler does beside a primary that makes no call in its pauses than beside one that waits for its work first: a row
+/// `unseen-20+..` against the row `seen-20+..`.
+pub fn unseen(row: &Measured, rows: &[Measured]) -> Option<f64> {
+    let twin = row.name.strip_prefix("un").filter(|name| name.starts_with("seen"))?;
+    let twin = rows.iter().find(|row| row.name == twin)?;
+    let fills = |row: &Measured| Some(progress(row, pauses(row).next()?, 1));
+    Some(100.0 * (1.0 - fills(row)? / fills(twin)?))
 }
 
 /// What each bar has of one row, by name: what the worst is the worst of.
@@ -172,6 +193,24 @@ fn of_rest(row: &Measured, weir: &Together) -> f64 {
 fn served<'a>(row: &'a Measured, settings: &'a [Setting]) -> impl Iterator<Item = &'a Together> {
     let online = row.pair.kind == Kind::Online;
     settings.iter().filter(move |_| online).filter_map(|setting| row.settings.get(setting))
+}
+
+/// By how much more than the filler's unit or piece and a switch a request of one kernel takes beside it than alone, at p99.
+fn starts(row: &Measured) -> Vec<f64> {
+    let p99_us = |got: Option<&Got>| got.and_then(|got| got.p99_ms).unwrap_or(f64::NAN) * 1e3;
+    let unit_us = row.pair.works.get(1).map_or(f64::NAN, |work| work.unit_us);
+    let in_the_way_us = unit_us.max(PIECE_US) + DRAINED_US;
+    let beyond = |weir: &Together| p99_us(weir.tenants.first()) - p99_us(row.alone.first()) - in_the_way_us;
+    started(row).map(beyond).collect()
+}
+
+/// What the filler does then.
+fn start_filled(row: &Measured) -> Vec<f64> {
+    started(row).map(|weir| of_rest(row, weir)).collect()
+}
+
+fn started(row: &Measured) -> impl Iterator<Item = &Together> {
+    row.settings.get(&Setting::Filler).filter(|_| row.pair.kind == Kind::Starts).into_iter()
 }
 
 /// A filler's work against the pauses, less two switches and one of its units in each.

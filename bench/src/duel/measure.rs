@@ -9,7 +9,7 @@ use serde::Serialize;
 use weir_nodemgr::config::GatePlace;
 
 use super::client::{self, Answer, Client};
-use super::pairs::{Pair, Work};
+use super::pairs::{Kind, Pair, Work};
 use super::setting::Setting;
 use crate::rig::{Rig, true_use};
 
@@ -166,8 +166,9 @@ impl<'a> Bench<'a> {
     /// How long one of these programs takes: a server in the first place needs enough requests, and an eager one, whose
     /// requests are rarer, more time for them.
     fn window(&self, works: &[Work]) -> Duration {
+        let is_eager = || self.pair.kind == Kind::Online && !self.pair.is_dense();
         match works {
-            [server, ..] if server.serves => self.effort.serving * if server.dense { 1 } else { EAGER },
+            [server, ..] if server.serves => self.effort.serving * if is_eager() { EAGER } else { 1 },
             _ => self.effort.window,
         }
     }

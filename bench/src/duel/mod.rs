@@ -36,9 +36,9 @@ const SERVING_S: [f64; 2] = [40.0, 2.0];
 pub struct Options {
     #[command(flatten)]
     quick: QuickOptions,
-    /// Only this row, such as `decode+train`
+    /// Only this row, such as `decode+train`; may be given more than once
     #[arg(long, value_name = "NAME")]
-    pair: Option<String>,
+    pair: Vec<String>,
     /// Another libweir.so than the one that was built
     #[arg(long, value_name = "PATH")]
     interposer: Option<PathBuf>,
@@ -70,17 +70,19 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
 impl Options {
     /// The rows that are wanted.
     fn rows(&self) -> io::Result<Vec<&'static Pair>> {
-        let wanted = |row: &&Pair| match &self.pair {
-            Some(name) => row.name() == *name,
-            None => row.quick || !self.quick.quick,
-        };
-        let rows: Vec<_> = PAIRS.iter().filter(wanted).collect();
-        if rows.is_empty() {
-            let names: Vec<_> = PAIRS.iter().map(Pair::name).collect();
-            let message = format!("there is no such row\nhelp: choose one of {}", names.join(", "));
-            return Err(io::Error::other(message));
+        if self.pair.is_empty() {
+            return Ok(PAIRS.iter().filter(|row| row.quick || !self.quick.quick).collect());
         }
-        Ok(rows)
+        let row = |name: &String| {
+            PAIRS.iter().find(|row| row.name() == *name).ok_or_else(|| {
+                let names: Vec<_> = PAIRS.iter().map(Pair::name).collect();
+                io::Error::other(format!(
+                    "there is no row `{name}`\nhelp: choose one of {}",
+                    names.join(", ")
+                ))
+            })
+        };
+        self.pair.iter().map(row).collect()
     }
 
     /// How much is done for each.

@@ -43,6 +43,16 @@ const RARE_STEPS_AHEAD: Work = host_bound("rare-steps-ahead", 200.0);
 const DENSE_STEPS: Work = dense("dense-steps", 200.0);
 const LOOP: Work = dense("loop", 10.0);
 const TICKS: Work = dense("ticks", 10.0);
+const SEEN_5: Work = Work { pause_us: 5_000.0, ..dense("seen-5", 200.0) };
+const UNSEEN_5: Work = Work { name: "unseen-5", ..SEEN_5 };
+const SEEN_20: Work = Work { name: "seen-20", pause_us: 20_000.0, ..SEEN_5 };
+const UNSEEN_20: Work = Work { name: "unseen-20", ..SEEN_20 };
+const SEEN_50: Work = Work { name: "seen-50", pause_us: 50_000.0, ..SEEN_5 };
+const UNSEEN_50: Work = Work { name: "unseen-50", ..SEEN_50 };
+const WAKER: Work = Work { serves: true, ..host_bound("waker", 300.0) };
+const FILL_5: Work = dense("fill-5", 5.0);
+const FILL_100: Work = dense("fill-100", 100.0);
+const FILL_1000: Work = dense("fill-1000", 1_000.0);
 const EAGER_SERVER: Work = Work { serves: true, ..host_bound("eager-server", 3.0) };
 
 /// What the programs of a row are to each other.
@@ -53,6 +63,8 @@ pub enum Kind {
     Peers,
     /// The first serves requests.
     Online,
+    /// The first serves requests of one kernel, the second fills.
+    Starts,
     /// The first pauses, the second fills.
     Pauses,
     /// Primaries of which there is enough for all.
@@ -104,7 +116,7 @@ const fn quick(pair: Pair) -> Pair {
 }
 
 /// All rows.
-pub const PAIRS: [Pair; 26] = [
+pub const PAIRS: [Pair; 35] = [
     quick(pair(Kind::Peers, &[FLOOD, FLOOD], &[PerS(0, 282.0), PerS(1, 282.0)])),
     pair(Kind::Peers, &[BIGTRAIN, BIGTRAIN], &[PerS(0, 15.5), PerS(1, 15.5)]),
     pair(Kind::Peers, &[TRAIN, TRAIN], &[PerS(0, 44.0), PerS(1, 44.0)]),
@@ -122,10 +134,19 @@ pub const PAIRS: [Pair; 26] = [
     pair(Kind::Online, &[SERVER, BIGTRAIN], &[P50(0, 2.9), P99(0, 11.8), PerS(1, 28.6)]),
     pair(Kind::Online, &[EAGER_SERVER, FLOOD], &[]),
     pair(Kind::Online, &[EAGER_SERVER, BIGTRAIN], &[]),
+    pair(Kind::Starts, &[WAKER, FILL_5], &[]),
+    pair(Kind::Starts, &[WAKER, FILL_100], &[]),
+    pair(Kind::Starts, &[WAKER, FILL_1000], &[]),
     quick(pair(Kind::Pauses, &[BURSTY, FLOOD], &[PerS(0, 32.0), PerS(1, 375.0)])),
     pair(Kind::Pauses, &[BURSTY, BIGTRAIN], &[]),
     pair(Kind::Pauses, &[LOADER, FLOOD], &[PerS(0, 48.0), PerS(1, 285.0)]),
     pair(Kind::Pauses, &[LOADER, BIGTRAIN], &[]),
+    pair(Kind::Pauses, &[SEEN_5, DENSE_STEPS], &[]),
+    pair(Kind::Pauses, &[UNSEEN_5, DENSE_STEPS], &[]),
+    pair(Kind::Pauses, &[SEEN_20, DENSE_STEPS], &[]),
+    pair(Kind::Pauses, &[UNSEEN_20, DENSE_STEPS], &[]),
+    pair(Kind::Pauses, &[SEEN_50, DENSE_STEPS], &[]),
+    pair(Kind::Pauses, &[UNSEEN_50, DENSE_STEPS], &[]),
     pair(Kind::Room, &[STEPS, STEPS], &[]),
     pair(Kind::Room, &[STEPS_AHEAD, STEPS_AHEAD], &[]),
     quick(pair(Kind::Room, &[STEPS, STEPS_AHEAD], &[])),

@@ -50,7 +50,7 @@ impl Setting {
             Kind::Online if pair.is_dense() => &[Self::Plain, Self::Filler, Self::Promise, Self::Primary],
             // A request of eager steps takes longer than what is promised.
             Kind::Online => &[Self::Plain, Self::Filler, Self::Primary],
-            Kind::Pauses => &[Self::Plain, Self::Filler],
+            Kind::Starts | Kind::Pauses => &[Self::Plain, Self::Filler],
             Kind::Room | Kind::Loops => &[Self::Plain, Self::Equal],
             Kind::Helpers => &[Self::Plain, Self::Filler, Self::Equal],
         }
@@ -59,7 +59,7 @@ impl Setting {
     /// The tenant for the program at this position; none without Weir.
     pub fn tenant(self, pair: &Pair, at: usize, slow: f64) -> Option<CreateTenant> {
         let first = match pair.kind {
-            Kind::Online | Kind::Helpers => (ClassName::Latency, Some(ONLINE)),
+            Kind::Online | Kind::Starts | Kind::Helpers => (ClassName::Latency, Some(ONLINE)),
             Kind::Peers | Kind::Pauses | Kind::Room | Kind::Loops => (ClassName::Primary, Some(BESIDE)),
         };
         let (class, request) = match (self, at) {

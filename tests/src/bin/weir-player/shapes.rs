@@ -25,11 +25,17 @@ pub enum Kernel {
     Step,
     /// The shortest step.
     Short,
+    /// Fillers' of three lengths.
+    Fill5,
+    /// The same.
+    Fill100,
+    /// The same.
+    Fill1000,
 }
 
 impl Kernel {
     /// All of them, in the order of their positions.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Product,
         Self::BurstProduct,
         Self::Train,
@@ -39,6 +45,9 @@ impl Kernel {
         Self::Wait,
         Self::Step,
         Self::Short,
+        Self::Fill5,
+        Self::Fill100,
+        Self::Fill1000,
     ];
 
     /// Its name.
@@ -53,6 +62,9 @@ impl Kernel {
             Self::Wait => "duel_wait",
             Self::Step => "duel_step",
             Self::Short => "duel_short",
+            Self::Fill5 => "duel_fill_5",
+            Self::Fill100 => "duel_fill_100",
+            Self::Fill1000 => "duel_fill_1000",
         }
     }
 
@@ -68,6 +80,9 @@ impl Kernel {
             Self::Wait => 300.0,           // 3,179 a second
             Self::Step => 200.0,           // ours, as the next one: no program of the card's
             Self::Short => 10.0,
+            Self::Fill5 => 5.0,
+            Self::Fill100 => 100.0,
+            Self::Fill1000 => 1_000.0,
         }
     }
 }
@@ -118,6 +133,19 @@ const fn graph(kernel: Kernel) -> Shape {
 /// A step, and how long the host sleeps behind it, us.
 const fn step(waits: Waits, pause_us: f64) -> Shape {
     Shape { pause_us, ..eager(Kernel::Step, 1, 1.0, waits) }
+}
+
+/// Kernels of a burst, and what they take, us.
+const BURST: (u32, f64) = (50, 10_000.0);
+
+/// A burst, its end waited for, and a pause, us.
+const fn seen(pause_us: f64) -> Shape {
+    Shape { pause_us, ..eager(Kernel::Step, BURST.0, 1.0, Waits::Each(1)) }
+}
+
+/// The same without a call until the next one.
+const fn unseen(pause_us: f64) -> Shape {
+    Shape { pause_us: BURST.1 + pause_us, ..eager(Kernel::Step, BURST.0, 1.0, Waits::Never) }
 }
 
 /// How requests are served; times of a card, in microseconds.
@@ -175,6 +203,35 @@ pub enum Work {
     Loop,
     /// A kernel of 10 us and a wait
     Ticks,
+    /// Requests of one kernel of 300 us
+    Waker,
+    /// Kernels of 5 us, 64 deep
+    #[value(name = "fill-5")]
+    Fill5,
+    /// The same of 100 us
+    #[value(name = "fill-100")]
+    Fill100,
+    /// The same of 1 ms
+    #[value(name = "fill-1000")]
+    Fill1000,
+    /// Work for 10 ms, a wait, 5 ms of sleep
+    #[value(name = "seen-5")]
+    Seen5,
+    /// The same without a call: it sleeps from its last launch on
+    #[value(name = "unseen-5")]
+    Unseen5,
+    /// As `seen-5`, with a sleep of 20 ms
+    #[value(name = "seen-20")]
+    Seen20,
+    /// As `unseen-5`, of 20 ms
+    #[value(name = "unseen-20")]
+    Unseen20,
+    /// As `seen-5`, of 50 ms
+    #[value(name = "seen-50")]
+    Seen50,
+    /// As `unseen-5`, of 50 ms
+    #[value(name = "unseen-50")]
+    Unseen50,
 }
 
 impl Work {
@@ -196,7 +253,7 @@ impl Work {
             Self::Loader => {
                 Shape { pause_us: 20_470.0, ..eager(Kernel::BurstProduct, 6, 10.0, Waits::Never) }
             }
-            Self::Waits => eager(Kernel::Wait, 1, 1.0, Waits::Each(1)),
+            Self::Waits | Self::Waker => eager(Kernel::Wait, 1, 1.0, Waits::Each(1)),
             Self::Steps => step(Waits::Each(1), 300.0),
             Self::StepsAhead => step(Waits::Behind(8), 500.0),
             Self::RareSteps => step(Waits::Each(1), 800.0),
@@ -204,6 +261,15 @@ impl Work {
             Self::DenseSteps => step(Waits::Behind(8), 0.0),
             Self::Loop => eager(Kernel::Short, 1, 1.0, Waits::Behind(8)),
             Self::Ticks => eager(Kernel::Short, 1, 1.0, Waits::Each(1)),
+            Self::Fill5 => eager(Kernel::Fill5, 1, 1.0, Waits::Behind(64)),
+            Self::Fill100 => eager(Kernel::Fill100, 1, 1.0, Waits::Behind(64)),
+            Self::Fill1000 => eager(Kernel::Fill1000, 1, 1.0, Waits::Behind(64)),
+            Self::Seen5 => seen(5_000.0),
+            Self::Unseen5 => unseen(5_000.0),
+            Self::Seen20 => seen(20_000.0),
+            Self::Unseen20 => unseen(20_000.0),
+            Self::Seen50 => seen(50_000.0),
+            Self::Unseen50 => unseen(50_000.0),
             // 1.1 ms of launches.
             Self::Light => {
                 Shape { pause_us: 1_060.0, ..eager(Kernel::Decode, TOKEN.0, 11.4, Waits::Each(1)) }
@@ -216,6 +282,7 @@ impl Work {
         let unit = self.shape();
         match self {
             Self::Server => Some(Service { gap_us: 8_000.0, units: 4, unit, between_us: None }),
+            Self::Waker => Some(Service { gap_us: 10_000.0, units: 1, unit, between_us: None }),
             Self::EagerServer => Some(Service { gap_us: 40_000.0, units: 8, unit, between_us: Some(300.0) }),
             _ => None,
         }
