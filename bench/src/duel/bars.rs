@@ -16,8 +16,9 @@ const LEAD_US: f64 = 100.0;
 const DRAINED_US: f64 = 140.0;
 const START_US: f64 = 100.0;
 
-/// What a filler may lose because nobody says that the primary's work has ended.
+/// What a filler may lose because nobody says that the primary's work has ended, in pauses of so long at least, us of the card.
 const UNSEEN_PERCENT: f64 = 5.0;
+const LONG_PAUSE_US: f64 = 20_000.0;
 
 /// A bar of all rows that have something to do with it: each tenant's figures, the worst of them.
 struct Row {
@@ -84,7 +85,8 @@ pub fn judge(rows: &[Measured]) -> Vec<Bar> {
             (_, false) => Some(Bar::at_least(row.name, least(figures.into_iter()), unit, row.limit)),
         }
     };
-    let unseen = rows.iter().filter_map(|row| unseen(row, rows)).reduce(f64::max);
+    let is_long = |row: &&Measured| row.pair.works.first().is_some_and(|work| work.pause_us >= LONG_PAUSE_US);
+    let unseen = rows.iter().filter(is_long).filter_map(|row| unseen(row, rows)).reduce(f64::max);
     let unseen = unseen.map(|worst| Bar::at_most("bubble.unseen_percent", worst, "percent", UNSEEN_PERCENT));
     ROWS.iter().filter_map(bar).chain(unseen).collect()
 }

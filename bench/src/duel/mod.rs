@@ -62,6 +62,8 @@ pub fn run(options: &Options) -> io::Result<ExitCode> {
     bars::judge(&measured).into_iter().for_each(|bar| report.bar(bar));
     let by_row = measured.iter().map(|row| (row.name.clone(), bars::of_row(row)));
     report.figure("bars_by_row", by_row.collect::<std::collections::BTreeMap<_, _>>());
+    let unseen = measured.iter().filter_map(|row| Some((row.name.clone(), bars::unseen(row, &measured)?)));
+    report.figure("unseen_percent", unseen.collect::<std::collections::BTreeMap<_, _>>());
     report.figure("effort", &effort);
     report.figure("rows", measured);
     Ok(report.finish(options.quick.common.json))
