@@ -2,7 +2,7 @@
 //!
 //! A sleep is a futex wait on the grant page, so that a new grant wakes everyone at once, and where a neighbour has to move
 //! first, on its page as well. It is bounded: by the time in which enough tokens accrue, by what is in flight, and on a
-//! neighbour's word by a millisecond. Nothing is held while we sleep.
+//! neighbour's word by some milliseconds. Nothing is held while we sleep.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -277,6 +277,9 @@ fn until((word, value): Watch<'_>, held: &Holdup) {
     }
 }
 
+/// Where one can sleep on one word alone the others are looked at so often.
+const UNSURE: Nanos = Nanos::from_millis(1);
+
 /// Until one of the words moves: the grant's is among them, since a new one takes effect at once, whoever is waited for.
 fn until_any(words: &[Watch<'_>], time: Nanos) {
     let end = timespec(Nanos(clock::now().0.saturating_add(time.0))); // this call takes an instant, not a duration
@@ -287,7 +290,7 @@ fn until_any(words: &[Watch<'_>], time: Nanos) {
     let slept = futex::waitv(waiters, WaitvFlags::empty(), Some(&end), ClockId::Monotonic);
     if !matches!(slept, Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)) {
         // A kernel before 5.16, or a filter of system calls that does not know this one: the others are looked at afterwards.
-        let _ = futex::wait(first.0, futex::Flags::empty(), first.1, Some(&timespec(time)));
+        let _ = futex::wait(first.0, futex::Flags::empty(), first.1, Some(&timespec(time.min(UNSURE))));
     }
 }
 

@@ -86,8 +86,10 @@ pub fn judge(rows: &[Measured]) -> Vec<Bar> {
         }
     };
     let is_long = |row: &&Measured| row.pair.works.first().is_some_and(|work| work.pause_us >= LONG_PAUSE_US);
-    let unseen = rows.iter().filter(is_long).filter_map(|row| unseen(row, rows)).reduce(f64::max);
-    let unseen = unseen.map(|worst| Bar::at_most("bubble.unseen_percent", worst, "percent", UNSEEN_PERCENT));
+    let unseen: Vec<f64> = rows.iter().filter(is_long).filter_map(|row| unseen(row, rows)).collect();
+    let of_unseen =
+        || Bar::at_most("bubble.unseen_percent", most(unseen.iter().copied()), "percent", UNSEEN_PERCENT);
+    let unseen = (!unseen.is_empty()).then(of_unseen);
     ROWS.iter().filter_map(bar).chain(unseen).collect()
 }
 

@@ -85,7 +85,7 @@ impl Betters {
             list.quiet_at.store(now.0, Ordering::Relaxed);
         }
         let is_over = now.since(Nanos(list.quiet_at.load(Ordering::Relaxed))) >= list.grace();
-        match list.betters.last() {
+        match list.betters.iter().max_by_key(|better| better.page.standing.grace()) {
             Some(last) if !is_over => Err((last.page.clone(), last.page.edges())),
             _ => {
                 list.calm.store(edges, Ordering::Relaxed);

@@ -23,10 +23,13 @@ use crate::wait::{self, Holdup};
 /// While somebody waits for the end of what is in flight it looks so soon again at least, and at most.
 const LOOK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(500));
 
+/// The next tenant is let in by looks that are so far apart at least.
+const SOONEST: Nanos = Nanos::from_micros(30);
+
 /// While nobody does.
 const CALM: Nanos = Nanos::from_millis(2);
 
-/// While the tenant has a turn and nothing in flight: so late may it be found not to be back.
+/// While the tenant has a turn and nothing in flight: so late may it be found not to be back, of those that nearly always are.
 const REST: Nanos = Nanos::from_millis(1);
 
 /// So long after the last end that the program saw by itself the helper is not woken for its next launch.
@@ -145,7 +148,8 @@ fn run(client: &'static Client) {
             let _ = futex::wait(&WORD, futex::Flags::empty(), word, None);
             continue;
         };
-        SLEEPS.store(false, Ordering::SeqCst); // it wakes by itself
+        // It wakes by itself. A piece may wait for long, and meanwhile other work may begin.
+        SLEEPS.store(matches!(next, Next::Held(time, _) if time > LOOK.1), Ordering::SeqCst);
         match next {
             Next::Held(time, held) => {
                 let unheard = is_filler && was_short && held.neighbour.is_some() && !gpu.is_busy();
@@ -229,8 +233,8 @@ impl Gpu {
         self.look_at_standing(now);
         let soon = self.is_waited_for() && !ends.are_seen(now);
         let next = if soon { left.clamp(LOOK.0, LOOK.1) } else { CALM };
-        let next = self.lets_next_in(now).map_or(next, |lets_in| lets_in.min(next));
-        self.is_busy().then_some(next)
+        let next = self.lets_next_in(now).map_or(next, |lets_in| lets_in.max(SOONEST).min(next));
+        if self.is_busy() { Some(next) } else { self.rests(ends, now) }
     }
 
     /// Nothing is in flight. In how long to look again; `None`: when something begins.
@@ -238,13 +242,14 @@ impl Gpu {
         ends.note(self.ends(), false, now);
         self.look_at_standing(now);
         if self.pieces.any_wait() {
-            return None; // what holds it up says when
+            // What holds it up says when; who may go first again by now shall soon be seen to.
+            return Client::get().is_some_and(|client| client.class == Class::Latency).then_some(REST);
         }
         if !self.activity.turn.is_there() {
             return (self.has_company() && ends.are_seen(now)).then_some(CALM);
         }
         match self.activity.standing.grace_left(now) {
-            Some(left) if self.holds_turn() && left > Nanos(0) => Some(left.max(REST)),
+            Some(left) if self.holds_turn() && left > Nanos(0) => Some(REST),
             Some(_) => {
                 self.give_up_turn(now);
                 Some(LOOK.1)

@@ -131,6 +131,11 @@ impl Gpu {
         own.set_grace(rests.grace(self.switch));
     }
 
+    /// Whether it is worth keeping a turn while nothing is in flight.
+    pub(super) fn nearly_always_rests_shortly(&self) -> bool {
+        self.standing.rests.lock().keeps_turn()
+    }
+
     /// Its work has ended: from now on it rests. Others wait for it no longer than it usually takes to be back.
     pub fn note_rest(&self) {
         if !self.pages().waits() {

@@ -9,7 +9,6 @@ use weir_core::gate::{self, in_flight};
 use weir_core::hold::Terms;
 use weir_core::price::Estimate;
 use weir_core::progress::{Progress, Work};
-use weir_core::rests::keeps_turn;
 use weir_core::turn::ROOM;
 use weir_protocol::mapping::Mapped;
 use weir_protocol::pages::{ActivityPage, Gate, Stand, Turn};
@@ -153,7 +152,7 @@ impl Launching for &Gpu {
 
     fn keeps_turn(&self) -> bool {
         // Without a helper no one would end the turn.
-        helper::runs() && keeps_turn(self.activity.standing.grace(), self.switch)
+        helper::runs() && self.nearly_always_rests_shortly()
     }
 
     fn is_back_soon(&self, now: Nanos) -> bool {

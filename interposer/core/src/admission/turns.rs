@@ -109,7 +109,11 @@ fn ask_in<N: Neighbour, W>(
 ) -> (Answer, Option<W>) {
     let answer = turn::ask(own, others, terms, arrived, now);
     let word = match answer {
-        Answer::Behind(at, shows) => others.get(at).map(|other| word(other, shows)),
+        // Who is about to queue up or to step up moves without waking anybody.
+        Answer::Behind(at, shows) => {
+            let settled = |other: &&N| !matches!(other.turn().look().0, Stand::Arrives | Stand::StepsUp);
+            others.get(at).filter(settled).map(|other| word(other, shows))
+        }
         _ => None,
     };
     (answer, word)
@@ -128,7 +132,10 @@ fn next<L: Launching>(
         },
         Answer::Queueing => Next::Waits((SHORTEST, None)),
         // Until the tenant's last work is done nobody measures anything.
-        Answer::Behind(..) => Next::Waits((if launching.is_busy() { LOOK } else { TURN_STEP }, word)),
+        Answer::Behind(..) => {
+            let soon = launching.is_busy() || word.is_none();
+            Next::Waits((if soon { LOOK } else { TURN_STEP }, word))
+        }
     }
 }
 
