@@ -13,7 +13,7 @@ const PIECE_US: f64 = 500.0;
 const LEAD_US: f64 = 100.0;
 
 /// A switch after a drain, us of the card; and what may come on top of it before a request begins.
-const DRAINED_US: f64 = 140.0;
+const DRAINED_US: f64 = weir_simgpu_link::config::SWITCH_US as f64;
 const START_US: f64 = 100.0;
 
 /// What a filler may lose because nobody says that the primary's work has ended, in pauses of so long at least, us of the card.
@@ -77,8 +77,7 @@ const ROWS: [Row; 17] = [
 pub fn judge(rows: &[Measured]) -> Vec<Bar> {
     let bar = |row: &Row| {
         let figures: Vec<f64> = rows.iter().flat_map(row.figures).collect();
-        let units = [("ratio", "ratio"), ("us", "us")];
-        let unit = units.iter().find(|(end, _)| row.name.ends_with(end)).map_or("percent", |(_, unit)| *unit);
+        let unit = row.name.rsplit(['_', '.']).next().unwrap_or_default(); // its name ends with it
         match (figures.is_empty(), row.at_most) {
             (true, _) => None,
             (_, true) => Some(Bar::at_most(row.name, most(figures.into_iter()), unit, row.limit)),

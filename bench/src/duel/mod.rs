@@ -2,7 +2,7 @@
 //! under Weir. All their times, and those of the GPU, are longer by one factor, so that two processors hold them.
 //!
 //! A row is two programs or more ([`pairs`]); each runs alone, and all of them run in each setting ([`setting`]), settings
-//! taking turns. Figures are medians, in units of the card. All rows take an hour and a half.
+//! taking turns. Figures are medians, in units of the card. All rows take two hours.
 
 mod bars;
 mod client;

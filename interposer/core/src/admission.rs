@@ -35,8 +35,8 @@ const CLOSED_STEP: Nanos = Nanos::from_micros(300);
 /// While a turn ends, or neighbours count on what is seen, progress is looked for so often.
 const LOOK: Nanos = Nanos::from_micros(200);
 
-/// A launch that waits until its own tenant's work is done looks so soon again, at least.
-const SHORTEST: Nanos = Nanos::from_micros(30);
+/// No look at what ends soon, the tenant's own work or a neighbour's rest, follows sooner.
+pub const SHORTEST: Nanos = Nanos::from_micros(30);
 
 /// A process that launches on one GPU.
 pub trait Launching {

@@ -47,8 +47,8 @@ impl Progress {
         self.reached = (done, at);
     }
 
-    /// As [`Self::begin`], in a turn: whoever had the one before is about to end. If a neighbour did, which moved its word in the queue, the
-    /// GPU switches first.
+    /// As [`Self::begin`], in a turn: the work of the one before is about to end. If that was a neighbour's, which moved its word in the queue,
+    /// the GPU switches first.
     pub fn begin_turn(&mut self, turns: u32, switch: Nanos, now: Nanos) {
         let switches = std::mem::replace(&mut self.turns, turns) != turns;
         self.begin(if switches { Nanos(now.0.saturating_add(switch.0)) } else { now });

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::thread::futex;
-use weir_core::admission;
+use weir_core::admission::{self, SHORTEST};
 use weir_core::gate::in_flight;
 use weir_core::tail::Tail;
 use weir_protocol::message::Class;
@@ -22,9 +22,6 @@ use crate::wait::{self, Holdup};
 
 /// While somebody waits for the end of what is in flight it looks so soon again at least, and at most.
 const LOOK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(500));
-
-/// The next tenant is let in by looks that are so far apart at least.
-const SOONEST: Nanos = Nanos::from_micros(30);
 
 /// While nobody does.
 const CALM: Nanos = Nanos::from_millis(2);
@@ -233,7 +230,7 @@ impl Gpu {
         self.look_at_standing(now);
         let soon = self.is_waited_for() && !ends.are_seen(now);
         let next = if soon { left.clamp(LOOK.0, LOOK.1) } else { CALM };
-        let next = self.lets_next_in(now).map_or(next, |lets_in| lets_in.max(SOONEST).min(next));
+        let next = self.lets_next_in(now).map_or(next, |lets_in| lets_in.max(SHORTEST).min(next));
         if self.is_busy() { Some(next) } else { self.rests(ends, now) }
     }
 

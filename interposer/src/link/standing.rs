@@ -115,7 +115,7 @@ impl Gpu {
         if !self.standing.drains.load(Ordering::Relaxed) || !self.holds_turn() || !self.is_contended() {
             return None;
         }
-        admission::about_to_drain(&mut &*self, self.is_waited_for(), now)
+        admission::about_to_drain(&mut &*self, || self.is_waited_for(), now)
     }
 
     /// A launch has come: if the tenant rested, that is over.

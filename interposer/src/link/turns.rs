@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
-use weir_core::admission::{self, Launching};
+use weir_core::admission::{self, Launching, SHORTEST};
 use weir_core::gate::{self, in_flight};
 use weir_core::hold::Terms;
 use weir_core::price::Estimate;
@@ -18,9 +18,6 @@ use super::board::Neighbour;
 use super::solo::Sibling;
 use super::{Client, Gpu, helper};
 use crate::clock;
-
-/// No sleep until one may be back is shorter.
-const SHORTEST: Nanos = Nanos::from_micros(30);
 
 /// A neighbour's word to sleep on, and what it shows.
 #[derive(Clone)]

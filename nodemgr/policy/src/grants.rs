@@ -14,7 +14,7 @@ const EACH: Nanos = Nanos::from_millis(5);
 const EACH_SWITCHES: u64 = 50;
 
 /// ... but no longer than the first of these: a tenant may have to wait for most of a round before its launches go on. Where a switch takes
-/// long it is so many of them, up to the second: after 250 ms a launch goes whoever's turn it is.
+/// long it is so many of them, up to the second: after 250 ms a launch goes in another's turn.
 const LONGEST: [Nanos; 2] = [Nanos::from_millis(40), Nanos::from_millis(100)];
 const LONGEST_SWITCHES: u64 = 100;
 

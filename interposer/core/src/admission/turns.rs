@@ -198,12 +198,16 @@ pub fn drained(launching: &mut impl Launching, now: Nanos) {
 
 /// The program waits for all its work, so nothing follows before that is done: the next tenant is let in a little earlier if one waits, and
 /// the GPU does not idle while it is woken. In how long that is; `None`: it has been, or this is no turn that a drain would end.
-pub fn about_to_drain(launching: &mut impl Launching, is_waited_for: bool, now: Nanos) -> Option<Nanos> {
+pub fn about_to_drain(
+    launching: &mut impl Launching,
+    is_waited_for: impl FnOnce() -> bool,
+    now: Nanos,
+) -> Option<Nanos> {
     if !holds(launching.turn()) || launching.keeps_turn() || launching.pages().waits() {
         return None;
     }
     let left = outlasts(launching, now);
-    if left.is_none() && is_waited_for && launching.turn().drain(|| false) {
+    if left.is_none() && is_waited_for() && launching.turn().drain(|| false) {
         launching.turn_passed();
     }
     left
