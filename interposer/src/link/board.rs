@@ -146,6 +146,12 @@ impl Board {
         Some(ended.fold(0, u64::wrapping_add))
     }
 
+    /// Whether any of them takes no turns, as far as is known.
+    pub fn any_passes(&self, board: u32) -> bool {
+        self.known(board)
+            .is_none_or(|neighbours| neighbours.pages.iter().any(|neighbour| neighbour.page.passes()))
+    }
+
     /// Asks `f` about the neighbours; `None` if they are not known.
     pub fn with<R>(&self, board: u32, f: impl FnOnce(&mut [Neighbour]) -> R) -> Option<R> {
         Some(f(&mut self.known(board)?.pages))

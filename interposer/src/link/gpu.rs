@@ -276,6 +276,7 @@ impl Gpu {
             siblings,
             quiet: siblings.zip(self.board.quiet(board)).map(|(a, b)| both(a, b)),
             ended: self.board.ended(board).map(|others| both(self.activity.ended(own), others)),
+            pass: self.passes() || self.board.any_passes(board),
         }
     }
 

@@ -44,6 +44,8 @@ pub struct Neighbours {
     pub ended: Option<u64>,
     /// As `quiet`, of the tenant's other processes alone.
     pub siblings: Option<u64>,
+    /// One of them takes no turns, or this process takes none: parts of time slices are possible.
+    pub pass: bool,
 }
 
 impl Neighbours {

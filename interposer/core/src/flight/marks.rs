@@ -406,6 +406,7 @@ impl Marks {
                         Company::None
                     }
                     false if !now.siblings_were_quiet_since(&since) => Company::Siblings,
+                    false if now.pass || since.pass => Company::Passing,
                     false if now.have_stayed_since(&since) => Company::Comes,
                     false => Company::InTurns,
                 };

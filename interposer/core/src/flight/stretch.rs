@@ -82,6 +82,8 @@ pub(super) enum Company {
     InTurns,
     /// A sibling may have been, in time slices: no turns keep it whole or away, so there may be parts of slices.
     Siblings,
+    /// The same of a neighbour: it passes without turns, or this process does.
+    Passing,
     /// Somebody may have been, at the same time; and a sibling may have been among them.
     AtOnce { siblings: bool },
 }
@@ -231,7 +233,7 @@ impl Stretch {
                 bill.took = took + self.teach_in_turn(most, whole && company == Company::Comes, sms);
                 bill.measured = whole;
             }
-            Company::Comes | Company::InTurns | Company::Siblings | Company::Before => {
+            Company::Comes | Company::InTurns | Company::Siblings | Company::Passing | Company::Before => {
                 let missing = self.missing(company);
                 let (bill, spent) = self.by_price(to, (surely, most), copied, (sms, prices));
                 return (Bill { missing, ..bill }, spent);

@@ -47,6 +47,7 @@ struct Gpu {
     neighbour: Option<u64>,
     ended: Option<u64>,
     siblings: Option<u64>,
+    pass: bool,
     launched: Vec<(u64, &'static Estimate, u64)>, // stream, signature, charged
     part: Option<f64>,                            // beside others under MPS
     weight: f64,                                  // that was asked for last
@@ -107,7 +108,7 @@ impl Driver for Gpu {
     }
 
     fn neighbours(&mut self) -> Neighbours {
-        Neighbours { quiet: self.neighbour, ended: self.ended, siblings: self.siblings }
+        Neighbours { quiet: self.neighbour, ended: self.ended, siblings: self.siblings, pass: self.pass }
     }
 
     fn launches(&mut self, stream: u64, charged: u64, parts: &mut Parts) {

@@ -1,4 +1,4 @@
-//! Streams of one program that overlap, in turns with another program.
+//! Beside another program: streams that overlap, in turns with it, and work between whose launches it has the GPU for a moment.
 
 use super::*;
 
@@ -73,4 +73,28 @@ fn what_is_queued_behind_it_does_not_make_a_neighbours_slice_seem_our_work() {
     let own = work / (work + 2_200_000.0 / 5.0);
     assert!((charged / own - 1.0).abs() < 0.01, "{charged} of {own}");
     assert!((price / 100_000.0 - 1.0).abs() < 0.01, "{price}");
+}
+
+#[test]
+fn what_a_neighbour_does_between_the_launches_of_who_passes_is_not_charged() {
+    let mut process = process();
+    process.flight.add_events(9..=32);
+    let kernel = guess(50_000);
+    process.mark(STREAM);
+    for _ in 0..5 {
+        (0..10).for_each(|_| process.launch(STREAM, kernel, 50_000)); // alone
+        process.mark(STREAM);
+        process.drain();
+    }
+    (process.gpu.neighbour, process.gpu.ended, process.gpu.pass) = (None, Some(0), true);
+    let before = process.charged;
+    for _ in 0..100 {
+        (0..20).for_each(|_| process.launch(STREAM, kernel, 70_000)); // 20 us each are the neighbour's
+        process.mark(STREAM);
+        process.wait(process.gpu.ends[&STREAM] - 100_000);
+    }
+    process.drain();
+    let charged = (process.charged - before) as f64 / (100.0 * 20.0 * 50_000.0);
+    assert!((charged - 1.0).abs() < 0.02, "{charged}");
+    assert!((kernel.mean() / 50_000.0 - 1.0).abs() < 0.02, "{}", kernel.mean());
 }
