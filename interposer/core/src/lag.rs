@@ -20,11 +20,6 @@ const SAVED: Nanos = Nanos::from_secs(2);
 /// Who was not looked at for so long was away.
 const UNSEEN: Nanos = Nanos::from_millis(100);
 
-/// Of a host-bound tenant's work by price so much counts, in percent. Prices of launches with gaps between them are up to twice too
-/// high; a tenant that passes with somewhat more than its share is what the driver's slices give it anyway, and one that does not
-/// pass loses half of its pace.
-const BELIEVED_PERCENT: u64 = 60;
-
 /// Who was beyond its share passes again once it is due so much, a part of a turn: else it would change with each look.
 const PASSES_AGAIN: Nanos = Nanos::from_millis(1);
 
@@ -58,7 +53,7 @@ pub fn after(lag_ns: i64, look: &Look) -> i64 {
     };
     let cost = match look.holds_up {
         Some(tenants) => since.0 / u64::from(tenants.max(1)),
-        None => look.work.0 / 100 * BELIEVED_PERCENT,
+        None => look.work.0,
     };
     let most = if look.online { MOST.max(Nanos(look.request.over(SAVED))) } else { MOST };
     let lag = lag_ns.saturating_add_unsigned(due).saturating_sub_unsigned(cost);
@@ -108,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn a_host_bound_tenant_costs_what_is_believed_of_its_work() {
+    fn a_host_bound_tenant_costs_its_work() {
         let work = |us: u64| after(0, &Look { work: Nanos::from_micros(us), ..HALF });
-        assert_eq!((work(500), work(1_000)), (200_000, -100_000));
+        assert_eq!((work(500), work(1_000)), (0, -500_000));
     }
 
     #[test]

@@ -182,13 +182,16 @@ fn requeue(launching: &mut impl Launching) {
     }
 }
 
-/// The tenant has nothing on the GPU: its turn goes on, unless enough is left of it and the tenant is usually back at once. If a launch
-/// waits for the next one, that is in the queue by then.
+/// The tenant has nothing on the GPU: its turn goes on, unless some is left and a launch waits to go in it, or enough is left and the
+/// tenant is usually back at once. If a launch waits for the next one, that is in the queue by then.
 pub fn drained(launching: &mut impl Launching, now: Nanos) {
     let own = launching.turn();
-    let is_over = own.is_over() && launching.pages().waits();
+    let waits = launching.pages().waits();
+    let is_over = own.is_over() && waits;
     let is_worth = holds(own) && own.left() >= Turn::worth(own.length());
-    let is_kept = is_worth && launching.keeps_turn() && launching.is_back_soon(now);
+    // Beside others who pass, work may seem done before the next piece was let go.
+    let goes_on = holds(own) && own.left() > 0 && waits;
+    let is_kept = goes_on || (is_worth && launching.keeps_turn() && launching.is_back_soon(now));
     if is_over {
         requeue(launching);
     } else if !is_kept && launching.turn().drain(|| launching.pages().waits()) {
