@@ -71,7 +71,7 @@ pub fn at_gate(
         }
         let held_turn = gpu.holds_turn();
         Hands::new(thread, current, stream).look();
-        if stands_still(gpu, arrived, now) {
+        if stands_still(gpu, Nanos(0), arrived, now) {
             gpu.bucket.charge(price);
             break (held.generation, price, Pass::Forced);
         }
@@ -140,7 +140,7 @@ pub fn for_copies(thread: &Thread, current: &Current, stream: Stream) {
             mark_everything(&mut Hands::new(thread, current, stream));
         }
         Hands::new(thread, current, stream).look();
-        if stands_still(gpu, arrived, now) {
+        if stands_still(gpu, Nanos(0), arrived, now) {
             pass = Pass::Forced;
             break;
         }
@@ -182,15 +182,15 @@ pub fn for_news(thread: &Thread, current: &Current, stream: Stream, estimate: &E
     count(current, arrived, now, Pass::Paid);
 }
 
-/// Whether nothing of the tenant has moved for so long that the launch shall pass. Nothing is learnt from work that stood
-/// still.
-pub fn stands_still(gpu: &Gpu, arrived: Nanos, now: Nanos) -> bool {
+/// Whether nothing of the tenant has moved for so long, and at `least` so long, that the launch shall pass. Nothing is learnt from work
+/// that stood still.
+pub fn stands_still(gpu: &Gpu, least: Nanos, arrived: Nanos, now: Nanos) -> bool {
     let others =
         Client::get().map_or(&[][..], |client| &client.gpus).iter().filter(|other| other.index != gpu.index);
     let elsewhere = others
         .map(|other| work_of_all(&other.usage))
         .fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
-    let stands = gpu.gate.stands_still(gpu.pages(), elsewhere, arrived, now);
+    let stands = gpu.gate.stands_still(gpu.pages(), elsewhere, least, arrived, now);
     if stands {
         gpu.for_each_context(|context| context.flight.stood_still());
     }

@@ -5,6 +5,7 @@
 //!   to be put off  --> wait: the burst begins later, its promise leaves time to spare
 //!   one goes first --> wait until it is drained, for as long as it is within its share
 //!   it passes      --> only a limit holds it back: it is bound by its host or online, and within its share
+//!   it would       --> wait until it is within its share again, if one that is due more takes turns
 //!   a better works --> the rate of the request, whoever's turn it is; the own turn is left
 //!   else the turn  --> held by somebody: wait; over: pass it on when the work is done
 //!   its own turn   --> among the tenant's processes, while one of them asks for that: the same
@@ -20,7 +21,7 @@ use weir_protocol::pages::Turn;
 use weir_protocol::units::{Nanos, Tokens};
 
 pub use self::turns::{about_to_drain, drained, has_turn, left};
-use self::turns::{ask_turns, holds, leave_turn, moves, turn_ceiling};
+use self::turns::{ask_turns, holds, leave_queue, leave_turn, moves, turn_ceiling};
 
 use crate::gate::{Cause, Gate, Pages, Patience, Request, Verdict, Wait};
 use crate::progress::{Progress, Work};
@@ -58,6 +59,10 @@ pub trait Launching {
     /// Whether it goes without turns: it is bound by its host or online, and its tenant within its share.
     fn passes(&self) -> bool {
         false
+    }
+    /// In how long it will be within its share again, if it would pass then and one that is due more takes turns.
+    fn beyond_share(&mut self, _now: Nanos) -> Option<Nanos> {
+        None
     }
     /// Whether others wait until its work is drained.
     fn goes_first(&self) -> bool {
@@ -168,7 +173,7 @@ impl<W> Held<W> {
     /// With how much patience the launch asks again, which had `before`, now that the grant of this generation holds.
     pub fn patience_then(&self, before: Patience, generation: u32) -> Patience {
         if generation != self.generation {
-            Patience::None // a new grant takes effect at once
+            Patience::Regranted // a new grant takes effect at once
         } else if self.cause == Cause::Tokens && before == Patience::Fresh {
             Patience::Turn
         } else {
@@ -208,22 +213,27 @@ fn decide<L: Launching>(
         let cause = Cause::Turn;
         return Asked::Waits(Held { generation, at_most: CLOSED_STEP, cause, neighbour: Some(neighbour) });
     }
+    let beyond = launching.beyond_share(now).filter(|_| now.since(arrived) < LONGEST_WAY);
     if launching.passes() {
         return ask_passing(launching, wanted, patience, now);
+    }
+    if let Some(left) = beyond {
+        // Most of a turn of its own would pass in its host's pauses.
+        leave_queue(launching, now);
+        let at_most = left.clamp(SHORTEST, TURN_STEP);
+        return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour: None });
     }
     if let Some(better) = launching.gives_way_to() {
         launching.set_gives_way(true);
         return ask_closed(launching, wanted, patience, now, better);
     }
-    // A new grant lets one launch through at once, whoever's turn it is.
-    if patience != Patience::None
-        && let Some((at_most, neighbour)) = ask_turns(launching, arrived, now)
-    {
+    let in_turn = !goes_out_of_turn(launching, patience);
+    if in_turn && let Some((at_most, neighbour)) = ask_turns(launching, arrived, now) {
         let at_most = at_most.clamp(SHORTEST, TURN_STEP);
         return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
     }
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
-    let out_of_turn = patience == Patience::None && !launching.is_alone() && !holds(launching.turn());
+    let out_of_turn = !in_turn && !launching.is_alone() && !holds(launching.turn());
     let ceiling = if out_of_turn { price.0 } else { turn_ceiling(launching).max(price.0) };
     let tokens = Tokens(tokens.0.min(ceiling));
     let (passes, piece) = (!launching.is_contended(), launching.piece());
@@ -246,6 +256,12 @@ fn decide<L: Launching>(
             Asked::Waits(Held { generation, at_most, cause, neighbour: None })
         }
     }
+}
+
+/// A new budget lets one launch through at once, whoever's turn it is, and so do the ranks of a gang that go.
+fn goes_out_of_turn(launching: &impl Launching, patience: Patience) -> bool {
+    let is_new = || launching.gate().has_new_budget(&launching.pages().grant.read());
+    patience == Patience::None || (patience == Patience::Regranted && is_new())
 }
 
 /// No work waits longer for those who go first.

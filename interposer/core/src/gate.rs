@@ -140,14 +140,21 @@ pub enum Patience {
     /// It has waited: at a balance worth a turn.
     Turn,
     /// The grant has changed since the last launch: at any balance above zero, so that the change takes effect at once.
+    Regranted,
+    /// At any balance above zero, whoever's turn it is.
     None,
 }
 
 impl Patience {
     /// That of a launch that arrives under the grant `now`, where launches went out under another one, or none, `before`: 0.
     pub fn under(before: u32, now: u32) -> Self {
-        if before == 0 || before == now { Self::Fresh } else { Self::None }
+        if before == 0 || before == now { Self::Fresh } else { Self::Regranted }
     }
+}
+
+/// What the operator says of the rate: request and limit in one word.
+fn budget(grant: &Grant) -> u64 {
+    u64::from(grant.fallback_rate.as_ppm()) << 32 | u64::from(grant.limit.as_ppm())
 }
 
 /// Which way a launch asks to go.
@@ -181,6 +188,7 @@ pub struct Gate {
     had: AtomicU64,     // by the tenant, when the gate was closed last
     imposed: AtomicI64, // debt of tokens that is given back when it opens
     goes_on: AtomicU32, // where launches behind the closed gate go on without having to save up again
+    budget: AtomicU64,  // under which a launch went last
     own: Watch,
     siblings: Watch,
 }
@@ -225,7 +233,10 @@ impl Gate {
             return Verdict::Wait(wait);
         }
         let wanted = request.tokens.min(room.max(request.price)); // this launch at least
-        let admitted = |tokens| Verdict::Admitted { generation: grant.generation, tokens };
+        let admitted = |tokens| {
+            self.budget.store(budget(&grant), Ordering::Relaxed);
+            Verdict::Admitted { generation: grant.generation, tokens }
+        };
         if rate == Rate::FULL {
             return admitted(wanted); // the whole GPU: nothing to meter against
         }
@@ -235,7 +246,7 @@ impl Gate {
         let way = Way::of(closed, request.closed);
         let goes_on = way != Way::Open && self.goes_on.load(Ordering::Relaxed) >= way as u32;
         let (enough, goal) = match (way, request.patience) {
-            (Way::Open, Patience::None) => (1, 1),
+            (Way::Open, Patience::Regranted | Patience::None) => (1, 1),
             (Way::Open, Patience::Fresh) => (1, turn),
             _ if goes_on => (1, turn),
             (Way::InAGap, _) => (turn.min(CLOSED_TURN.0), turn.min(CLOSED_TURN.0)),
@@ -250,6 +261,13 @@ impl Gate {
         let missing = u64::try_from(goal.saturating_sub(balance)).unwrap_or(1);
         let at_most = rate.time_for(missing).clamp(SLEEP.0, SLEEP.1);
         Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
+    }
+
+    /// Whether the operator has changed the budget since a launch went last. What policies lend in the meantime is no such change: it
+    /// comes and goes with the neighbours' pauses, and each time a launch would go out of turn.
+    pub fn has_new_budget(&self, grant: &Grant) -> bool {
+        let before = self.budget.load(Ordering::Relaxed);
+        before != 0 && before != budget(grant)
     }
 
     /// Closes or opens, if it was not so. What was saved up for better times is not spent behind a closed gate, and what was had
@@ -299,20 +317,27 @@ impl Gate {
     /// max(5 ms, 3 x what is predicted to be outstanding): a kernel may be spinning for what the gate holds back
     /// (gpu-truths, rule 8). At most one per standstill.
     /// Only time since the launch `arrived` counts: before, nobody looked.
-    /// `elsewhere`: the tenant's work on other GPUs, submitted and completed.
-    pub fn stands_still(&self, pages: Pages<'_>, elsewhere: (u64, u64), arrived: Nanos, now: Nanos) -> bool {
-        let own = self.stands_still_itself(pages, arrived, now);
+    /// `elsewhere`: the tenant's work on other GPUs, submitted and completed. `least`: so long neighbours may have the GPU at once.
+    pub fn stands_still(
+        &self,
+        pages: Pages<'_>,
+        elsewhere: (u64, u64),
+        least: Nanos,
+        arrived: Nanos,
+        now: Nanos,
+    ) -> bool {
+        let own = self.own.stands(work(pages.slot), Patient::Always, least, arrived, now);
         // A kernel of another process may spin for this launch just as well (collectives, IPC). But that process may also
         // be blocked, stopped or idle, so that nobody sees its work complete: each time it matters less.
         let others = pages.usage.slots.iter().filter(|slot| !std::ptr::eq(*slot, pages.slot)).map(work);
         let sum = others.fold(elsewhere, |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
-        let siblings = self.siblings.stands(sum, Patient::EverMore, arrived, now);
+        let siblings = self.siblings.stands(sum, Patient::EverMore, least, arrived, now);
         own || siblings
     }
 
     /// The same by the work of this process alone: all that there is of a tenant of one process on one GPU.
     pub fn stands_still_itself(&self, pages: Pages<'_>, arrived: Nanos, now: Nanos) -> bool {
-        self.own.stands(work(pages.slot), Patient::Always, arrived, now)
+        self.own.stands(work(pages.slot), Patient::Always, Nanos(0), arrived, now)
     }
 
     /// Whether the manager is silent now.

@@ -65,6 +65,12 @@ pub fn is_within_share(lag_ns: i64, was: bool) -> bool {
     lag_ns >= if was { 0 } else { PASSES_AGAIN.0.cast_signed() }
 }
 
+/// In how long a tenant of this request that is beyond its share passes again, if all want.
+pub fn passes_again(lag_ns: i64, request: Rate) -> Nanos {
+    let missing = PASSES_AGAIN.0.saturating_add_signed(lag_ns.saturating_neg());
+    request.time_for(missing)
+}
+
 fn share(time: Nanos, own: u64, all: u64) -> u64 {
     if all == 0 {
         0
@@ -122,6 +128,15 @@ mod tests {
         let held = (0..1_000).fold(0, |lag, _| after(lag, &Look { holds_up: Some(1), ..HALF }));
         let due = (0..1_000).fold(0, |lag, _| after(lag, &HALF));
         assert_eq!((held, due), (-20_000_000, 20_000_000));
+    }
+
+    #[test]
+    fn who_is_beyond_its_share_passes_again_after_as_long_as_that_takes() {
+        let half = Rate::ppm(500_000);
+        assert_eq!(
+            [-3_000_000, 1_000_000].map(|lag| passes_again(lag, half)),
+            [Nanos::from_millis(8), Nanos(0)]
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ const STEP: u64 = 6_000_000;
 fn passes(watch: &Watch, completed: &AtomicU64, looks: u64) -> Option<Nanos> {
     (1..=looks).map(|look| Nanos(look * STEP)).find(|now| {
         let done = completed.load(Ordering::Relaxed);
-        watch.stands((QUEUED, done), Patient::Always, Nanos(1), *now)
+        watch.stands((QUEUED, done), Patient::Always, Nanos(0), Nanos(1), *now)
     })
 }
 

@@ -18,6 +18,11 @@ use wait::Holdup;
 /// that piece goes all the same after so long.
 const AT_LATEST: Nanos = Nanos::from_millis(250);
 
+/// So many turns the driver's slices may be the neighbours' while nothing of ours moves: a turn is longer than a slice, and three
+/// neighbours may pass at once. For half of it pieces go out of turn beside three who pass; for twice of it a kernel that spins for a
+/// launch does so for twice as long.
+const ROUND: u64 = 2;
+
 /// Who asks for the piece that goes next.
 #[derive(Default)]
 pub(super) struct Asker {
@@ -126,7 +131,9 @@ impl Gpu {
 
     fn stands_still(&self, piece: &Piece, now: Nanos) -> bool {
         let is_awaited = self.is_busy() || now.since(piece.since) > AT_LATEST;
-        is_awaited && wait::stands_still(self, piece.since, now)
+        let neighbours = self.working_neighbours();
+        let least = if neighbours > 0 { Nanos(ROUND * self.turn_length().0) } else { Nanos(0) };
+        is_awaited && wait::stands_still(self, least, piece.since, now)
     }
 
     /// Lets a piece go for which `paid` was drawn, if it is the next one still.
@@ -135,10 +142,7 @@ impl Gpu {
             self.take_back(paid.0);
             return;
         };
-        let owed = piece.work.cast_signed() - paid.0; // it may have grown
-        if owed != 0 && self.grant.read().rate != Rate::FULL {
-            self.bucket.charge(Tokens(owed));
-        }
+        self.take_back(paid.0 - piece.work.cast_signed()); // it may have grown, or goes as debt
         let now = clock::now();
         self.begin(); // before the GPU can
         self.slot().submitted_ns.fetch_add(piece.work, Ordering::Relaxed);
@@ -146,7 +150,7 @@ impl Gpu {
         self.has_begun();
     }
 
-    /// Tokens that were drawn are not used: they go back to the bucket and the turn.
+    /// Tokens that were drawn are not used: they go back to the bucket and the turn. Negative: what lacks is owed to both.
     pub fn take_back(&self, tokens: i64) {
         if tokens == 0 {
             return;

@@ -31,7 +31,8 @@ pub struct Standing {
     pace: Lock<Pace>,
     rests: Lock<Rests>,
     passes: AtomicBool,
-    drains: AtomicBool, // the program waits for all that it has launched
+    would_pass: AtomicBool, // if it was within its share
+    drains: AtomicBool,     // the program waits for all that it has launched
     looked_at: AtomicU64,
     before: Lock<Cost>,
 }
@@ -64,6 +65,22 @@ impl Gpu {
     /// Whether launches of this process go without turns.
     pub fn passes(&self) -> bool {
         self.standing.passes.load(Ordering::Relaxed)
+    }
+
+    /// In how long this process passes again: it is bound by its host and beyond its share, and a neighbour that is due more takes
+    /// turns. `None`: it asks as anybody does.
+    pub fn beyond_share(&self, now: Nanos) -> Option<Nanos> {
+        if self.passes() || !self.standing.would_pass.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.look_at_standing(now);
+        let lag_ns = self.activity.standing.lag_ns();
+        let is_due_more = |neighbour: &Neighbour| {
+            let page = neighbour.activity();
+            page.turn.is_there() && page.standing.lag_ns() > lag_ns
+        };
+        let any = self.board.with_equals(self.grant.board(), |all| all.iter().any(is_due_more)) == Some(true);
+        any.then(|| lag::passes_again(lag_ns, self.grant.read().fallback_rate))
     }
 
     /// Whether others wait until its work is drained.
@@ -166,6 +183,7 @@ impl Gpu {
         let online = class == Some(Class::Latency);
         let lag_ns = self.count_time(&around, online, now);
         let fits = online || self.standing.pace.lock().is_host_bound();
+        self.standing.would_pass.store(may_pass && fits, Ordering::Relaxed);
         let passes = may_pass && fits && lag::is_within_share(lag_ns, self.passes());
         self.set_passes(passes, online);
     }
@@ -174,7 +192,8 @@ impl Gpu {
         let request = self.grant.read().fallback_rate;
         let own = &self.activity.standing;
         let passing_work = self.passes() && self.is_busy();
-        let wants = self.activity.quiet(None).is_none() || self.activity.turn.is_there();
+        let works = self.activity.quiet(None).is_none() || self.activity.turn.is_there();
+        let wants = works || self.pages().waits();
         let wanted = if wants { u64::from(request.as_ppm()) } else { 0 };
         let holds_up = (online && passing_work && around.any_gives_way).then_some(around.passing + 1);
         let cost = Cost { holds_up, charged: self.charged() };

@@ -135,6 +135,10 @@ impl Launching for &Gpu {
         Gpu::passes(self)
     }
 
+    fn beyond_share(&mut self, now: Nanos) -> Option<Nanos> {
+        Gpu::beyond_share(self, now)
+    }
+
     fn goes_first(&self) -> bool {
         Gpu::goes_first(self)
     }

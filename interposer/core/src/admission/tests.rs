@@ -24,6 +24,7 @@ struct Process {
     siblings: Vec<Other>,
     progress: Progress,
     work: Work,
+    beyond: Option<Nanos>,
 }
 
 struct Other(Box<Turn>, Seen);
@@ -53,6 +54,9 @@ impl Launching for Process {
     }
     fn gives_way_to(&self) -> Option<&'static str> {
         self.better
+    }
+    fn beyond_share(&mut self, _now: Nanos) -> Option<Nanos> {
+        self.beyond
     }
     fn held_back(&self, arrived: Nanos, now: Nanos) -> Option<Nanos> {
         let due = Nanos(arrived.0 + self.hold.0);
@@ -123,6 +127,7 @@ fn process() -> Process {
         siblings: Vec::new(),
         progress: Progress::default(),
         work: Work { queued: 0, done: 0, beside: false },
+        beyond: None,
     };
     process.grant.init(&Grant {
         rate: Rate::ppm(500_000),
@@ -171,22 +176,48 @@ fn a_better_ones_work_comes_before_the_turn_and_ends_it() {
 }
 
 #[test]
-fn a_neighbours_turn_is_waited_for_unless_the_grant_has_just_changed() {
+fn a_neighbours_turn_is_waited_for_unless_the_budget_has_just_changed() {
     let mut process = process();
+    let goes = asks(&mut process, Some(one()), 19);
+    assert!(matches!(goes, Asked::Goes(..)), "nobody holds the turn: {goes:?}");
+    process.own.end();
     process.others[0].0.want(std::iter::empty());
     process.others[0].0.hold(Nanos::from_millis(5));
     let Asked::Waits(held) = asks(&mut process, Some(one()), 20) else { panic!("it is the other's turn") };
     assert_eq!((held.cause, held.neighbour), (Cause::Turn, Some("the neighbour's turn")));
     let generation = process.grant.generation();
     assert_eq!(held.patience_then(Patience::Fresh, generation), Patience::Fresh, "turns cost no patience");
-    assert_eq!(held.patience_then(Patience::Fresh, generation + 1), Patience::None);
-    let now = Nanos(1 + 20_000_000);
-    let wanted = Wanted { price: Tokens(10_000), tokens: Tokens(100_000) };
-    assert_eq!(
-        ask(&mut process, Some(wanted), Patience::None, (now, now)),
-        Asked::Goes(generation, Tokens(10_000)),
-        "one launch, and none behind it"
-    );
+    assert_eq!(held.patience_then(Patience::Fresh, generation + 1), Patience::Regranted);
+    let mut asks_regranted = |change: fn(&mut Grant)| {
+        let mut grant = process.grant.read();
+        change(&mut grant);
+        process.grant.publish(&grant);
+        let wanted = Wanted { price: Tokens(10_000), tokens: Tokens(100_000) };
+        ask(&mut process, Some(wanted), Patience::Regranted, (Nanos(1 + 20_000_000), Nanos(1 + 20_000_000)))
+    };
+    let lent = asks_regranted(|grant| grant.rate = Rate::ppm(700_000));
+    assert!(matches!(lent, Asked::Waits(Held { cause: Cause::Turn, .. })), "the policy's loan: {lent:?}");
+    let set = asks_regranted(|grant| grant.fallback_rate = Rate::ppm(20_000));
+    assert_eq!(set, Asked::Goes(generation + 2, Tokens(10_000)), "one launch, and none behind it");
+    let again = asks_regranted(|_| ());
+    assert!(matches!(again, Asked::Waits(Held { cause: Cause::Turn, .. })), "{again:?}");
+}
+
+/// Its host's pauses would pass in its turn, while the other one's work waits.
+#[test]
+fn who_is_bound_by_its_host_and_beyond_its_share_waits_for_no_turn_but_for_its_share() {
+    let mut process = process();
+    process.others[0].0.want(std::iter::empty());
+    process.others[0].0.hold(Nanos::from_millis(5));
+    asks(&mut process, Some(one()), 1);
+    assert!(process.own.waits());
+    process.beyond = Some(Nanos::from_micros(700));
+    let Asked::Waits(held) = asks(&mut process, Some(one()), 2) else { panic!("it is beyond its share") };
+    assert_eq!((held.at_most, held.neighbour), (Nanos::from_micros(700), None));
+    assert_eq!(process.own.look().0, Stand::Away, "nobody waits for it");
+    let (arrived, now) = (Nanos(1), Nanos(1 + LONGEST_WAY.0));
+    ask(&mut process, Some(one()), Patience::Fresh, (arrived, now));
+    assert!(process.own.waits(), "after so long it takes a turn all the same");
 }
 
 /// Who was given up would else never be waited for again, and be sliced by the driver ever after.

@@ -157,6 +157,15 @@ pub(super) fn leave_turn(launching: &mut impl Launching, now: Nanos) -> Option<N
     pass_on(launching, now)
 }
 
+/// The tenant waits for no turn any more; one that it holds is passed on when its work is done.
+pub(super) fn leave_queue(launching: &mut impl Launching, now: Nanos) {
+    if holds(launching.turn()) {
+        leave_turn(launching, now);
+    } else if launching.turn().drain(|| false) {
+        launching.turn_passed();
+    }
+}
+
 /// Passes the turn on if the tenant holds it and its work is done, or nearly so; else says in how long that will be.
 fn pass_on(launching: &mut impl Launching, now: Nanos) -> Option<Nanos> {
     let left = outlasts(launching, now);

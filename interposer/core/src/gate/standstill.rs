@@ -31,11 +31,12 @@ pub(super) enum Patient {
 const DOUBLINGS: u32 = 8;
 
 impl Watch {
-    /// Whether it has stood still for so long that a launch should pass.
+    /// Whether it has stood still for so long that a launch should pass, and for so long at `least`.
     pub fn stands(
         &self,
         (submitted, completed): (u64, u64),
         patient: Patient,
+        least: Nanos,
         arrived: Nanos,
         now: Nanos,
     ) -> bool {
@@ -58,7 +59,8 @@ impl Watch {
             Patient::Always => patience,
             // What it predicts may be what it spun for us before: trusted within bounds.
             Patient::EverMore => patience.min(MOST_TRUSTED.0).saturating_mul(1 << row),
-        };
+        }
+        .max(least.0);
         let stands = now.since(since.max(arrived)) > Nanos(patience);
         if stands {
             self.moved_at.store(now.0, Ordering::Relaxed);

@@ -166,7 +166,7 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
     let tenant = Tenant::new(&grant(10));
     while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
     let ask = |now_us: u64| {
-        let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::None, ..FRESH };
+        let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::Regranted, ..FRESH };
         tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
     };
     let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
@@ -240,8 +240,9 @@ fn what_would_not_be_done_when_somebody_is_back_goes_as_if_the_gate_was_closed()
 #[test]
 fn a_standstill_lets_one_launch_pass() {
     let tenant = Tenant::new(&grant(10));
-    let stands =
-        |now_us: u64| tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(1), Nanos(1 + now_us * 1_000));
+    let stands = |now_us: u64| {
+        tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(0), Nanos(1), Nanos(1 + now_us * 1_000))
+    };
     assert!(!stands(0) && !stands(60_000), "nothing is queued: nobody spins for us");
     tenant.pages().slot.submitted_ns.store(1_000_000, Ordering::Relaxed);
     assert!(!stands(60_001) && !stands(64_000));
@@ -254,8 +255,9 @@ fn a_standstill_lets_one_launch_pass() {
 #[test]
 fn work_that_stood_still_is_not_waited_for_again() {
     let tenant = Tenant::new(&grant(10));
-    let stands =
-        |now_us: u64| tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(1), Nanos(1 + now_us * 1_000));
+    let stands = |now_us: u64| {
+        tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(0), Nanos(1), Nanos(1 + now_us * 1_000))
+    };
     let queued = &tenant.pages().slot.submitted_ns;
     queued.store(40_000_000, Ordering::Relaxed);
     assert!(!stands(0) && !stands(119_000) && stands(121_000), "three times what is outstanding");
@@ -269,7 +271,7 @@ fn work_that_stood_still_is_not_waited_for_again() {
 fn work_that_stands_still_on_another_gpu_lets_a_launch_pass() {
     let tenant = Tenant::new(&grant(10));
     let stands = |now_us: u64, elsewhere: (u64, u64)| {
-        tenant.gate.stands_still(tenant.pages(), elsewhere, Nanos(1), Nanos(1 + now_us * 1_000))
+        tenant.gate.stands_still(tenant.pages(), elsewhere, Nanos(0), Nanos(1), Nanos(1 + now_us * 1_000))
     };
     let spins = (1_000_000, 0);
     assert!(!stands(0, spins) && !stands(4_000, spins) && stands(6_000, spins));
@@ -283,7 +285,7 @@ fn a_sibling_that_stands_still_lets_a_launch_pass_and_matters_less_each_time() {
     let mut now_us = 1;
     let mut next = |most_us: u64| {
         let from = now_us;
-        while !tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(1), Nanos(now_us * 1_000)) {
+        while !tenant.gate.stands_still(tenant.pages(), (0, 0), Nanos(0), Nanos(1), Nanos(now_us * 1_000)) {
             now_us += 1_000;
             assert!(now_us - from <= most_us, "nothing passed for {most_us} us");
         }
@@ -299,7 +301,7 @@ fn a_sibling_that_stands_still_lets_a_launch_pass_and_matters_less_each_time() {
 
 #[test]
 fn the_first_launch_under_a_new_grant_has_no_patience_and_a_newcomer_s_first_one_is_as_any_other() {
-    assert_eq!(Patience::under(7, 8), Patience::None);
+    assert_eq!(Patience::under(7, 8), Patience::Regranted);
     assert_eq!((Patience::under(8, 8), Patience::under(0, 8)), (Patience::Fresh, Patience::Fresh));
 }
 
