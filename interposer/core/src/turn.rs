@@ -34,6 +34,7 @@ pub const LEAD: Nanos = Nanos::from_micros(150);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     word: u32,
+    left: i64, // of its turn: it launches, however long that takes beside others who pass
     since: Nanos,
     given_up: bool,       // it did not move: not waited for until it does
     queued: (u32, Nanos), // our own number, and when it was first looked at with that
@@ -179,13 +180,13 @@ fn watch(own: &Turn, others: &mut [impl Neighbour], arrived: Nanos, now: Nanos) 
     let mut moved = arrived; // anybody
     let mut queued = arrived;
     for other in &mut *others {
-        let word = other.turn().look().1;
+        let (word, left) = (other.turn().look().1, other.turn().left());
         let seen = other.seen();
         if seen.queued.0 != own.number() {
             seen.queued = (own.number(), now);
         }
-        if seen.word != word {
-            *seen = Seen { word, since: now, given_up: false, ..*seen };
+        if (seen.word, seen.left) != (word, left) {
+            *seen = Seen { word, left, since: now, given_up: false, ..*seen };
         }
         queued = queued.max(seen.queued.1);
         moved = moved.max(seen.since);
@@ -490,6 +491,20 @@ mod tests {
         new.end();
         ask(&new, &mut [Other(&one, Seen::default())], TERMS, ms(0), ms(0));
         assert_eq!(waited(&mut others, 2_000), Some(21), "the next turn is as any other");
+    }
+
+    /// Beside others who pass a turn takes as long again as its work.
+    #[test]
+    fn who_launches_in_its_turn_is_waited_for_however_long_that_takes() {
+        let [one, two] = turns();
+        let (mut of_one, mut of_two) = ([Other(&two, Seen::default())], [Other(&one, Seen::default())]);
+        assert_eq!(ask(&one, &mut of_one, TERMS, ms(0), ms(0)), Answer::Mine);
+        for at in (0..60).step_by(15) {
+            assert!(matches!(ask(&two, &mut of_two, TERMS, ms(0), ms(at)), Answer::Behind(0, _)), "{at} ms");
+            one.spend(1_000_000);
+        }
+        let taken = (46..100).find(|at| ask(&two, &mut of_two, TERMS, ms(0), ms(*at)) == Answer::Mine);
+        assert_eq!(taken, Some(67), "it was stopped");
     }
 
     #[test]
