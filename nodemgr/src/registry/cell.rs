@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_policy::{Beside, Work};
 use weir_protocol::mapping::MapError;
-use weir_protocol::pages::{Gate, Grant, ProcessSlot, ProcessState, Rate};
+use weir_protocol::pages::{Grant, ProcessSlot, ProcessState, Rate};
 use weir_protocol::units::{Bytes, Nanos, SmShare, Tokens};
 
 use super::counters::{Counters, charged_ns};
@@ -61,7 +61,6 @@ pub struct Cell {
     changes: u32, // of the state, since they were last taken
     pulse: Pulse,
     moved_at: Nanos,
-    metered: bool, // when it moved last
     still: Nanos,
     window: Window,
     held_lately: Bytes,
@@ -119,7 +118,6 @@ impl Cell {
             changes: 0,
             pulse: Pulse::default(),
             moved_at: Nanos(0),
-            metered: false,
             still: Nanos(0),
             window: Window::default(),
             held_lately: Bytes(0),
@@ -140,7 +138,6 @@ impl Cell {
         if pulse != self.pulse || first {
             self.pulse = pulse;
             self.moved_at = now;
-            self.metered = self.granted.rate != Rate::FULL;
         }
         self.still = now.since(self.moved_at);
         let works = self.still == Nanos(0) || self.still <= self.excused(outstanding);
@@ -158,22 +155,11 @@ impl Cell {
         self.work
     }
 
-    /// How long a tenant may stand still and yet be at work: its GPU works on what was submitted, or a launch
-    /// waits until a debt is paid. Twice the prediction, since it may be wrong; never longer than until it counts
-    /// as asleep, since what a dead helper thread left behind must not hold a share for ever.
+    /// How long a tenant may stand still and yet be at work: its GPU works on what was submitted, or a launch waits for a turn or for
+    /// tokens. Twice the prediction, since it may be wrong; never longer than until it counts as asleep, since what a dead helper
+    /// thread left behind must not hold a share for ever.
     fn excused(&self, outstanding: Nanos) -> Nanos {
-        if self.is_asleep() {
-            return Nanos(0); // without a look at its bucket
-        }
-        let balance = self.pages.bucket.balance().0;
-        let missing = u64::try_from(self.granted.resume_at.0.saturating_sub(balance)).unwrap_or(0);
-        // Whoever has the whole GPU owes nothing: nobody draws from its bucket, or fills it. What stands there was true
-        // long ago, also in the first moments of a smaller rate, unless the gate was closed, which settles it.
-        let metered = self.metered || self.granted.gate == Gate::Closed;
-        // Who waits is let in at `resume_at`, not at zero.
-        let owes = self.pulse.waits() && metered && self.granted.rate != Rate::FULL;
-        let waits = if owes { self.granted.rate.time_for(missing) } else { Nanos(0) };
-        Nanos(outstanding.0.max(waits.0).saturating_mul(2).min(ASLEEP.0))
+        if self.pulse.waits() { ASLEEP } else { Nanos(outstanding.0.saturating_mul(2)).min(ASLEEP) }
     }
 
     /// How long nothing of it has moved.
@@ -200,7 +186,6 @@ impl Cell {
     pub fn catch_up(&mut self, beat: &Beat) {
         if beat.since > self.moved_at {
             (self.pulse, self.moved_at) = (beat.pulse, beat.since);
-            self.metered = self.granted.rate != Rate::FULL;
         }
     }
 

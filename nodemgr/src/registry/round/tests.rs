@@ -113,6 +113,19 @@ fn a_sleeper_whose_launch_waits_at_its_gate_is_awake_in_the_next_tick() {
     assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
 }
 
+/// What it does not use while it waits for its turn is not the others' to have.
+#[test]
+fn whose_launch_waits_for_a_turn_lends_nothing() {
+    let mut node = Node::new();
+    node.tick(2, &[0, 1]);
+    node.cell(0).pages.usage.slots[0].put_off.fetch_add(1, Ordering::Relaxed);
+    node.tick(50, &[1]);
+    assert_eq!((node.rate_percent(0), node.rate_percent(1)), (66, 33));
+    node.cell(0).pages.usage.slots[0].put_off.fetch_add(1, Ordering::Relaxed);
+    node.tick(50, &[1]);
+    assert_eq!((node.rate_percent(0), node.rate_percent(1)), (60, 100), "it has gone");
+}
+
 #[test]
 fn a_launch_long_after_its_process_began_to_work_is_seen_in_the_next_tick() {
     let mut node = Node::new();
