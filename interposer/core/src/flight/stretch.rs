@@ -422,7 +422,7 @@ impl Stretch {
         let slowed = if self.by_itself { 1.0 } else { self.parts.slowed(sms.beside_one()) };
         let owed = if copied == 0.0 { self.bound(most / slowed, how) } else { 0.0 };
         bill.took = sms.estimate(to - (most - copied), to, self.price(sms));
-        if self.parts.is_empty() && !sms.has_measured() {
+        if self.parts.is_empty() && !self.stood && !sms.has_measured() {
             bill.took = bill.took.max((surely - copied) / 2.0); // the driver's slices beside one neighbour
         }
         bill.took += owed;
