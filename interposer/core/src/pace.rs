@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   launching   from one launch to the next, whatever the program does in between, unless it waits for the GPU
-//!   blocked     in calls that wait for the GPU
+//!   blocked     in calls that wait for the GPU, for as long at most as the work takes that they wait for
 //!   work        of the launches, by price
 //!
 //!   dense       blocked for more than half of both, or more work than the time in which it was launched
@@ -13,8 +13,9 @@
 
 use weir_protocol::units::Nanos;
 
-/// The answer follows from the last so much time of launching and waiting: a few steps of a decoding loop, a few launch queues.
-const WINDOW_NS: f64 = 50e6;
+/// The answer follows from the last so much time of launching and waiting: some steps of a training. For half of it a program whose host
+/// loses its processor for 50 ms passes for as long; for twice of it one whose prices are not known yet passes for longer.
+const WINDOW_NS: f64 = 100e6;
 
 /// Fewer nanoseconds of launching and waiting tell nothing yet.
 const LEAST_NS: f64 = 1e6;
@@ -30,6 +31,8 @@ const WORK: (f64, f64) = (0.8, 1.2);
 pub struct Pace {
     launched: Option<Sample>, // the last launch of a run
     blocks_since: Option<Nanos>,
+    waited_for: u64, // what was charged in all when it blocked last, ...
+    awaited: u64,    // ... and how much of that since the time before
     launching: f64,
     blocked: f64,
     work: f64,
@@ -63,12 +66,13 @@ impl Pace {
         self.run_until(now, charged);
         self.launched = None;
         self.blocks_since = Some(now);
+        self.awaited = charged.saturating_sub(std::mem::replace(&mut self.waited_for, charged));
     }
 
-    /// That call has returned.
+    /// That call has returned. What it waited beyond its own work is its neighbours' doing.
     pub fn returns(&mut self, now: Nanos) {
         let Some(since) = self.blocks_since.take() else { return };
-        let blocked = now.since(since).0 as f64;
+        let blocked = now.since(since).0.min(std::mem::take(&mut self.awaited)) as f64;
         self.fade(blocked);
         self.blocked += blocked;
         self.judge();
@@ -194,7 +198,7 @@ mod tests {
         }
         for _ in 0..20 {
             program.launch(1_000, 10, 5);
-            program.wait(9_000);
+            program.wait(60_000);
         }
         assert!(program.is_host_bound());
     }
