@@ -14,8 +14,8 @@ const EACH: Nanos = Nanos::from_millis(5);
 const EACH_SWITCHES: u64 = 50;
 
 /// ... but no longer than the first of these: a tenant may have to wait for most of a round before its launches go on. Where a switch takes
-/// long it is so many of them, up to the second: after 250 ms a launch goes in another's turn.
-const LONGEST: [Nanos; 2] = [Nanos::from_millis(40), Nanos::from_millis(100)];
+/// long it is so many of them, up to the second: after 250 ms a launch goes in another's turn, and turns take longer beside others who pass.
+const LONGEST: [Nanos; 2] = [Nanos::from_millis(40), Nanos::from_millis(150)];
 const LONGEST_SWITCHES: u64 = 100;
 
 /// The bucket holds what accrues in so many rounds, so that a turn is never cut by the bucket's rim: units longer than a turn make
@@ -114,7 +114,7 @@ mod tests {
         let turn_us = |tenants, switch_us| of_half(tenants, switch_us).resume_at.0 / 1_000;
         assert_eq!([50, 100].map(|switch_us| turn_us(2, switch_us)), [5_000; 2], "half of two times 5 ms");
         assert_eq!(turn_us(2, 300), 15_000, "a fiftieth of it goes to the switch");
-        assert_eq!((turn_us(2, 5_000), turn_us(5, 300), turn_us(20, 100)), (50_000, 20_000, 20_000));
+        assert_eq!((turn_us(2, 5_000), turn_us(5, 300), turn_us(20, 100)), (75_000, 20_000, 20_000));
         assert_eq!(of_half(2, 300).capacity, Tokens(4 * 15_000_000));
     }
 
