@@ -203,25 +203,23 @@ fn decide<L: Launching>(
     (arrived, now): (Nanos, Nanos),
 ) -> Asked<L::Word> {
     let generation = launching.pages().grant.generation();
+    let waits = |at_most: Nanos, neighbour| {
+        let at_most = at_most.clamp(SHORTEST, TURN_STEP);
+        Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour })
+    };
     if let Some(left) = launching.held_back(arrived, now) {
-        let at_most = left.clamp(SHORTEST, TURN_STEP);
-        return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour: None });
+        return waits(left, None);
     }
     if !launching.goes_first()
         && let Some(neighbour) = wait_for_first(launching, arrived, now)
     {
-        let cause = Cause::Turn;
-        return Asked::Waits(Held { generation, at_most: CLOSED_STEP, cause, neighbour: Some(neighbour) });
+        return waits(CLOSED_STEP, Some(neighbour));
     }
-    let beyond = launching.beyond_share(now).filter(|_| now.since(arrived) < LONGEST_WAY);
     if launching.passes() {
         return ask_passing(launching, wanted, patience, now);
     }
-    if let Some(left) = beyond {
-        // Most of a turn of its own would pass in its host's pauses.
-        leave_queue(launching, now);
-        let at_most = left.clamp(SHORTEST, TURN_STEP);
-        return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour: None });
+    if let Some(left) = wait_for_share(launching, arrived, now) {
+        return waits(left, None);
     }
     if let Some(better) = launching.gives_way_to() {
         launching.set_gives_way(true);
@@ -229,8 +227,7 @@ fn decide<L: Launching>(
     }
     let in_turn = !goes_out_of_turn(launching, patience);
     if in_turn && let Some((at_most, neighbour)) = ask_turns(launching, arrived, now) {
-        let at_most = at_most.clamp(SHORTEST, TURN_STEP);
-        return Asked::Waits(Held { generation, at_most, cause: Cause::Turn, neighbour });
+        return waits(at_most, neighbour);
     }
     let Some(Wanted { price, tokens }) = wanted else { return Asked::Goes(generation, Tokens(0)) };
     let out_of_turn = !in_turn && !launching.is_alone() && !holds(launching.turn());
@@ -258,7 +255,7 @@ fn decide<L: Launching>(
     }
 }
 
-/// A new budget lets one launch through at once, whoever's turn it is, and so do the ranks of a gang that go.
+/// A new budget lets one launch through at once, in any tenant's turn, and so do the ranks of a gang that go.
 fn goes_out_of_turn(launching: &impl Launching, patience: Patience) -> bool {
     let is_new = || launching.gate().has_new_budget(&launching.pages().grant.read());
     patience == Patience::None || (patience == Patience::Regranted && is_new())
@@ -272,6 +269,14 @@ fn wait_for_first<L: Launching>(launching: &mut L, arrived: Nanos, now: Nanos) -
     let first = launching.who_goes_first().filter(|_| now.since(arrived) < LONGEST_WAY);
     launching.set_gives_way(first.is_some());
     first
+}
+
+/// In how long a launch asks again whose tenant would pass but for its share. It stands in no queue meanwhile: most of a turn would pass in its
+/// host's pauses.
+fn wait_for_share(launching: &mut impl Launching, arrived: Nanos, now: Nanos) -> Option<Nanos> {
+    let left = launching.beyond_share(now).filter(|_| now.since(arrived) < LONGEST_WAY)?;
+    leave_queue(launching, now);
+    Some(left)
 }
 
 /// A launch that passes: it takes no turns, and leaves one that it may have from before.

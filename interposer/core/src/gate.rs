@@ -141,7 +141,7 @@ pub enum Patience {
     Turn,
     /// The grant has changed since the last launch: at any balance above zero, so that the change takes effect at once.
     Regranted,
-    /// At any balance above zero, whoever's turn it is.
+    /// The same, in any tenant's turn: the other ranks of its gang go.
     None,
 }
 

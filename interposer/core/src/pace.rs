@@ -13,7 +13,7 @@
 
 use weir_protocol::units::Nanos;
 
-/// The answer follows from the last so much time of launching and waiting: some steps of a training. For half of it a program whose host
+/// Launching and waiting count for about this long: some steps of a training. For half of it a program whose host
 /// loses its processor for 50 ms passes for as long; for twice of it one whose prices are not known yet passes for longer.
 const WINDOW_NS: f64 = 100e6;
 

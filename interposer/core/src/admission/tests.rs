@@ -179,7 +179,7 @@ fn a_better_ones_work_comes_before_the_turn_and_ends_it() {
 fn a_neighbours_turn_is_waited_for_unless_the_budget_has_just_changed() {
     let mut process = process();
     let goes = asks(&mut process, Some(one()), 19);
-    assert!(matches!(goes, Asked::Goes(..)), "nobody holds the turn: {goes:?}");
+    assert!(matches!(goes, Asked::Goes(..)), "the turn is free: {goes:?}");
     process.own.end();
     process.others[0].0.want(std::iter::empty());
     process.others[0].0.hold(Nanos::from_millis(5));
@@ -214,7 +214,7 @@ fn who_is_bound_by_its_host_and_beyond_its_share_waits_for_no_turn_but_for_its_s
     process.beyond = Some(Nanos::from_micros(700));
     let Asked::Waits(held) = asks(&mut process, Some(one()), 2) else { panic!("it is beyond its share") };
     assert_eq!((held.at_most, held.neighbour), (Nanos::from_micros(700), None));
-    assert_eq!(process.own.look().0, Stand::Away, "nobody waits for it");
+    assert_eq!(process.own.look().0, Stand::Away, "no neighbour waits for it");
     let (arrived, now) = (Nanos(1), Nanos(1 + LONGEST_WAY.0));
     ask(&mut process, Some(one()), Patience::Fresh, (arrived, now));
     assert!(process.own.waits(), "after so long it takes a turn all the same");
