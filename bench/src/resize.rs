@@ -1,14 +1,14 @@
-//! `weir-bench resize`: from the manager's store of a new grant to the first launch under it, tenants waiting at
-//! their gates.
+//! `weir-bench resize`: from the manager's store of a new grant to the first launch under it, of tenants that have queued all that
+//! they may.
 //!
-//! For the bars nothing else is started: who waits at a gate needs no processor. With a busy loop on each processor
+//! For the bars nothing else is started: who has queued so much needs little of a processor. With a busy loop on each processor
 //! beside all of it the same is measured again, and stands in the figures.
 
 use std::io;
 use std::process::ExitCode;
 
 use serde_json::json;
-use weir_protocol::units::Bytes;
+use weir_protocol::units::{Bytes, Nanos};
 
 use crate::QuickOptions;
 use crate::gate::Cores;
@@ -20,6 +20,9 @@ use crate::sample::Spread;
 /// Swaps of the two tenants' shares.
 const SWAPS: usize = 200;
 const QUICK_SWAPS: usize = 5;
+
+/// GPU time that each tenant has had before the first swap: its queue is full by then.
+const SETTLED: Nanos = Nanos::from_secs(1);
 
 /// The two shares, in percent.
 const SHARES: [u16; 2] = [60, 30];
@@ -58,7 +61,7 @@ impl Changes {
         }
         rig.wait_for("the tenants", || {
             let books = rig.books()?;
-            let busy = loads.iter().all(|load| true_use(&books, load.id().cast_signed()) > 10_000_000);
+            let busy = loads.iter().all(|load| true_use(&books, load.id().cast_signed()) > SETTLED.0);
             Ok(busy.then_some(()))
         })?;
         let (mut took_us, mut missing) = (Vec::new(), 0);

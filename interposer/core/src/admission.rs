@@ -218,14 +218,14 @@ fn decide<L: Launching>(
     if launching.passes() {
         return ask_passing(launching, wanted, patience, now);
     }
-    if let Some(left) = wait_for_share(launching, arrived, now) {
+    let in_turn = !goes_out_of_turn(launching, patience);
+    if in_turn && let Some(left) = wait_for_share(launching, arrived, now) {
         return waits(left, None);
     }
     if let Some(better) = launching.gives_way_to() {
         launching.set_gives_way(true);
         return ask_closed(launching, wanted, patience, now, better);
     }
-    let in_turn = !goes_out_of_turn(launching, patience);
     if in_turn && let Some((at_most, neighbour)) = ask_turns(launching, arrived, now) {
         return waits(at_most, neighbour);
     }
@@ -257,8 +257,7 @@ fn decide<L: Launching>(
 
 /// A new budget lets one launch through at once, in any tenant's turn, and so do the ranks of a gang that go.
 fn goes_out_of_turn(launching: &impl Launching, patience: Patience) -> bool {
-    let is_new = || launching.gate().has_new_budget(&launching.pages().grant.read());
-    patience == Patience::None || (patience == Patience::Regranted && is_new())
+    patience == Patience::None || launching.gate().is_changed(&launching.pages().grant.read(), patience)
 }
 
 /// No work waits longer for those who go first.

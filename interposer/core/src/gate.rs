@@ -139,7 +139,8 @@ pub enum Patience {
     Fresh,
     /// It has waited: at a balance worth a turn.
     Turn,
-    /// The grant has changed since the last launch: at any balance above zero, so that the change takes effect at once.
+    /// The grant has changed since the last launch: at any balance above zero, so that the change takes effect at once; where the operator
+    /// changed the budget, at any balance.
     Regranted,
     /// The same, in any tenant's turn: the other ranks of its gang go.
     None,
@@ -227,8 +228,10 @@ impl Gate {
             true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
             false => (rate, grant.capacity),
         };
+        let at_once = !closed && self.is_changed(&grant, request.patience);
         if let Some(wait) = in_flight_wait(pages, &grant)
             && !request.runs_ahead
+            && !at_once
         {
             return Verdict::Wait(wait);
         }
@@ -252,7 +255,11 @@ impl Gate {
             (Way::InAGap, _) => (turn.min(CLOSED_TURN.0), turn.min(CLOSED_TURN.0)),
             (Way::Open | Way::Beside, _) => (turn, turn),
         };
-        let taken = if balance >= enough { pages.bucket.take(request.price, wanted) } else { None };
+        let mut taken = if balance >= enough { pages.bucket.take(request.price, wanted) } else { None };
+        if taken.is_none() && at_once {
+            pages.bucket.charge(request.price); // as debt
+            taken = Some(request.price);
+        }
         if let Some(tokens) = taken {
             self.goes_on.fetch_max(way as u32, Ordering::Relaxed);
             return admitted(tokens);
@@ -263,11 +270,11 @@ impl Gate {
         Verdict::Wait(Wait { generation: grant.generation, at_most, cause: Cause::Tokens })
     }
 
-    /// Whether the operator has changed the budget since a launch went last. What policies lend in the meantime is no such change: it
-    /// comes and goes with the neighbours' pauses, and each time a launch would go out of turn.
-    pub fn has_new_budget(&self, grant: &Grant) -> bool {
+    /// Whether the operator has changed the budget since a launch went last: one goes at once then, in any tenant's turn, as debt if need be.
+    /// What policies lend in the meantime is no such change: it comes and goes with the neighbours' pauses.
+    pub fn is_changed(&self, grant: &Grant, patience: Patience) -> bool {
         let before = self.budget.load(Ordering::Relaxed);
-        before != 0 && before != budget(grant)
+        patience == Patience::Regranted && before != 0 && before != budget(grant)
     }
 
     /// Closes or opens, if it was not so. What was saved up for better times is not spent behind a closed gate, and what was had

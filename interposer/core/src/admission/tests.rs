@@ -215,6 +215,8 @@ fn who_is_bound_by_its_host_and_beyond_its_share_waits_for_no_turn_but_for_its_s
     let Asked::Waits(held) = asks(&mut process, Some(one()), 2) else { panic!("it is beyond its share") };
     assert_eq!((held.at_most, held.neighbour), (Nanos::from_micros(700), None));
     assert_eq!(process.own.look().0, Stand::Away, "no neighbour waits for it");
+    let joins = ask(&mut process, Some(one()), Patience::None, (Nanos(1), Nanos(1 + 2_000_000)));
+    assert!(matches!(joins, Asked::Goes(..)), "the other ranks of its gang go: {joins:?}");
     let (arrived, now) = (Nanos(1), Nanos(1 + LONGEST_WAY.0));
     ask(&mut process, Some(one()), Patience::Fresh, (arrived, now));
     assert!(process.own.waits(), "after so long it takes a turn all the same");

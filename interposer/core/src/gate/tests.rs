@@ -171,7 +171,14 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
     };
     let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
     assert!(wait.at_most < Nanos::from_millis(2), "only until the debt is paid: {wait:?}");
-    assert!(matches!(ask(101 + wait.at_most.0 / 1_000 + 1), Verdict::Admitted { .. }));
+    let later = 101 + wait.at_most.0 / 1_000 + 1;
+    assert!(matches!(ask(later), Verdict::Admitted { .. }));
+    while matches!(tenant.ask(later, 100_000, false), Verdict::Admitted { .. }) {}
+    tenant.grant.publish(&Grant { fallback_rate: Rate::ppm(50_000), ..grant(5) });
+    let before = tenant.bucket.balance();
+    assert!(matches!(ask(later), Verdict::Admitted { tokens: Tokens(1), .. }), "what the operator says, as debt");
+    assert_eq!(tenant.bucket.balance(), Tokens(before.0 - 1));
+    assert!(matches!(ask(later), Verdict::Wait(_)), "one launch, and none behind it");
 }
 
 #[test]
