@@ -162,7 +162,8 @@ pub const PAIRS: [Pair; 35] = [
 /// is then the card's 5 ms.
 const SLOW_DENSE: f64 = 4.0;
 
-/// The same of all others: between two launches there are then 100 us and more, which a host can sleep through.
+/// The same of all others, and where a host waits for each unit: between two launches there are then 100 us and more, which a host can
+/// sleep through.
 const SLOW: f64 = 10.0;
 
 impl Pair {
@@ -180,7 +181,7 @@ impl Pair {
     pub fn slow(&self) -> f64 {
         match self.kind {
             Kind::Helpers => 1.0,
-            _ if self.is_dense() => SLOW_DENSE,
+            _ if self.is_dense() && !self.works.iter().any(|work| work.name == WAITS.name) => SLOW_DENSE,
             _ => SLOW,
         }
     }
