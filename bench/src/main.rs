@@ -45,6 +45,7 @@ mod shapes;
 mod share;
 mod spawn;
 mod stage;
+mod startup;
 mod stolen;
 mod worker;
 
@@ -126,6 +127,8 @@ enum Bench {
     Alloc(DriverOptions),
     /// Added cost of starting a program without CUDA
     Spawn(PreloadOptions),
+    /// Added cost of the start of a program with many libraries and look-ups
+    Startup(QuickOptions),
     /// Achieved share against request, by the simulated GPU's books
     Share(share::Options),
     /// Charged against true use, by the simulated GPU's books
@@ -199,6 +202,11 @@ enum Bench {
         life: registrant::Life,
     },
     #[command(hide = true)]
+    StartupPlayer {
+        /// Where the libraries are that it opens.
+        libraries: PathBuf,
+    },
+    #[command(hide = true)]
     Worker {
         /// What to do.
         task: worker::Task,
@@ -211,6 +219,8 @@ fn main() -> ExitCode {
         Bench::Launch(options) => launch::run(&options),
         Bench::Alloc(options) => alloc::run(&options),
         Bench::Spawn(options) => spawn::run(&options),
+        Bench::Startup(options) => startup::run(&options),
+        Bench::StartupPlayer { libraries } => Ok(startup::play(&libraries)),
         Bench::Share(options) => share::run(&options),
         Bench::Meter(options) => meter::run(&options),
         Bench::Pace { case } => Ok(meter::pace(case)),

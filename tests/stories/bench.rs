@@ -52,6 +52,13 @@ fn after_each_change_of_a_budget_a_launch_follows_under_it() {
 }
 
 #[test]
+fn a_program_of_many_libraries_finds_the_drivers_functions_with_weir_and_without() {
+    let document = document(&["startup", "--quick"], &["startup.added_ms"]);
+    let figures = &document["figures"]["libraries_and_look_ups"];
+    assert!(["bare_ms", "weir_ms"].iter().all(|of| number(&figures[of]["median"]) > 0.0), "{document}");
+}
+
+#[test]
 fn a_thousand_processes_register_and_weir_ps_shows_them() {
     let bars = ["register.wall_ms", "register.rss_mib", "register.ps_ms"];
     let document = document(&["register", "--quick"], &bars);

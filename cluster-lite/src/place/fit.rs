@@ -253,7 +253,10 @@ mod tests {
         assert!((slowdown(100, &[0, 1]) - 2.0 * 1.02).abs() < 1e-9, "0.1 ms of each turn of 5 ms");
         assert!((slowdown(100, &[0, 1, 2]) - 3.0 * 1.02).abs() < 1e-9);
         assert!((slowdown(400, &[0, 1]) - 2.0 * 1.02).abs() < 1e-9, "turns are as much longer");
-        assert!((slowdown(5_000, &[0, 1]) - 2.0 * (1.0 + 5.0 / 150.0)).abs() < 1e-9, "but no longer than 150 ms");
+        assert!(
+            (slowdown(5_000, &[0, 1]) - 2.0 * (1.0 + 5.0 / 150.0)).abs() < 1e-9,
+            "but no longer than 150 ms"
+        );
     }
 
     #[test]

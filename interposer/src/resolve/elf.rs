@@ -7,16 +7,10 @@
 //! of DT_GNU_HASH as glibc reads it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
 
 /// Where glibc keeps its functions; since 2.34 all of them are in the first.
 const C_LIBRARY: [&CStr; 3] = [c"libc.so.6", c"libdl.so.2", c"libpthread.so.0"];
-
-/// A search and what it has found.
-struct Search<'a> {
-    libraries: &'a [&'a CStr],
-    name: &'a CStr,
-    found: Option<*const c_void>,
-}
 
 /// A function of the C library; `None` if no part of it that has the function is loaded.
 pub fn find_in_c_library(name: &CStr) -> Option<*const c_void> {
@@ -26,32 +20,97 @@ pub fn find_in_c_library(name: &CStr) -> Option<*const c_void> {
 /// A function of the first loaded library that has one of these names, by its file or by its own word, and has the
 /// function.
 pub fn find_in(libraries: &[&CStr], name: &CStr) -> Option<*const c_void> {
-    let mut search = Search { libraries, name, found: None };
-    // SAFETY: the callback gets `search` back as `data` and is done with it when the call returns.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.found
+    let is = |candidate: &[u8]| libraries.iter().any(|library| library.to_bytes() == candidate);
+    let mut found = None;
+    first_object(|info| {
+        if info.dlpi_name.is_null() {
+            return false;
+        }
+        // SAFETY: the loader describes an object that is loaded, its names are C strings that live as long, and it lets none go while it
+        // calls us.
+        unsafe {
+            let path = CStr::from_ptr(info.dlpi_name).to_bytes();
+            let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            if let Some(table) = Table::of(info)
+                && (is(file) || table.own_name().is_some_and(|name| is(name.to_bytes())))
+            {
+                found = table.find(name);
+            }
+        }
+        found.is_some()
+    });
+    found
 }
 
-/// Looks into one loaded object.
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid description, and `data` is the `Search` of `find_in`.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
-    if info.dlpi_name.is_null() {
-        return 0;
+/// How many objects the loader has unloaded: while that stays, what was loaded lies where it lay. musl's loader, which unloads none, says 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unloads(u64);
+
+/// The count now.
+pub fn unloads() -> Unloads {
+    let mut unloads = Unloads(0);
+    first_object(|info| {
+        unloads = Unloads(info.dlpi_subs);
+        true
+    });
+    unloads
+}
+
+/// A loaded object.
+pub struct Object {
+    /// Where it lies.
+    pub range: Range<usize>,
+    /// Objects unloaded when it was found.
+    pub unloads: Unloads,
+    table: Table,
+}
+
+impl Object {
+    /// The address of one of its symbols. Only while the loader shows it: in [`look_into`].
+    pub fn find(&self, name: &CStr) -> Option<*const c_void> {
+        // SAFETY: `look_into` lends an object out only while the loader keeps it.
+        unsafe { self.table.find(name) }
     }
-    // SAFETY: the loader's names are C strings that live as long as the object.
-    let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let is = |name: &[u8]| search.libraries.iter().any(|library| library.to_bytes() == name);
-    // SAFETY: the loader describes an object that is loaded, and lets none go while it calls us.
-    unsafe {
-        if let Some(table) = Table::of(info)
-            && (is(file) || table.own_name().is_some_and(|name| is(name.to_bytes())))
-        {
-            search.found = table.find(search.name);
+}
+
+/// What `look` makes of the object that lies at this address. Meanwhile the loader lets none go.
+pub fn look_into<R>(address: usize, look: impl FnOnce(&Object) -> R) -> Option<R> {
+    let (mut look, mut seen) = (Some(look), None);
+    first_object(|info| {
+        let Some(range) = range(info).filter(|range| range.contains(&address)) else { return false };
+        // SAFETY: the loader describes an object that is loaded.
+        if let (Some(table), Some(look)) = (unsafe { Table::of(info) }, look.take()) {
+            seen = Some(look(&Object { range, unloads: Unloads(info.dlpi_subs), table }));
         }
+        true
+    });
+    seen
+}
+
+/// Where the object's segments lie.
+fn range(info: &libc::dl_phdr_info) -> Option<Range<usize>> {
+    let base = usize::try_from(info.dlpi_addr).ok()?;
+    // SAFETY: the loader guarantees `dlpi_phnum` program headers at `dlpi_phdr`.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let start = loaded().map(|header| header.p_vaddr).min()?;
+    let end = loaded().map(|header| header.p_vaddr.saturating_add(header.p_memsz)).max()?;
+    Some(base + usize::try_from(start).ok()?..base + usize::try_from(end).ok()?)
+}
+
+/// Shows loaded objects until `is_it` says so of one.
+fn first_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut is_it: F) {
+    unsafe extern "C" fn show<F: FnMut(&libc::dl_phdr_info) -> bool>(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a valid description, and `data` is the closure of `first_object`.
+        let (info, is_it) = unsafe { (&*info, &mut *data.cast::<F>()) };
+        c_int::from(is_it(info))
     }
-    c_int::from(search.found.is_some())
+    // SAFETY: `show` gets the closure back as `data` and is done with it when the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(show::<F>), (&raw mut is_it).cast()) };
 }
 
 /// One object's dynamic symbols.

@@ -27,12 +27,6 @@ impl Real {
         NonNull::new(self.0.load(Ordering::Acquire)).or_else(|| self.look_up(symbol))
     }
 
-    /// The real function, if it was looked up or is in the driver that is loaded; opens nothing.
-    fn known(&self, symbol: &CStr) -> Option<*const c_void> {
-        let known = self.0.load(Ordering::Acquire);
-        if known.is_null() { super::loaded_symbol(symbol) } else { Some(known.cast_const()) }
-    }
-
     #[cold]
     fn look_up(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
         // Another interposer behind us stands before the driver; a driver that the program is linked to is next itself.
@@ -102,11 +96,6 @@ impl Hook {
         self.ours
     }
 
-    /// Whether the real function is this one.
-    fn stands_for(&self, real: *const c_void) -> bool {
-        self.variant.is_some() && self.real.known(self.symbol) == Some(real)
-    }
-
     /// Remembers the real function; the first one found stays. A driver that finds its own exports through the loader
     /// hands ours out already: that is no news of the real one.
     pub fn set_real(&self, real: *const c_void) {
@@ -126,9 +115,9 @@ pub fn by_symbol(symbol: &[u8]) -> Option<&'static Hook> {
     sorted.get(at)
 }
 
-/// The hook of the driver whose real function this is.
-pub fn by_real(real: *const c_void) -> Option<&'static Hook> {
-    sorted().iter().find(|hook| hook.stands_for(real))
+/// The hooks of functions of the driver, in alphabetical order.
+pub fn of_driver() -> impl Iterator<Item = &'static Hook> {
+    sorted().iter().filter(|hook| hook.variant.is_some())
 }
 
 /// The hook for what `cuGetProcAddress(base, version, flags)` means: the youngest variant that `version` has, in the

@@ -8,6 +8,7 @@
 
 pub mod dlsym;
 mod elf;
+mod exports;
 pub mod hook;
 #[cfg(not(test))] // a test program is linked to the C library's own
 mod old_glibc;

@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
 use weir_abi::CUresult;
 use weir_abi::types::{CUDA_SUCCESS, CUdriverProcAddressQueryResult};
 
+use super::exports;
 use super::hook::{self, Hook};
 use crate::guard::alone;
 
@@ -60,7 +61,7 @@ fn exchange(
 }
 
 fn find(name: &CStr, real: *const c_void, version: c_int, flags: c_ulonglong) -> Option<&'static Hook> {
-    let chosen = hook::by_real(real);
+    let chosen = exports::hook_at(real);
     if chosen.is_some() {
         return chosen;
     }

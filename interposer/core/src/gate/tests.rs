@@ -176,7 +176,10 @@ fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
     while matches!(tenant.ask(later, 100_000, false), Verdict::Admitted { .. }) {}
     tenant.grant.publish(&Grant { fallback_rate: Rate::ppm(50_000), ..grant(5) });
     let before = tenant.bucket.balance();
-    assert!(matches!(ask(later), Verdict::Admitted { tokens: Tokens(1), .. }), "what the operator says, as debt");
+    assert!(
+        matches!(ask(later), Verdict::Admitted { tokens: Tokens(1), .. }),
+        "what the operator says, as debt"
+    );
     assert_eq!(tenant.bucket.balance(), Tokens(before.0 - 1));
     assert!(matches!(ask(later), Verdict::Wait(_)), "one launch, and none behind it");
 }
