@@ -29,6 +29,10 @@ const DOUBT: i64 = WHOLE / 50;
 /// times the two switches that are saved.
 const KEEPS: i64 = WHOLE * 3 / 4;
 
+/// A latency tenant counts as at work for so many eighths at least: of requests that queue, the next one comes at once. At half of that its
+/// host is too slow for it; at twice that each request costs others half of a switch.
+const QUEUED: u64 = 2;
+
 /// What is known of a tenant's rests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rests([i64; BOUNDS.len()]); // so many of a thousand were as long, of late
@@ -53,6 +57,11 @@ impl Rests {
         });
         let best = gains.filter(|(gain, _)| *gain > 0).max_by_key(|(gain, _)| *gain);
         best.map_or(Nanos(0), |(_, bound)| of_switch(bound, switch))
+    }
+
+    /// The same for a tenant of class latency.
+    pub fn grace_of_latency(&self, switch: Nanos) -> Nanos {
+        self.grace(switch).max(of_switch(QUEUED, switch))
     }
 
     /// Whether it keeps its turn meanwhile: nearly all of its rests are shorter than a switch, and who does not come back is seen late.
@@ -96,6 +105,14 @@ mod tests {
         assert_eq!([4, 8, 40].map(|n| grace_us(one_in(n))), [25, 25, 0], "so many requests were queued");
         assert_eq!(grace_us([300, 10_000, 10_000, 10_000].repeat(8)), 0);
         assert_eq!(grace_us([300, 10_000].repeat(8)), 0);
+    }
+
+    #[test]
+    fn a_latency_tenant_counts_as_at_work_for_a_moment_whatever_is_known() {
+        let mut rests = Rests::default();
+        assert_eq!(rests.grace_of_latency(SWITCH), Nanos::from_micros(25));
+        (0..32).for_each(|_| rests.add(Nanos::from_micros(300), SWITCH));
+        assert_eq!(rests.grace_of_latency(SWITCH), Nanos::from_micros(300), "its usual pause");
     }
 
     #[test]

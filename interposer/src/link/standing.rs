@@ -145,7 +145,8 @@ impl Gpu {
         }
         let mut rests = self.standing.rests.lock();
         rests.add(rest, self.switch);
-        own.set_grace(rests.grace(self.switch));
+        let is_online = Client::get().is_some_and(|client| client.class == Class::Latency);
+        own.set_grace(if is_online { rests.grace_of_latency(self.switch) } else { rests.grace(self.switch) });
     }
 
     /// Whether it is worth keeping a turn while nothing is in flight.
