@@ -42,7 +42,7 @@ impl Exports {
         elf::look_into(address, |library| {
             let of = |hook: &'static Hook| library.find(hook.symbol).map(|real| (real as usize, hook));
             let mut hooks: Vec<_> = hook::of_driver().filter_map(of).collect();
-            hooks.sort_by_key(|(address, _)| *address); // stable: of two names of one function the first in the alphabet
+            hooks.sort_unstable_by_key(|(address, hook)| (*address, hook.symbol)); // of two names of one function the first
             Self { read_at: library.unloads, library: library.range.clone(), hooks }
         })
     }

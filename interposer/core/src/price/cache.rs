@@ -1,4 +1,4 @@
-//! The thread's own way from a signature to its estimate: direct-mapped, no lock, no allocation. It counts the launches
+//! The thread's own way from a signature to its estimate: a few places for each, no lock, no allocation. It counts the launches
 //! of each signature on the way, for the meter.
 
 use std::cell::Cell;
@@ -7,21 +7,24 @@ use std::ptr::null_mut;
 use super::{Estimate, Parts, Signature};
 use crate::ones::Ones;
 
-/// Signatures that a thread keeps at hand. A training step of a large model has a few hundred.
-const SLOTS: usize = 512;
+/// Sets of signatures, by their hash, and places in each: a training step of a large model has a few hundred signatures, of which one in a
+/// thousand finds its set full. With half of the sets it is one in a hundred, which then go the long way.
+const SETS: usize = 512;
+const WAYS: usize = 4;
 
-/// A direct-mapped cache; two signatures that fall on the same slot take turns there.
+/// A set-associative cache; of more signatures than a set has places one makes room for another.
 ///
 /// It gets its slots with its first entry: a thread's own storage is cleared when the thread begins, in every program. And it
 /// has no destructor: the owner [`Self::release`]s it.
 pub struct Cache {
     slots: Cell<*mut Slots>, // null, or of a box
-    disturbed: Cell<bool>,   // a count was lost: two signatures took turns
+    disturbed: Cell<bool>,   // a count was lost: a signature made room for another
 }
 
 struct Slots {
-    slots: [Slot; SLOTS],
-    used: [Cell<u64>; SLOTS / 64], // bit per slot that ever had a signature: most programs have a few dozen
+    sets: [[Slot; WAYS]; SETS],
+    used: [Cell<u64>; SETS / 64], // bit per set that ever had a signature: most programs have a few dozen
+    next: Cell<usize>,            // which way makes room next, in whichever set
 }
 
 struct Slot {
@@ -30,39 +33,39 @@ struct Slot {
     count: Cell<u32>, // launches since the last `take`
 }
 
-impl Slot {
-    const fn empty() -> Self {
-        Self { signature: Cell::new(Signature::NONE), estimate: Cell::new(None), count: Cell::new(0) }
-    }
-}
-
 impl Slots {
-    const fn empty() -> Self {
-        Self { slots: [const { Slot::empty() }; SLOTS], used: [const { Cell::new(0) }; SLOTS / 64] }
+    /// None, in memory that is cleared where it lies: a fiber's stack may be smaller than they are.
+    fn none() -> Box<Self> {
+        // SAFETY: all zeroes are `Signature::NONE`, no estimate and no count.
+        unsafe { Box::new_zeroed().assume_init() }
     }
 
-    /// The slot of this signature has it, or one like it.
-    fn use_for(&self, signature: &Signature) {
-        let place = place(signature);
-        if let Some(word) = self.used.get(place / 64) {
-            word.set(word.get() | 1 << (place % 64));
-        }
+    /// A place for this signature: its own, or one that is free, or one that has to make room.
+    fn place_for(&self, signature: &Signature) -> Option<&Slot> {
+        let at = set_of(signature);
+        let (set, word) = (self.sets.get(at)?, self.used.get(at / 64)?);
+        word.set(word.get() | 1 << (at % 64));
+        let own = set.iter().find(|slot| slot.signature.get() == *signature);
+        let free = || set.iter().find(|slot| slot.estimate.get().is_none());
+        own.or_else(free).or_else(|| {
+            self.next.set((self.next.get() + 1) % WAYS);
+            set.get(self.next.get())
+        })
     }
 
-    /// Slots that ever had a signature.
+    /// Slots of sets that ever had a signature.
     fn used(&self) -> impl Iterator<Item = &Slot> {
-        self.slots
-            .chunks(64)
-            .zip(&self.used)
-            .flat_map(|(slots, used)| Ones(used.get()).filter_map(|at| slots.get(at)))
+        let of_word = |(sets, used): (_, &Cell<u64>)| -> (&[[Slot; WAYS]], u64) { (sets, used.get()) };
+        let words = self.sets.chunks(64).zip(&self.used).map(of_word);
+        words.flat_map(|(sets, used)| Ones(used).filter_map(|at| sets.get(at))).flatten()
     }
 }
 
-/// Where a signature lies.
+/// The set of a signature.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "a few low bits are all that is wanted")]
-fn place(signature: &Signature) -> usize {
-    signature.hash() as usize % SLOTS
+fn set_of(signature: &Signature) -> usize {
+    signature.hash() as usize % SETS
 }
 
 /// A signature at hand.
@@ -107,22 +110,19 @@ impl Cache {
     /// The signature, if this thread has it at hand.
     #[inline]
     pub fn get(&self, signature: &Signature) -> Option<Hit<'_>> {
-        let slot = self.slot(signature)?;
-        if slot.signature.get() != *signature {
-            return None;
-        }
+        let set = self.slots()?.sets.get(set_of(signature))?; // always in range: this keeps panics off this path
+        let slot = set.iter().find(|slot| slot.signature.get() == *signature)?;
         slot.estimate.get().map(|estimate| Hit { estimate, slot })
     }
 
     /// Keeps an estimate at hand.
     pub fn put(&self, signature: &Signature, estimate: &'static Estimate) {
         if !self.has_slots() {
-            self.slots.set(Box::into_raw(Box::new(Slots::empty())));
+            self.slots.set(Box::into_raw(Slots::none()));
         }
-        if let Some(slot) = self.slot(signature) {
+        if let Some(slot) = self.slots().and_then(|slots| slots.place_for(signature)) {
             slot.signature.set(*signature);
             slot.estimate.set(Some(estimate));
-            self.slots().into_iter().for_each(|slots| slots.use_for(signature));
             self.disturbed.set(self.disturbed.get() || slot.count.replace(0) > 0);
         }
     }
@@ -152,11 +152,6 @@ impl Cache {
             slot.count.set(0);
         }
         self.disturbed.set(false);
-    }
-
-    #[inline]
-    fn slot(&self, signature: &Signature) -> Option<&Slot> {
-        self.slots()?.slots.get(place(signature)) // always in range; `get` keeps panics off this path
     }
 
     #[inline]
@@ -196,6 +191,17 @@ mod tests {
         assert_eq!(parts.sum(), 1_030.0);
         cache.take(&mut parts);
         assert!(parts.is_empty());
+    }
+
+    #[test]
+    fn a_few_hundred_signatures_stay_at_hand_and_more_than_there_are_places_make_room() {
+        let cache = Cache::new();
+        let at_hand = |of: u32| (1..=of).filter(|grid| cache.get(&signature(*grid)).is_some()).count();
+        (1..=300).for_each(|grid| cache.put(&signature(grid), estimate()));
+        assert_eq!(at_hand(300), 300);
+        (1..=10_000).for_each(|grid| cache.put(&signature(grid), estimate()));
+        assert!((1_900..=SETS * WAYS).contains(&at_hand(10_000)), "{}", at_hand(10_000));
+        assert!(cache.get(&signature(10_000)).is_some(), "the last one has its place");
     }
 
     #[test]
