@@ -33,7 +33,7 @@ codes! {
     MEMORY_MISSING = "W0106", exit 2, "Every tenant needs a memory limit.";
     SIZE = "W0107", exit 2, "A size is a number with a unit: `40GiB` = `40Gi` = 40 x 2^30 bytes, `40G` = 40 x 10^9 bytes.";
     MEMORY_OVER_DEVICE = "W0108", exit 2, "One tenant cannot have more memory than the card has, less the reserve.";
-    GPU_UNKNOWN = "W0109", exit 2, "A GPU is named by its index or its UUID, as `weir ps` prints them. CUDA_VISIBLE_DEVICES does not renumber them here.";
+    GPU_UNKNOWN = "W0109", exit 2, "A GPU is named by its index or its UUID, as `weir ps` prints them. Under CUDA_VISIBLE_DEVICES an index counts what that shows.";
     GPU_DUPLICATE = "W0110", exit 2, "A tenant has one budget on a GPU, so a GPU is named once.";
     GPU_MIG = "W0111", exit 2, "Weir shares whole GPUs; a MIG instance is already a fixed part of one.";
     BANDWIDTH = "W0112", exit 2, "A bandwidth is a size each second: `4GiB/s` = 4 x 2^30 bytes per second; `unlimited` takes a limit away.";

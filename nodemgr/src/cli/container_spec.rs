@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::visible::{self, Visible};
 use super::{Context, preload, printer};
 use crate::codes;
 use crate::control::{Client, Stats, TenantStats};
@@ -40,6 +41,9 @@ pub(super) struct Args {
     /// Put the library in the driver's place, too: over this file, the host's libcuda.so.1, at the same path in the container
     #[arg(long, value_name = "DRIVER")]
     proxy: Option<PathBuf>,
+    /// How CUDA_VISIBLE_DEVICES tells the container's programs their GPUs: by UUID where the container is given other GPUs, too
+    #[arg(long, value_enum, default_value_t = Visible::Index)]
+    visible: Visible,
     /// Print flags for `docker run` and `podman run` instead
     #[arg(long)]
     flags: bool,
@@ -110,7 +114,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     let library = preload::find(args.preload.as_deref())?;
     let uuids: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
     let nodes = if stats.node.simulated { Vec::new() } else { device_nodes(&uuids) };
-    let mut edits = edits(place.tenant_dir(&tenant.name), &library, args.way, &uuids, nodes)?;
+    let indices: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.index).collect();
+    let visible = match args.visible {
+        Visible::Index if stats.node.simulated => visible::variables(&indices), // a container sees all simulated GPUs
+        spelling => visible::in_container(&indices, &uuids, spelling),
+    };
+    let mut edits = edits(place.tenant_dir(&tenant.name), &library, args.way, &visible, nodes)?;
     if let Some(driver) = &args.proxy {
         edits.mounts.extend(proxy(&library, driver)?);
     }
@@ -131,7 +140,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
             printer::SIMULATED
         )
     } else {
-        "weir: the driver's libraries come by NVIDIA's own toolkit: --device nvidia.com/gpu=UUID, or --gpus"
+        "weir: the driver's libraries come by NVIDIA's own toolkit: --device nvidia.com/gpu=UUID of these GPUs; with others besides, \
+         ask for --visible uuid"
             .into()
     });
     Ok(0)
@@ -162,11 +172,11 @@ fn edits(
     tenant_dir: PathBuf,
     library: &Path,
     way: Way,
-    uuids: &[String],
+    visible: &[(&str, String)],
     device_nodes: Vec<Node>,
 ) -> Result<Edits, Fault> {
     let mut edits = Edits {
-        env: vec![format!("CUDA_VISIBLE_DEVICES={}", uuids.join(","))],
+        env: visible.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         mounts: vec![Mount::of(tenant_dir, TENANT), Mount::of(library.to_path_buf(), LIBRARY)],
         device_nodes,
     };
@@ -258,13 +268,14 @@ mod tests {
 
     fn example(way: Way, library: &Path) -> Result<Edits, Fault> {
         let nodes = vec![Node { path: "/dev/nvidia3".into() }];
-        edits("/run/weir/tenants/web".into(), library, way, &["GPU-1".into(), "GPU-2".into()], nodes)
+        let visible = [("CUDA_VISIBLE_DEVICES", "0,1".to_owned())];
+        edits("/run/weir/tenants/web".into(), library, way, &visible, nodes)
     }
 
     #[test]
     fn by_the_variable_a_container_gets_two_mounts_and_two_variables() {
         let edits = example(Way::Preload, Path::new("/opt/my weir/libweir.so")).expect("nothing to look up");
-        assert_eq!(edits.env, ["CUDA_VISIBLE_DEVICES=GPU-1,GPU-2", "LD_PRELOAD=/run/weir/libweir.so"]);
+        assert_eq!(edits.env, ["CUDA_VISIBLE_DEVICES=0,1", "LD_PRELOAD=/run/weir/libweir.so"]);
         assert_eq!(
             flags(&edits)[2..],
             [

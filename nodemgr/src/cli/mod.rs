@@ -22,6 +22,7 @@ mod stats;
 mod summary;
 mod switch;
 mod unmanaged;
+mod visible;
 mod web;
 mod why;
 

@@ -1,7 +1,7 @@
 //! `weir run`: a program within a budget.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::signals::Signals;
 use super::standalone::Standalone;
+use super::visible::{self, Before, Visible};
 use super::{Class, Context, preload, printer, summary};
 use crate::codes;
 use crate::control::Client;
@@ -31,9 +32,12 @@ pub(super) struct Args {
     /// The tenant's name [default: the program's, made unique]; the same name and budget join a running tenant
     #[arg(long)]
     name: Option<String>,
-    /// GPUs by index or UUID; the budget holds on each
+    /// GPUs by index or UUID; the budget holds on each. Under CUDA_VISIBLE_DEVICES an index counts what that shows
     #[arg(long, value_delimiter = ',', default_value = "0")]
     gpu: Vec<String>,
+    /// How CUDA_VISIBLE_DEVICES tells the program its GPUs
+    #[arg(long, value_enum, default_value_t = Visible::Index)]
+    visible: Visible,
     /// Share of the GPU's time that is guaranteed, such as 30%; optional for fillers
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     request: Option<String>,
@@ -74,19 +78,23 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
         let help = "weir run --request 30% --memory 2GiB -- PROGRAM ...";
         return Err(Fault::new(&codes::USAGE, "there is no program to run", help));
     };
-    check_visible(&args.gpu)?;
-    let wanted = wanted(args, &program.to_string_lossy())?;
+    let before = Before::of_environment();
+    if before.hides_all() {
+        return run_without_gpu(program, rest);
+    }
+    let gpus = before.meant(&args.gpu)?;
+    let wanted = wanted(args, gpus, &program.to_string_lossy())?;
     let library = preload::find(args.preload.as_deref())?;
     // Before any thread starts. The terminal's own interrupt reaches the program by itself.
     let signals = Signals::block(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]);
     let (mut client, _standalone) = manager(context)?;
-    let created = client.create(wanted)?;
+    let created = client.create(wanted).map_err(|fault| before.shown(fault))?;
     if created.simulated {
         printer::talk(format_args!("weir: {}", printer::SIMULATED));
     }
     let started = Instant::now();
     let mut command = Command::new(program);
-    command.args(rest).envs(environment(&created, &library));
+    command.args(rest).envs(environment(&created, &library)).envs(visible::on_node(&created, args.visible));
     if let Some(mps) = &created.mps {
         mps.check()?;
         command.envs(mps.environment());
@@ -99,23 +107,18 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Fault> {
     Ok(exit_code(status))
 }
 
-/// An index counts the node's GPUs. Under a `CUDA_VISIBLE_DEVICES` that numbers them in another way, or hides the one
-/// that is meant, it would silently mean another GPU to the reader than to us.
-fn check_visible(gpus: &[String]) -> Result<(), Fault> {
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
-    let listed: Vec<_> = visible.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
-    let plain = listed.iter().enumerate().all(|(at, entry)| *entry == at.to_string());
-    let means_another = |index: usize| !listed.is_empty() && (!plain || index >= listed.len());
-    let Some(gpu) = gpus.iter().find(|gpu| gpu.parse().is_ok_and(means_another)) else { return Ok(()) };
-    let message = format!("`--gpu {gpu}` is ambiguous: CUDA_VISIBLE_DEVICES is `{}`", visible.escape_debug());
-    Err(Fault::new(&codes::GPU_UNKNOWN, message, "name the GPU by its UUID, or unset CUDA_VISIBLE_DEVICES"))
+/// It runs as it would without us: there is nothing that could be limited.
+fn run_without_gpu(program: &OsString, rest: &[OsString]) -> Result<u8, Fault> {
+    printer::talk("weir: CUDA_VISIBLE_DEVICES shows no GPU: the program starts without a budget");
+    let error = Command::new(program).args(rest).exec();
+    Err(not_started(program, &error))
 }
 
-fn wanted(args: &Args, program: &str) -> Result<CreateTenant, Fault> {
+fn wanted(args: &Args, gpus: Vec<String>, program: &str) -> Result<CreateTenant, Fault> {
     Ok(CreateTenant {
         name: args.name.clone().unwrap_or_else(|| name_of_program(program)),
         unique: args.name.is_none(),
-        gpus: args.gpu.clone(),
+        gpus,
         request_permille: share("--request", args.request.as_deref())?,
         limit_permille: share("--limit", args.limit.as_deref())?,
         memory_bytes: size("--memory", args.memory.as_deref())?,
@@ -231,10 +234,6 @@ fn tell_of_mps(mps: &mps::Client) {
 }
 
 /// What makes a program the tenant's.
-fn environment(created: &Created, library: &Path) -> [(&'static str, OsString); 3] {
-    [
-        ("LD_PRELOAD", preload::variable(library)),
-        ("WEIR_DIR", created.dir.clone().into()),
-        ("CUDA_VISIBLE_DEVICES", created.gpus.join(",").into()),
-    ]
+fn environment(created: &Created, library: &Path) -> [(&'static str, OsString); 2] {
+    [("LD_PRELOAD", preload::variable(library)), ("WEIR_DIR", created.dir.clone().into())]
 }

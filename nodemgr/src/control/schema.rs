@@ -224,8 +224,11 @@ pub struct Created {
     pub tenant: String,
     /// What `WEIR_DIR` must be for its processes.
     pub dir: std::path::PathBuf,
-    /// Its GPUs, as `CUDA_VISIBLE_DEVICES` spells them.
+    /// Its GPUs, by UUID.
     pub gpus: Vec<String>,
+    /// The same by index.
+    #[serde(default)]
+    pub gpu_indices: Vec<usize>,
     /// Its budget.
     pub budget: Budget,
     /// Whether it was there before.

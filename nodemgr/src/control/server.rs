@@ -104,6 +104,7 @@ pub(crate) fn created(shared: &Shared, registry: &Registry, id: u64, joined: boo
         tenant: tenant.name.clone(),
         dir: shared.place.tenant_dir(&tenant.name),
         gpus: devices.clone().map(crate::gpus::Device::uuid_text).collect(),
+        gpu_indices: tenant.cells.iter().map(|cell| cell.gpu).collect(),
         budget: tenant.budget,
         joined,
         simulated: devices.clone().any(crate::gpus::Device::is_simulated),

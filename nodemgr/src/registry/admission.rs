@@ -6,7 +6,7 @@ use super::Registry;
 use crate::codes;
 use crate::control::schema::{Budget, ClassName, CreateTenant, SetBudget};
 use crate::fault::Fault;
-use crate::gpus::parse_uuid;
+use crate::gpus::Device;
 use crate::latency::{self, Promise};
 use crate::place::check_name;
 
@@ -227,8 +227,13 @@ impl Registry {
             return Err(Fault::new(&codes::GPU_MIG, message, "name the whole GPU that it lies on"));
         }
         let index = text.parse::<usize>().ok().filter(|index| *index < self.gpus.devices.len());
-        let by_uuid =
-            || parse_uuid(text).and_then(|uuid| self.gpus.devices.iter().position(|d| d.uuid == uuid));
+        // As CUDA reads a UUID: its beginning is enough where no other begins so.
+        let by_uuid = || {
+            let begins =
+                |device: &Device| device.uuid_text().to_lowercase().starts_with(&text.to_lowercase());
+            let mut found = self.gpus.devices.iter().enumerate().filter(|(_, device)| begins(device));
+            found.next().filter(|_| text.starts_with("GPU-") && found.next().is_none()).map(|(at, _)| at)
+        };
         index.or_else(by_uuid).ok_or_else(|| {
             let known: Vec<_> = self
                 .gpus

@@ -23,6 +23,7 @@ fn it_is_there_from_the_start_and_stays_when_its_processes_have_gone() {
         tenant: "serve".into(),
         dir: stage.place.tenant_dir("serve"),
         gpus: Vec::new(),
+        gpu_indices: Vec::new(),
         budget: tenant.budget,
         joined: true,
         simulated: false,

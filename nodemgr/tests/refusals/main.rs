@@ -73,10 +73,11 @@ fn every_bad_scenario_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn an_index_that_means_another_gpu_to_the_reader_is_refused() {
+fn a_gpu_that_cuda_visible_devices_does_not_show_or_the_node_does_not_have_is_refused_with_what_it_says() {
     let node = Node::start();
-    let args = ["run", "--request=10%", "--memory=1GiB", "--gpu=1", "--preload", node::LIBRARY, "--", "true"];
-    for (id, visible) in [("gpu.renumbered", "1,0"), ("gpu.hidden", "0")] {
+    let hidden: [&str; 2] = ["--gpu=1", "0"];
+    for (id, [flag, visible]) in [("gpu.hidden", hidden), ("gpu.visible-unknown", ["--gpu=0", "9,0"])] {
+        let args = ["run", "--request=10%", "--memory=1GiB", flag, "--preload", node::LIBRARY, "--", "true"];
         let output = node.command(&args).env("CUDA_VISIBLE_DEVICES", visible).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         insta::assert_snapshot!(id, format!("{stderr}exit code {}", output.status.code().unwrap()));
@@ -102,7 +103,7 @@ fn a_directory_in_which_others_could_replace_our_sockets_is_refused() {
 
 #[test]
 fn the_document_has_a_row_for_every_case_and_a_case_for_every_row() {
-    let places = ["gpu.renumbered", "gpu.hidden", "path.world-writable", "path.not-a-directory"];
+    let places = ["gpu.hidden", "gpu.visible-unknown", "path.world-writable", "path.not-a-directory"];
     let tested: BTreeSet<_> = COMMANDS
         .iter()
         .map(|case| case.id)
@@ -163,7 +164,7 @@ fn the_exit_code_of_the_program_is_passed_through_and_signals_as_shells_have_the
 #[test]
 fn the_program_sees_its_place_its_preload_and_its_gpus() {
     let node = Node::start();
-    let script = "echo $WEIR_DIR $CUDA_VISIBLE_DEVICES; case $LD_PRELOAD in *:/keep) echo kept;; esac";
+    let script = "echo $WEIR_DIR $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES; case $LD_PRELOAD in *:/keep) echo kept;; esac";
     let args = [
         "run",
         "--request",
@@ -181,7 +182,31 @@ fn the_program_sees_its_place_its_preload_and_its_gpus() {
     ];
     let output = node.command(&args).env("LD_PRELOAD", "/keep").output().unwrap();
     let stdout = node.censor(&String::from_utf8_lossy(&output.stdout));
-    assert_eq!(stdout, "[DIR]/tenants/a GPU-00000000-0000-0000-0000-000000000000\nkept\n");
+    assert_eq!(stdout, "[DIR]/tenants/a PCI_BUS_ID 0\nkept\n");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("a: no process came under this budget"), "{stderr}");
+}
+
+#[test]
+fn what_is_visible_before_is_what_an_index_counts_and_where_nothing_is_there_is_no_budget() {
+    let node = Node::start();
+    let sees = |visible: &str, flags: &[&str]| {
+        let budget = ["run", "--request=10%", "--memory=1GiB", "--preload", node::LIBRARY];
+        let program = ["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES ${WEIR_DIR:+limited}"];
+        let args = [&budget, flags, &program].concat();
+        let output = node.command(&args).env("CUDA_VISIBLE_DEVICES", visible).output().unwrap();
+        (
+            String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let second = "GPU-01010101-0101-0101-0101-010101010101";
+    assert_eq!(sees("1,0", &[]).0, "1 limited");
+    assert_eq!(sees("1,0", &["--gpu=1"]).0, "0 limited");
+    assert_eq!(sees("GPU-0101", &[]).0, "1 limited", "as a scheduler may have set it");
+    assert_eq!(sees("1", &["--visible=uuid"]).0, format!("{second} limited"));
+    let others = node.tenants();
+    let (told, why) = sees("", &["--name=none"]);
+    assert!(told.is_empty() && why.contains("CUDA_VISIBLE_DEVICES shows no GPU"), "{told} {why}");
+    assert_eq!(node.tenants(), others);
 }
