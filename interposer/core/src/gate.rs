@@ -228,10 +228,8 @@ impl Gate {
             true => (rate.min(grant.fallback_rate), grant.capacity.min(CLOSED_TURN)),
             false => (rate, grant.capacity),
         };
-        let at_once = !closed && self.is_changed(&grant, request.patience);
         if let Some(wait) = in_flight_wait(pages, &grant)
             && !request.runs_ahead
-            && !at_once
         {
             return Verdict::Wait(wait);
         }
@@ -255,9 +253,10 @@ impl Gate {
             (Way::InAGap, _) => (turn.min(CLOSED_TURN.0), turn.min(CLOSED_TURN.0)),
             (Way::Open | Way::Beside, _) => (turn, turn),
         };
+        let at_once = way == Way::Open && self.is_changed(&grant, request.patience);
         let mut taken = if balance >= enough { pages.bucket.take(request.price, wanted) } else { None };
-        if taken.is_none() && at_once {
-            pages.bucket.charge(request.price); // as debt
+        if taken.is_none() && at_once && balance > -request.price.0 {
+            pages.bucket.charge(request.price); // as debt; who owes a launch already pays first
             taken = Some(request.price);
         }
         if let Some(tokens) = taken {

@@ -91,8 +91,7 @@ impl Gpu {
             Some(HeldUp { patience, holdup, .. }) => holdup.patience_then(patience, known),
             None => Patience::under(self.launched_under(), known),
         };
-        let at_once = self.gate.is_changed(&self.grant.read(), patience);
-        if let Some(at_most) = self.is_full_for(piece, now).filter(|_| !at_once) {
+        if let Some(at_most) = self.is_full_for(piece, now) {
             return Some(Holdup { generation: known, at_most, cause: Cause::InFlight, neighbour: None });
         }
         let price = Tokens(piece.work.cast_signed());

@@ -165,23 +165,33 @@ fn a_throttled_tenant_comes_in_turns() {
 fn a_changed_grant_takes_effect_at_any_balance_above_zero() {
     let tenant = Tenant::new(&grant(10));
     while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
-    let ask = |now_us: u64| {
-        let request = Request { price: Tokens(1), tokens: Tokens(1), patience: Patience::Regranted, ..FRESH };
-        tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
-    };
+    let ask = |now_us: u64| regranted(&tenant, Tokens(1), now_us);
     let Verdict::Wait(wait) = ask(101) else { panic!("the bucket is in debt") };
     assert!(wait.at_most < Nanos::from_millis(2), "only until the debt is paid: {wait:?}");
-    let later = 101 + wait.at_most.0 / 1_000 + 1;
-    assert!(matches!(ask(later), Verdict::Admitted { .. }));
-    while matches!(tenant.ask(later, 100_000, false), Verdict::Admitted { .. }) {}
-    tenant.grant.publish(&Grant { fallback_rate: Rate::ppm(50_000), ..grant(5) });
+    assert!(matches!(ask(101 + wait.at_most.0 / 1_000 + 1), Verdict::Admitted { .. }));
+}
+
+#[test]
+fn under_a_new_budget_one_launch_goes_at_once_as_debt_and_none_while_another_is_owed() {
+    let tenant = Tenant::new(&grant(10));
+    while matches!(tenant.ask(100, 100_000, false), Verdict::Admitted { .. }) {}
+    let price = Tokens(200_000);
+    let ask_under = |percent: u32| {
+        tenant.grant.publish(&Grant { fallback_rate: Rate::ppm(percent * 10_000), ..grant(percent) });
+        regranted(&tenant, price, 101)
+    };
     let before = tenant.bucket.balance();
-    assert!(
-        matches!(ask(later), Verdict::Admitted { tokens: Tokens(1), .. }),
-        "what the operator says, as debt"
-    );
-    assert_eq!(tenant.bucket.balance(), Tokens(before.0 - 1));
-    assert!(matches!(ask(later), Verdict::Wait(_)), "one launch, and none behind it");
+    assert!(before < Tokens(1));
+    assert!(matches!(ask_under(5), Verdict::Admitted { tokens, .. } if tokens == price));
+    assert_eq!(tenant.bucket.balance(), Tokens(before.0 - price.0));
+    assert!(matches!(regranted(&tenant, price, 101), Verdict::Wait(_)), "one, and none behind it");
+    assert!(matches!(ask_under(6), Verdict::Wait(_)), "who owes one pays first");
+}
+
+/// Asks for a launch under another grant than that of the last one.
+fn regranted(tenant: &Tenant, price: Tokens, now_us: u64) -> Verdict {
+    let request = Request { price, tokens: price, patience: Patience::Regranted, ..FRESH };
+    tenant.gate.ask(tenant.pages(), Nanos(1 + now_us * 1_000), request)
 }
 
 #[test]
