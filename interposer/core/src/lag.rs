@@ -1,8 +1,7 @@
 //! How a tenant stands to its share: the time that it was due, less the time that it cost others.
 //!
 //! ```text
-//!   due     while it wants: its part of all requests of those who want. Host-bound, it also wants while its host thinks, as it does
-//!           without us. Class latency: its request, always
+//!   due     while it wants: its part of all requests of those who want. Class latency: its request, always
 //!   costs   of class latency, the time for which dense neighbours wait for it; else its work, by price
 //! ```
 //!
@@ -29,7 +28,7 @@ const PASSES_AGAIN: Nanos = Nanos::from_millis(1);
 pub struct Look {
     /// Time since then.
     pub since: Nanos,
-    /// The tenant has work, or waits to launch some, or its host thinks in between.
+    /// The tenant has work, or waits to launch some.
     pub wants: bool,
     /// It is of class latency.
     pub online: bool,

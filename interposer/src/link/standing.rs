@@ -194,8 +194,7 @@ impl Gpu {
         let own = &self.activity.standing;
         let passing_work = self.passes() && self.is_busy();
         let works = self.activity.quiet(None).is_none() || self.activity.turn.is_there();
-        let is_paced_by_host = self.standing.would_pass.load(Ordering::Relaxed); // its host thinks between its launches
-        let wants = works || self.pages().waits() || is_paced_by_host;
+        let wants = works || self.pages().waits();
         let wanted = if wants { u64::from(request.as_ppm()) } else { 0 };
         let holds_up = (online && passing_work && around.any_gives_way).then_some(around.passing + 1);
         let cost = Cost { holds_up, charged: self.charged() };
