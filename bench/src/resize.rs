@@ -1,7 +1,7 @@
 //! `weir-bench resize`: from the manager's store of a new grant to the first launch under it, of tenants that have queued all that
 //! they may.
 //!
-//! For the bars nothing else is started: who has queued so much needs little of a processor. With a busy loop on each processor
+//! For the bars nothing else is started: who has filled its queue needs little of a processor. With a busy loop on each processor
 //! beside all of it the same is measured again, and stands in the figures.
 
 use std::io;

@@ -257,7 +257,8 @@ fn decide<L: Launching>(
 
 /// A new budget lets one launch through at once, in any tenant's turn, and so do the ranks of a gang that go.
 fn goes_out_of_turn(launching: &impl Launching, patience: Patience) -> bool {
-    patience == Patience::None || launching.gate().is_changed(&launching.pages().grant.read(), patience)
+    let is_new = || launching.gate().has_new_budget(&launching.pages().grant.read());
+    patience == Patience::None || (patience == Patience::Regranted && is_new())
 }
 
 /// No work waits longer for those who go first.

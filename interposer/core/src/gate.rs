@@ -140,9 +140,9 @@ pub enum Patience {
     /// It has waited: at a balance worth a turn.
     Turn,
     /// The grant has changed since the last launch: at any balance above zero, so that the change takes effect at once; where the operator
-    /// changed the budget, at any balance.
+    /// changed the budget, also with a debt of less than a launch.
     Regranted,
-    /// The same, in any tenant's turn: the other ranks of its gang go.
+    /// At any balance above zero, in any tenant's turn: the other ranks of its gang go.
     None,
 }
 
@@ -253,9 +253,10 @@ impl Gate {
             (Way::InAGap, _) => (turn.min(CLOSED_TURN.0), turn.min(CLOSED_TURN.0)),
             (Way::Open | Way::Beside, _) => (turn, turn),
         };
-        let at_once = way == Way::Open && self.is_changed(&grant, request.patience);
+        let is_new =
+            way == Way::Open && request.patience == Patience::Regranted && self.has_new_budget(&grant);
         let mut taken = if balance >= enough { pages.bucket.take(request.price, wanted) } else { None };
-        if taken.is_none() && at_once && balance > -request.price.0 {
+        if taken.is_none() && is_new && balance > -request.price.0 {
             pages.bucket.charge(request.price); // as debt; who owes a launch already pays first
             taken = Some(request.price);
         }
@@ -271,9 +272,9 @@ impl Gate {
 
     /// Whether the operator has changed the budget since a launch went last: one goes at once then, in any tenant's turn, as debt if need be.
     /// What policies lend in the meantime is no such change: it comes and goes with the neighbours' pauses.
-    pub fn is_changed(&self, grant: &Grant, patience: Patience) -> bool {
+    pub fn has_new_budget(&self, grant: &Grant) -> bool {
         let before = self.budget.load(Ordering::Relaxed);
-        patience == Patience::Regranted && before != 0 && before != budget(grant)
+        before != 0 && before != budget(grant)
     }
 
     /// Closes or opens, if it was not so. What was saved up for better times is not spent behind a closed gate, and what was had

@@ -39,9 +39,10 @@ pub fn hook_at(real: *const c_void) -> Option<&'static Hook> {
 
 impl Exports {
     fn around(address: usize) -> Option<Self> {
+        let mut hooks = Vec::with_capacity(hook::of_driver().count()); // nothing is allocated while the loader holds its lock
         elf::look_into(address, |library| {
             let of = |hook: &'static Hook| library.find(hook.symbol).map(|real| (real as usize, hook));
-            let mut hooks: Vec<_> = hook::of_driver().filter_map(of).collect();
+            hooks.extend(hook::of_driver().filter_map(of));
             hooks.sort_unstable_by_key(|(address, hook)| (*address, hook.symbol)); // of two names of one function the first
             Self { read_at: library.unloads, library: library.range.clone(), hooks }
         })

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// How numbers count: by the bus, as NVML does, and not the fastest first.
-const ORDER: [(&str, &str); 1] = [("CUDA_DEVICE_ORDER", "PCI_BUS_ID")];
+const ORDER: (&str, &str) = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 
 /// How a program is told its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -63,7 +63,9 @@ impl Before {
     /// The same fault, with what the variable says.
     pub(super) fn shown(&self, fault: Fault) -> Fault {
         match &self.0 {
-            Some(visible) if fault.code == codes::GPU_UNKNOWN.code => {
+            Some(visible)
+                if [codes::GPU_UNKNOWN.code, codes::GPU_MIG.code].contains(&fault.code.as_str()) =>
+            {
                 fault.at(format!("{VISIBLE}={}", visible.escape_debug()))
             }
             _ => fault,
@@ -97,7 +99,7 @@ pub(super) fn in_container(
 /// A program that sees all GPUs of a node, told these.
 pub(super) fn variables(indices: &[usize]) -> Vec<(&'static str, String)> {
     let listed = indices.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    ORDER.iter().map(|(name, value)| (*name, (*value).to_owned())).chain([(VISIBLE, listed)]).collect()
+    vec![(ORDER.0, ORDER.1.to_owned()), (VISIBLE, listed)]
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 use super::{Estimate, Parts, Signature};
 use crate::ones::Ones;
 
-/// Sets of signatures, by their hash, and places in each: a training step of a large model has a few hundred signatures, of which one in a
-/// thousand finds its set full. With half of the sets it is one in a hundred, which then go the long way.
+/// Sets of signatures, by their hash, and places in each: a training step of a large model has a few hundred signatures, of which three in
+/// a thousand find their set full. With half of the sets it is three in a hundred, which then go the long way.
 const SETS: usize = 512;
 const WAYS: usize = 4;
 
